@@ -1,0 +1,54 @@
+# Two commands matter: `make run` and `make test`. Both set themselves up; nothing else is needed first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint types layers tests bench format constraints clean
+
+help:            ## what can be done here
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+setup: $(STAMP)  ## a virtual environment with everything needed
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Retain needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: $(STAMP)    ## a short tour: adds, recalls, and shows what it did
+	$(BIN)/retain demo
+
+test: check      ## everything that must hold before a change lands
+
+check: lint types layers tests  ## ruff, mypy, import layers, tests
+
+lint: $(STAMP)   ## ruff: style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(STAMP) ## import-linter: arrows point down only
+	$(BIN)/lint-imports
+
+tests: $(STAMP)  ## the tests alone
+	$(BIN)/python -X dev -m pytest -n 2 -q
+
+bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.md
+	$(BIN)/python -m bench
+
+format: $(STAMP) ## rewrite the code in the project's style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+constraints: $(STAMP)  ## pin what is installed now as the tested versions
+	@{ echo "# The versions the tests ran with; made by 'make constraints'."; \
+		$(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check; } > constraints.txt
+
+clean:           ## remove what setup and the tools made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

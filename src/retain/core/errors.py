@@ -1,0 +1,166 @@
+"""Every error that Retain raises, as one tree.
+
+Each class has a stable ``code`` (what programs test, the same at every edge) and says whether the same call
+may succeed later (``retryable``). A message says what is wrong, with the value, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RetainError(Exception):
+    """The root: catch this to catch everything that Retain raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+
+class InvalidInputError(RetainError, ValueError):
+    """An argument was refused before anything was changed."""
+
+    code = "invalid_input"
+
+
+class InvalidContentError(InvalidInputError):
+    """Content is empty, not text, too large, or cannot be stored as UTF-8 text."""
+
+    code = "invalid_content"
+
+
+class InvalidMetadataError(InvalidInputError):
+    """Metadata is not a JSON object with text keys, or is too large."""
+
+    code = "invalid_metadata"
+
+
+class InvalidFilterError(InvalidInputError):
+    """A filter has an unknown operator, or operands that make no sense."""
+
+    code = "invalid_filter"
+
+
+class InvalidKindError(InvalidInputError):
+    """The kind of memory is unknown, or does not support what was asked of it."""
+
+    code = "invalid_kind"
+
+
+class InvalidScopeError(InvalidInputError):
+    """A tenant, user, agent, session or record id is missing or malformed."""
+
+    code = "invalid_scope"
+
+
+class SchemaViolationError(InvalidInputError):
+    """A structured document does not match the schema of its collection."""
+
+    code = "schema_violation"
+
+
+class InvalidSettingsError(InvalidInputError):
+    """A setting (environment or ``retain.toml``) has a value that cannot be used."""
+
+    code = "invalid_settings"
+
+
+class NotFoundError(RetainError, LookupError):
+    """No such record in this scope, or it is no longer visible."""
+
+    code = "not_found"
+
+
+class QuotaExceededError(RetainError):
+    """The write would take a user over a quota; nothing was written."""
+
+    code = "quota_exceeded"
+
+
+class ConflictError(RetainError):
+    """The record changed since it was read, or its state does not allow the move; nothing was changed."""
+
+    code = "conflict"
+    retryable = True
+
+
+class MissingExtraError(RetainError, ImportError):
+    """A part that was asked for needs an optional dependency that is not installed."""
+
+    code = "missing_extra"
+
+
+class EmbedderError(RetainError):
+    """The embedder gave no usable vectors."""
+
+    code = "embedder"
+
+
+class EmbedderUnavailableError(EmbedderError):
+    """The embedder's service did not answer; the same call may succeed later."""
+
+    code = "embedder_unavailable"
+    retryable = True
+
+
+class SummarizerError(RetainError):
+    """The summarizer gave no usable summary."""
+
+    code = "summarizer"
+
+
+class SummarizerUnavailableError(SummarizerError):
+    """The summarizer's service did not answer; the same call may succeed later."""
+
+    code = "summarizer_unavailable"
+    retryable = True
+
+
+class StorageError(RetainError):
+    """The store failed; the operation had no effect."""
+
+    code = "storage"
+
+
+class StoreBusyError(StorageError):
+    """Other writers kept the store busy for longer than the time limit."""
+
+    code = "store_busy"
+    retryable = True
+
+
+class StoreFullError(StorageError):
+    """The disk (or the database's size limit) is full."""
+
+    code = "store_full"
+    retryable = True
+
+
+class StoreReadOnlyError(StorageError):
+    """The store can be read but not written."""
+
+    code = "store_read_only"
+
+
+class StoreUnavailableError(StorageError):
+    """The store cannot be opened or reached."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class NotAStoreError(StorageError):
+    """The file is not a Retain database, or is damaged."""
+
+    code = "not_a_store"
+
+
+class StoreTooNewError(StorageError):
+    """The store was written by a newer version of Retain."""
+
+    code = "store_too_new"
+
+
+class ClosedError(StorageError):
+    """The engine was closed, or belongs to the parent of a forked process."""
+
+    code = "closed"

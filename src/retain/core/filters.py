@@ -1,0 +1,292 @@
+"""Filters: what a caller may ask of metadata, checked when it is written and evaluated anywhere.
+
+    {"category": "sports"}                        equal (or, where the value is a list, contained in it)
+    {"category": ["sports", "food"]}              one of
+    {"price": {"gte": 10, "lt": 20}}              a range
+    {"due": {"exists": False}}                    present or absent
+    {"tags": {"any": ["a", "b"]}}                 a list that has any (or "all", or neither: "none") of these
+    {"any": [{...}, {...}]}, {"all": [...]}, {"not": {...}}    combinations
+
+Operators may be written with a leading ``$``. A field is a dotted path into the metadata; ``agent_id``, ``session_id``,
+``created_at``, ``updated_at`` and ``memory_type`` mean the record's own, and ``metadata.x`` always means metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from retain.core.errors import InvalidFilterError, InvalidInputError
+from retain.core.times import moment
+
+#: A value that is not there, as opposed to ``None``, which is JSON's null.
+MISSING: Final = object()
+
+RECORD_FIELDS: Final = ("agent_id", "session_id", "created_at", "updated_at", "memory_type")
+_TIME_FIELDS: Final = ("created_at", "updated_at")
+_MAX_DEPTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One test of one field. ``path`` begins with ``metadata`` or is one of ``RECORD_FIELDS``."""
+
+    path: tuple[str, ...]
+    operator: str
+    operand: Any
+
+    def test(self, value: object) -> bool:
+        """Whether a field's value (or ``MISSING``) passes."""
+        return _OPERATORS[self.operator].test(value, self.operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All parts hold (of none: true)."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """At least one part holds."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """The part does not hold."""
+
+    part: Filter
+
+
+Filter = Condition | Every | Some | Negated
+
+
+def value_at(document: object, path: Sequence[str]) -> object:
+    """The value at a path of keys, or ``MISSING``."""
+    for key in path:
+        if not isinstance(document, Mapping) or key not in document:
+            return MISSING
+        document = document[key]
+    return document
+
+
+def matches(where: Filter, fields: Callable[[tuple[str, ...]], object]) -> bool:
+    """Whether a record passes; ``fields`` gives the value at a path, or ``MISSING``."""
+    match where:
+        case Condition():
+            return where.test(fields(where.path))
+        case Every(parts):
+            return all(matches(part, fields) for part in parts)
+        case Some(parts):
+            return any(matches(part, fields) for part in parts)
+        case Negated(part):
+            return not matches(part, fields)
+
+
+# --- what each operator means ------------------------------------------------------------------------------------
+
+
+def _same(value: object, operand: object) -> bool:
+    """JSON equality: ``true`` is not 1, an integer equals the same float."""
+    if isinstance(value, bool) or isinstance(operand, bool):
+        return value is operand
+    if isinstance(value, list) and isinstance(operand, list):
+        return len(value) == len(operand) and all(map(_same, value, operand))
+    if isinstance(value, dict) and isinstance(operand, dict):
+        return value.keys() == operand.keys() and all(_same(value[k], operand[k]) for k in value)
+    return value == operand
+
+
+def _equal(value: object, operand: object) -> bool:
+    if value is MISSING:
+        return False
+    if isinstance(value, list) and not isinstance(operand, list):
+        return any(_same(item, operand) for item in value)
+    return _same(value, operand)
+
+
+def _items(value: object) -> list[object]:
+    if value is MISSING:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _compare(value: object, operand: object, wanted: Callable[[Any, Any], bool]) -> bool:
+    number = (int, float)
+    comparable = (
+        not isinstance(value, bool)
+        and ((isinstance(value, number) and isinstance(operand, number))
+        or (isinstance(value, str) and isinstance(operand, str)))
+    )  # fmt: skip
+    return comparable and wanted(value, operand)
+
+
+def _scalar(operand: object) -> str | None:
+    if isinstance(operand, str | int | float | bool | dict | list) or operand is None:
+        return None
+    return "needs a JSON value"
+
+
+def _ordered(operand: object) -> str | None:
+    if isinstance(operand, bool) or not isinstance(operand, str | int | float) or operand != operand:
+        return "needs a number or a text to compare with"
+    return None
+
+
+def _listed(operand: object) -> str | None:
+    if not isinstance(operand, list) or not operand:
+        return "needs a list with at least one value"
+    return next((problem for item in operand if (problem := _scalar(item))), None)
+
+
+def _flag(operand: object) -> str | None:
+    return None if isinstance(operand, bool) else "needs true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    check: Callable[[object], str | None]
+    test: Callable[[object, Any], bool]
+
+
+_OPERATORS: Final[Mapping[str, _Operator]] = {
+    "eq": _Operator(_scalar, _equal),
+    "ne": _Operator(_scalar, lambda value, operand: not _equal(value, operand)),
+    "in": _Operator(_listed, lambda value, operand: any(_equal(value, item) for item in operand)),
+    "nin": _Operator(_listed, lambda value, operand: not any(_equal(value, item) for item in operand)),
+    "gt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a > b)),
+    "gte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a >= b)),
+    "lt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a < b)),
+    "lte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a <= b)),
+    "exists": _Operator(_flag, lambda value, operand: (value is not MISSING) == operand),
+    "any": _Operator(_listed, lambda value, operand: any(_same(v, item) for v in _items(value) for item in operand)),
+    "all": _Operator(
+        _listed, lambda value, operand: all(any(_same(v, item) for v in _items(value)) for item in operand)
+    ),
+    "none": _Operator(
+        _listed, lambda value, operand: not any(_same(v, item) for v in _items(value) for item in operand)
+    ),
+}
+
+_COMBINATORS: Final = {"all": Every, "and": Every, "any": Some, "or": Some}
+
+
+# --- reading what a caller wrote -----------------------------------------------------------------------------------
+
+
+def parse(filters: Mapping[str, Any] | None) -> Filter | None:
+    """The filter that a caller's mapping means; ``None`` where there is nothing to test."""
+    if filters is None:
+        return None
+    if not isinstance(filters, Mapping):
+        raise InvalidFilterError(
+            f"filters must be an object such as {{'category': 'sports'}}, not {type(filters).__name__}: {filters!r:.80}"
+        )
+    return _parse_object(filters, 0) if filters else None
+
+
+def _parse_object(filters: object, depth: int) -> Filter:
+    if depth > _MAX_DEPTH:
+        raise InvalidFilterError(f"filters are nested more than {_MAX_DEPTH} deep")
+    if not isinstance(filters, Mapping) or not filters:
+        raise InvalidFilterError(f"a filter must be an object with at least one field, not {filters!r:.80}")
+    parts: list[Filter] = []
+    for name, wanted in filters.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidFilterError(f"a filter's field must be a name, not {name!r:.80}")
+        word = name.removeprefix("$")
+        if word == "not" and isinstance(wanted, Mapping):
+            parts.append(Negated(_parse_object(wanted, depth + 1)))
+        elif word in _COMBINATORS and _is_list_of_objects(wanted):
+            parts.append(_COMBINATORS[word](tuple(_parse_object(part, depth + 1) for part in wanted)))
+        elif name.startswith("$"):
+            known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
+            raise InvalidFilterError(
+                f"{name!r} needs a list of filters (or, for $not, a filter); known here: {known}; got {wanted!r:.80}"
+            )
+        else:
+            parts.extend(_parse_field(name, wanted))
+    return parts[0] if len(parts) == 1 else Every(tuple(parts))
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _parse_field(name: str, wanted: object) -> list[Filter]:
+    path = _path(name)
+    if isinstance(wanted, list | tuple | set | frozenset):
+        tests = {"in": list(wanted)}
+    elif isinstance(wanted, Mapping):
+        tests = {_operator(name, word): operand for word, operand in wanted.items()}
+        if not tests:
+            raise InvalidFilterError(
+                f"the filter on {name!r} is empty; say what it should be, such as {{'exists': True}}"
+            )
+    else:
+        tests = {"eq": wanted}
+    conditions = [_condition(name, path, operator, operand) for operator, operand in tests.items()]
+    _refuse_empty_range(name, conditions)
+    return list(conditions)
+
+
+def _path(name: str) -> tuple[str, ...]:
+    if name in RECORD_FIELDS:
+        return (name,)
+    path = tuple(name.split("."))
+    if not all(path):
+        raise InvalidFilterError(f"the field {name!r} is not a path; write it as 'field' or 'outer.inner'")
+    return path if path[0] == "metadata" and len(path) > 1 else ("metadata", *path)
+
+
+def _operator(name: str, word: object) -> str:
+    operator = word.removeprefix("$") if isinstance(word, str) else ""
+    if operator not in _OPERATORS:
+        known = ", ".join(_OPERATORS)
+        raise InvalidFilterError(
+            f"unknown operator {word!r} in the filter on {name!r}; use one of: {known} "
+            f"(to reach into an object write {name}.{word!s}; to compare with a whole one use 'eq')"
+        )
+    return operator
+
+
+def _condition(name: str, path: tuple[str, ...], operator: str, operand: object) -> Condition:
+    if isinstance(operand, tuple | set | frozenset):
+        operand = list(operand)
+    if path[0] in _TIME_FIELDS and operator != "exists":
+        operand = [_time(name, item) for item in operand] if isinstance(operand, list) else _time(name, operand)
+    elif isinstance(operand, datetime):
+        operand = operand.isoformat()
+    problem = _OPERATORS[operator].check(operand)
+    if problem:
+        raise InvalidFilterError(f"{operator!r} in the filter on {name!r} {problem}, not {operand!r:.80}")
+    return Condition(path, operator, operand)
+
+
+def _time(name: str, operand: object) -> int:
+    try:
+        return moment(operand, what=name)  # type: ignore[arg-type]  # anything else is refused there
+    except InvalidInputError as problem:
+        raise InvalidFilterError(f"the filter on {name!r} needs a time: {problem}") from None
+
+
+def _refuse_empty_range(name: str, conditions: Sequence[Condition]) -> None:
+    lows = [c for c in conditions if c.operator in ("gt", "gte")]
+    highs = [c for c in conditions if c.operator in ("lt", "lte")]
+    for low in lows:
+        for high in highs:
+            if isinstance(low.operand, str) != isinstance(high.operand, str):
+                raise InvalidFilterError(
+                    f"the range on {name!r} mixes text and numbers: {low.operand!r}, {high.operand!r}"
+                )
+            closed = low.operator == "gte" and high.operator == "lte"
+            if low.operand > high.operand or (low.operand == high.operand and not closed):
+                raise InvalidFilterError(
+                    f"nothing can match the range on {name!r}: {low.operator} {low.operand!r} and "
+                    f"{high.operator} {high.operand!r}"
+                )
