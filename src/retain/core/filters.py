@@ -88,6 +88,19 @@ def matches(where: Filter, fields: Callable[[tuple[str, ...]], object]) -> bool:
             return not matches(part, fields)
 
 
+def within(where: Filter, *outer: str) -> Filter:
+    """The same filter on fields that lie below ``outer`` in the metadata; the record's own stay what they are."""
+    match where:
+        case Condition(path, operator, operand):
+            return Condition(("metadata", *outer, *path[1:]), operator, operand) if path[0] == "metadata" else where
+        case Every(parts):
+            return Every(tuple(within(part, *outer) for part in parts))
+        case Some(parts):
+            return Some(tuple(within(part, *outer) for part in parts))
+        case Negated(part):
+            return Negated(within(part, *outer))
+
+
 # --- what each operator means ------------------------------------------------------------------------------------
 
 
@@ -132,8 +145,12 @@ def _scalar(operand: object) -> str | None:
     return "needs a JSON value"
 
 
+def _finite(operand: str | float) -> bool:
+    return isinstance(operand, str) or operand - operand == 0
+
+
 def _ordered(operand: object) -> str | None:
-    if isinstance(operand, bool) or not isinstance(operand, str | int | float) or operand != operand:
+    if isinstance(operand, bool) or not isinstance(operand, str | int | float) or not _finite(operand):
         return "needs a number or a text to compare with"
     return None
 
@@ -173,7 +190,7 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     ),
 }
 
-_COMBINATORS: Final = {"all": Every, "and": Every, "any": Some, "or": Some}
+_COMBINATORS: Final[Mapping[str, type[Every] | type[Some]]] = {"all": Every, "and": Every, "any": Some, "or": Some}
 
 
 # --- reading what a caller wrote -----------------------------------------------------------------------------------
@@ -220,6 +237,7 @@ def _is_list_of_objects(value: object) -> bool:
 
 def _parse_field(name: str, wanted: object) -> list[Filter]:
     path = _path(name)
+    tests: dict[str, object]
     if isinstance(wanted, list | tuple | set | frozenset):
         tests = {"in": list(wanted)}
     elif isinstance(wanted, Mapping):

@@ -12,8 +12,8 @@ _TAIL_LIMIT = 1 << _TAIL_BITS
 class IdSource:
     """Makes ids that sort by the moment given, and by order of making within one moment.
 
-    A moment is a count of microseconds since 1970. Milliseconds fill the standard's timestamp field; the rest of
-    the moment goes into the twelve bits after it, so that ids made in one process within a millisecond keep their order.
+    A moment is a count of microseconds since 1970. Milliseconds fill the standard's timestamp field; the
+    rest of the moment goes into the twelve bits after it, so that ids made within a millisecond keep their order.
     Calls must not overlap; the caller holds a lock where threads share a source.
     """
 

@@ -77,7 +77,7 @@ TYPES: Final = MappingProxyType(
         kind.name: kind
         for kind in (
             Kind(MemoryType.WORKING, 1, _SESSION, False, 1.0, 1_000, 64 * MIB),
-            Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 10_000, 64 * MIB),
+            Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 1_000, 64 * MIB),
             Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB),
             Kind(MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB),
             Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB),

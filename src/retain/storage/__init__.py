@@ -1,0 +1,1 @@
+"""The engines: where records, conversations, facts and short-term messages are kept."""

@@ -1,0 +1,195 @@
+"""The same verbs for async callers: each runs its one implementation in a worker thread.
+
+async with await Retain.open() as retain:
+    memory = retain.manager("user_123", "travel_agent")
+    await memory.add("User enjoys skiing", "long_term")
+    await memory.retrieve("holiday ideas")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from retain import engine
+from retain.core.times import Clock
+from retain.kinds.entity import Entity
+from retain.kinds.episodic import Episodic
+from retain.kinds.short_term import ShortTerm
+from retain.kinds.structured import Structured
+from retain.kinds.working import Working
+from retain.manager import Memory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class _Wrapper(Generic[S]):
+    """Holds what does the work."""
+
+    def __init__(self, wrapped: S) -> None:
+        self.sync = wrapped
+
+
+def _verb(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_Wrapper[S], P], Coroutine[Any, Any, T]]:
+    """``method``, run in a worker thread on what is wrapped."""
+
+    @wraps(method)
+    async def call(self: _Wrapper[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
+
+
+class AsyncWorking(_Wrapper[Working]):
+    """``memory.working`` for async callers."""
+
+    items = _verb(Working.items)
+    get = _verb(Working.get)
+    put = _verb(Working.put)
+    update = _verb(Working.update)
+    delete = _verb(Working.delete)
+    clear = _verb(Working.clear)
+
+
+class AsyncShortTerm(_Wrapper[ShortTerm]):
+    """``memory.short_term`` for async callers."""
+
+    add_message = _verb(ShortTerm.add_message)
+    append = _verb(ShortTerm.append)
+    messages = _verb(ShortTerm.messages)
+    get_conversation_history = _verb(ShortTerm.get_conversation_history)
+    get_ttl = _verb(ShortTerm.get_ttl)
+    delete = _verb(ShortTerm.delete)
+
+
+class AsyncEpisodic(_Wrapper[Episodic]):
+    """``memory.episodic`` for async callers."""
+
+    record_episode = _verb(Episodic.record_episode)
+    query_similar_episodes = _verb(Episodic.query_similar_episodes)
+    query_messages = _verb(Episodic.query_messages)
+    get_messages = _verb(Episodic.get_messages)
+    get_steps = _verb(Episodic.get_steps)
+    get_tool_calls = _verb(Episodic.get_tool_calls)
+    add = _verb(Episodic.add)
+
+
+class AsyncEntity(_Wrapper[Entity]):
+    """``memory.entity`` for async callers."""
+
+    add = _verb(Entity.add)
+    set = _verb(Entity.set)
+    relate = _verb(Entity.relate)
+    end = _verb(Entity.end)
+    get = _verb(Entity.get)
+    history = _verb(Entity.history)
+    neighbours = _verb(Entity.neighbours)
+    add_texts = _verb(Entity.add_texts)
+
+
+class AsyncStructured(_Wrapper[Structured]):
+    """``memory.structured`` for async callers."""
+
+    define = _verb(Structured.define)
+    put = _verb(Structured.put)
+    get = _verb(Structured.get)
+    find = _verb(Structured.find)
+    delete = _verb(Structured.delete)
+    add = _verb(Structured.add)
+    draft = _verb(Structured.draft)
+
+
+class AsyncMemory(_Wrapper[Memory]):
+    """A memory for async callers; the kinds' own verbs are below ``working``, ``short_term`` and so on."""
+
+    def __init__(self, wrapped: Memory) -> None:
+        super().__init__(wrapped)
+        self.working = AsyncWorking(wrapped.working)
+        self.short_term = AsyncShortTerm(wrapped.short_term)
+        self.episodic = AsyncEpisodic(wrapped.episodic)
+        self.entity = AsyncEntity(wrapped.entity)
+        self.structured = AsyncStructured(wrapped.structured)
+
+    add = _verb(Memory.add)
+    add_with_auto_prune = _verb(Memory.add_with_auto_prune)
+    add_many = _verb(Memory.add_many)
+    retrieve = _verb(Memory.retrieve)
+    list_memories = _verb(Memory.list_memories)
+    get = _verb(Memory.get)
+    update = _verb(Memory.update)
+    delete = _verb(Memory.delete)
+    restore = _verb(Memory.restore)
+    count_memories = _verb(Memory.count_memories)
+    end_task = _verb(Memory.end_task)
+
+
+class AsyncQuotas(_Wrapper[engine.Quotas]):
+    """``retain.quotas`` for async callers."""
+
+    set = _verb(engine.Quotas.set)
+    get = _verb(engine.Quotas.get)
+
+
+class AsyncSessions(_Wrapper[engine.Sessions]):
+    """``retain.sessions`` for async callers."""
+
+    history = _verb(engine.Sessions.history)
+    list = _verb(engine.Sessions.list)
+
+
+class Retain(_Wrapper[engine.Retain]):
+    """An open engine for async callers."""
+
+    def __init__(self, wrapped: engine.Retain) -> None:
+        super().__init__(wrapped)
+        self.quotas = AsyncQuotas(wrapped.quotas)
+        self.sessions = AsyncSessions(wrapped.sessions)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str | None = None,
+        *,
+        home: str | Path | None = None,
+        tenant: str = "default",
+        clock: Clock | None = None,
+    ) -> Retain:
+        """Open the store at ``url``, or the one that the settings name."""
+        return cls(await asyncio.to_thread(engine.Retain.open, url, home=home, tenant=tenant, clock=clock))
+
+    def manager(
+        self,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None = None,
+        auto_prune: bool = False,  # noqa: FBT001
+    ) -> AsyncMemory:
+        """The memory of a user as an agent sees it, in a session."""
+        return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune))
+
+    reembed = _verb(engine.Retain.reembed)
+    close = _verb(engine.Retain.close)
+
+    async def __aenter__(self) -> Retain:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def MemoryManager(  # noqa: N802 - the name people know, for async callers
+    user_id: str,
+    agent_id: str,
+    session_id: str | None = None,
+    auto_prune: bool = False,  # noqa: FBT001
+) -> AsyncMemory:
+    """A memory in the store that the settings name."""
+    return AsyncMemory(engine.MemoryManager(user_id, agent_id, session_id, auto_prune))

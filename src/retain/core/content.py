@@ -1,0 +1,170 @@
+"""What may be stored: content, metadata and ids are checked here, once, before anything is written."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from retain.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError
+
+#: Content larger than this is stored compressed.
+COMPRESS_OVER_BYTES: Final = 1_024
+MAX_CONTENT_BYTES: Final = 8 * 1024 * 1024
+MAX_METADATA_BYTES: Final = 256 * 1024
+MAX_ID_CHARS: Final = 256
+MAX_TOP_K: Final = 1_000
+
+#: Metadata that Retain adds to what it returns; ignored where a caller hands it back.
+DERIVED_METADATA: Final = frozenset({"is_compressed"})
+
+
+def check_content(content: object, *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
+    """``content`` itself, if it is text that can be stored and found again."""
+    if not isinstance(content, str):
+        raise InvalidContentError(f"content must be text, not {type(content).__name__}: {content!r:.60}")
+    if not content or content.isspace():
+        raise InvalidContentError("content cannot be empty; give the text to remember")
+    if len(content) > max_bytes or _utf8_size(content, InvalidContentError, "content") > max_bytes:
+        raise InvalidContentError(
+            f"content of {len(content):,} characters is too large (max: {max_bytes:,} bytes); "
+            "split it, or keep the document elsewhere and remember a summary with a link"
+        )
+    if "\x00" in content:
+        at = content.index("\x00")
+        raise InvalidContentError(f"content has a NUL character at position {at:,}; remove it, text has none")
+    return content
+
+
+def check_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> dict[str, Any]:
+    """A copy of ``metadata`` as JSON would give it back."""
+    return parse_json_object(dump_metadata(metadata, max_bytes=max_bytes))
+
+
+def dump_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> str:
+    """The JSON text of ``metadata`` (of an empty object for ``None``)."""
+    if metadata is None:
+        return "{}"
+    if not isinstance(metadata, Mapping):
+        raise InvalidMetadataError(
+            f"metadata must be an object (a dict), not {type(metadata).__name__}: {metadata!r:.60}"
+        )
+    wanted = {key: value for key, value in metadata.items() if key not in DERIVED_METADATA}
+    text = dump_json(wanted, InvalidMetadataError, "metadata")
+    size = _utf8_size(text, InvalidMetadataError, "metadata")
+    if size > max_bytes:
+        raise InvalidMetadataError(
+            f"metadata of {size:,} bytes is too large (max: {max_bytes:,}); put large values into the content"
+        )
+    return text
+
+
+def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
+    """JSON text of ``value``, with ``error`` for whatever JSON (or a database) cannot hold."""
+    problem = _json_problem(value, "", 0)
+    if problem:
+        raise error(f"{what} is not JSON: {problem}")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if "\\u0000" in text and "\x00" in _strings(value):
+        raise error(f"{what} has a NUL character in a text; remove it, text has none")
+    return text
+
+
+def _json_problem(value: object, path: str, depth: int) -> str | None:
+    if depth > 64:
+        return f"{path or 'it'} is nested more than 64 deep"
+    if value is None or isinstance(value, str | bool):
+        return None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else f"{path or 'it'} is a whole number beyond 64 bits"
+    if isinstance(value, float):
+        return None if value - value == 0.0 else f"{path or 'it'} is {value}, which JSON cannot hold"
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                return f"the key {key!r:.60} of {path or 'it'} is not text"
+            if problem := _json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
+                return problem
+        return None
+    if isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            if problem := _json_problem(inner, f"{path}[{position}]", depth + 1):
+                return problem
+        return None
+    advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
+    return f"{path or 'it'} is a {type(value).__name__} ({value!r:.60}){advice}"
+
+
+def _strings(value: object) -> str:
+    """All text in a JSON value, run together."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "".join(key + _strings(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return "".join(map(_strings, value))
+    return ""
+
+
+def parse_json_object(text: str) -> dict[str, Any]:
+    """The object that a stored JSON text holds."""
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def check_id(value: object, what: str) -> str:
+    """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
+    if not isinstance(value, str) or not value or value.isspace():
+        raise InvalidScopeError(f"{what} must be a text that is not empty, not {value!r:.60}")
+    if len(value) > MAX_ID_CHARS:
+        raise InvalidScopeError(
+            f"{what} of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…"
+        )
+    if value == "*":
+        raise InvalidScopeError(f"{what} '*' means all of them and is accepted by maintenance verbs only; name one")
+    _utf8_size(value, InvalidScopeError, what)
+    if not value.isprintable():
+        raise InvalidScopeError(f"{what} {value!r:.60} has control or unprintable characters; remove them")
+    return value
+
+
+def check_tenant(value: object) -> str:
+    """A tenant's id: like any other, without the slash that parts it from the user in a subject."""
+    tenant = check_id(value, "tenant")
+    if "/" in tenant:
+        raise InvalidScopeError(f"tenant {tenant!r} has a slash; use letters, digits, '-', '_' or '.'")
+    return tenant
+
+
+def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
+    """``value`` itself, if it is a whole number from 1 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {value!r:.60}")
+    return value
+
+
+def _utf8_size(text: str, error: type[InvalidInputError], what: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as problem:
+        raise error(
+            f"{what} has a lone surrogate (U+{ord(text[problem.start]):04X}) at position {problem.start:,}, "
+            "which is not a character; decode the text with errors='replace' first"
+        ) from None
+
+
+def pack(text: str) -> str | bytes:
+    """How a text is stored: itself, or its zlib-compressed bytes where it is long and they are fewer."""
+    raw = text.encode()
+    if len(raw) <= COMPRESS_OVER_BYTES:
+        return text
+    packed = zlib.compress(raw)
+    return packed if len(packed) < len(raw) else text
+
+
+def unpack(stored: str | bytes) -> str:
+    """The text that ``pack`` was given."""
+    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()

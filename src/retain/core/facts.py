@@ -1,0 +1,31 @@
+"""How facts follow one another: a fact that is replaced ends, it is not overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from retain.core.records import Fact
+
+
+def holds_at(fact: Fact, moment: int) -> bool:
+    """Whether a fact is true at a moment."""
+    return fact.since <= moment and (fact.until is None or moment < fact.until)
+
+
+def succession(known: Iterable[Fact], new: Fact, *, replacing: bool) -> tuple[list[Fact], list[Fact]]:
+    """What to end and what to add, so that ``new`` joins the ``known`` facts of the same source and name.
+
+    A fact that says what is known to hold already changes nothing. With ``replacing`` there is one fact of a name at a
+    time: those that hold when the new one begins end there, and one that is older than what is known ends where that
+    begins. The facts to end are given with their new ``until``.
+    """
+    alike = [fact for fact in known if fact.source == new.source and fact.name == new.name]
+    if any((f.target, f.value) == (new.target, new.value) and f.until is None and f.since <= new.since for f in alike):
+        return [], []
+    if not replacing:
+        return [], [new]
+    ended = [fact._replace(until=new.since) for fact in alike if holds_at(fact, new.since)]
+    later = [fact.since for fact in alike if fact.since > new.since]
+    if later and (new.until is None or new.until > min(later)):
+        new = new._replace(until=min(later))
+    return ended, [new]

@@ -1,0 +1,30 @@
+"""Whether a write fits a quota, and what is said when it does not."""
+
+from __future__ import annotations
+
+import math
+
+from retain.core.errors import QuotaExceededError
+from retain.core.records import Usage
+from retain.core.types import PRUNE_FRACTION, MemoryType
+
+_ADVICE = "delete old memories or upgrade the quota (or let Retain make room: auto_prune=True)"
+
+
+def excess(usage: Usage, memories: int, size: int) -> str | None:
+    """What of a quota ``memories`` more records of ``size`` bytes would exceed; ``None`` if they fit."""
+    if usage.max_memories is not None and usage.memories + memories > usage.max_memories:
+        return f"{usage.memories:,} of them, {memories:,} more asked for (max: {usage.max_memories:,})"
+    if usage.max_bytes is not None and usage.bytes + size > usage.max_bytes:
+        return f"{usage.bytes:,} bytes of them, {size:,} more asked for (max: {usage.max_bytes:,} bytes)"
+    return None
+
+
+def refuse(kind: MemoryType, user_id: str, problem: str) -> QuotaExceededError:
+    """The error for a write that does not fit."""
+    return QuotaExceededError(f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {_ADVICE}")
+
+
+def prune_count(memories: int) -> int:
+    """How many of a user's memories one prune recycles."""
+    return max(1, math.floor(memories * PRUNE_FRACTION))

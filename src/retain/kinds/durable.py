@@ -1,0 +1,161 @@
+"""Durable records of one scope: written, read, changed, recycled and restored in one way for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from retain.core.content import check_content
+from retain.core.errors import ConflictError, InvalidKindError, NotFoundError
+from retain.core.filters import Filter
+from retain.core.ids import is_id
+from retain.core.records import Entry, Move, Record, Scope
+from retain.core.times import iso
+from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
+from retain.kinds.parts import Parts
+from retain.ports import Added
+from retain.recall.index import Hit
+from retain.recall.service import Ask, Query
+
+#: A writer that finds a record changed under its hands reads it again and retries, this often.
+_TRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record to be, before it has an id and a time."""
+
+    content: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] | None = None
+    name: str | None = None
+    dated_at: int | None = None
+
+
+class Durable:
+    """The durable records that a scope selects."""
+
+    def __init__(self, parts: Parts, scope: Scope) -> None:
+        self.parts = parts
+        self.scope = scope
+
+    def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
+        """Add all drafts as records of a kind, or none of them."""
+        now = self.parts.now()
+        kind = TYPES[name]
+        records = [
+            Record(
+                id=record_id,
+                kind=name,
+                scope=self.scope,
+                content=check_content(draft.content, max_bytes=self.parts.max_content_bytes),
+                created_at=now,
+                updated_at=now,
+                dated_at=now if draft.dated_at is None else draft.dated_at,
+                metadata=draft.metadata,
+                body=draft.body,
+                name=draft.name,
+            )
+            for draft, record_id in zip(drafts, self.parts.new_ids(now, len(drafts)), strict=True)
+        ]
+        entries = [Entry(*pair) for pair in zip(records, self.parts.recall.encode(records), strict=True)]
+        added = self.parts.records.insert(self.scope.subject, kind, entries, prune=prune, now=now)
+        return [record.id for record in records], added
+
+    def find(self, record_id: str) -> Record | None:
+        """The record if it is within the scope, in whatever state."""
+        if not is_id(record_id):
+            return None
+        record = self.parts.records.get(self.scope.subject, record_id)
+        return record if record is not None and self._selects(record) else None
+
+    def read(self, record_id: str, only: MemoryType | None = None) -> Record:
+        """The live record; ``NotFoundError`` says why there is none."""
+        record = self.find(record_id)
+        if record is None or (only is not None and record.kind is not only):
+            what = "memory" if only is None else f"{only} memory"
+            raise NotFoundError(f"no {what} {record_id!r:.60} for user {self.scope.user_id!r}")
+        if record.state is State.RECYCLED:
+            raise NotFoundError(f"memory {record_id} is in the recycle bin; bring it back with restore({record_id!r})")
+        if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
+            raise NotFoundError(f"memory {record_id} has come to the end of its time")
+        return record
+
+    def named(self, kind: MemoryType, name: str) -> Record | None:
+        """The live record of a kind that goes by a name."""
+        return self.parts.records.named(self.scope.subject, TYPES[kind], name, now=self.parts.now())
+
+    def change(self, record: Record, **changes: Any) -> Record:
+        """Write a new version of a record; ``ConflictError`` if another writer was faster."""
+        changed = replace(record, **changes, updated_at=self.parts.now())
+        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
+        (encoding,) = self.parts.recall.encode([changed])
+        if not self.parts.records.replace(Entry(changed, encoding)):
+            raise ConflictError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+        return replace(changed, version=record.version + 1)
+
+    def recycle(self, record_id: str, *, reason: str) -> Record:
+        """Move a live record into the recycle bin."""
+        for _ in range(_TRIES):
+            record = self.read(record_id)
+            move = Move(record.id, record.version, record.state, State.RECYCLED, reason)
+            if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) == [True]:
+                return record
+        raise ConflictError(f"memory {record_id} keeps changing; try again")
+
+    def restore(self, record_id: str) -> Record:
+        """Bring a record back from the recycle bin, exactly as it was."""
+        record = self.find(record_id)
+        if record is None:
+            raise NotFoundError(f"no memory {record_id!r:.60} for user {self.scope.user_id!r}, in the bin or out of it")
+        if record.state is not State.RECYCLED:
+            raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
+        target = record.previous or State.ACTIVE
+        move = Move(record.id, record.version, record.state, target, "restored by the user")
+        if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) != [True]:
+            raise ConflictError(f"memory {record_id} was changed by another writer meanwhile; try again")
+        return replace(record, state=target)
+
+    def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
+        """The best matches of a kind with their records, best first."""
+        kind = TYPES[name]
+        pairs: list[tuple[Record, Hit]] = []
+        for _ in range(3):  # a match deleted between ranking and reading would leave its place empty: rank again
+            hits = self.parts.recall.search(self.scope, kind, query, ask)
+            records = self.parts.records.fetch(self.scope.subject, [hit.id for hit in hits], now=ask.now)
+            pairs = [(records[hit.id], hit) for hit in hits if hit.id in records]
+            if len(pairs) == len(hits):
+                break
+        return pairs
+
+    def select(self, name: MemoryType, where: Filter | None, *, limit: int, include_archived: bool) -> list[Record]:
+        """Records of a kind that pass a filter, newest first."""
+        ask = Ask(limit, self.parts.now(), where, include_archived)
+        ids = self.parts.recall.select(self.scope, TYPES[name], ask)
+        return list(self.parts.records.fetch(self.scope.subject, ids, now=ask.now).values())
+
+    def _selects(self, record: Record) -> bool:
+        kind = TYPES[record.kind]
+        return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
+
+
+def shown(record: Record) -> dict[str, Any]:
+    """A record as callers see it."""
+    metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
+    return {
+        "memory_id": record.id,
+        "content": record.content,
+        "memory_type": record.kind.value,
+        "metadata": metadata,
+        "agent_id": record.scope.agent_id,
+        "session_id": record.scope.session_id,
+        "created_at": iso(record.created_at),
+        "updated_at": iso(record.updated_at),
+        "is_archived": record.state is State.ARCHIVED,
+    }
+
+
+def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:
+    """The error for a verb that a kind does not have."""
+    return InvalidKindError(f"{kind.name} memory cannot be {verb}; {instead}")

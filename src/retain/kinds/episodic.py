@@ -1,0 +1,181 @@
+"""Episodic memory: tasks that an agent went through, with their steps, messages, tool calls and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from retain.core.content import check_content, check_count, check_metadata, dump_json
+from retain.core.errors import InvalidContentError, InvalidInputError
+from retain.core.records import Message, Record
+from retain.core.times import SECOND, iso, moment
+from retain.core.types import MemoryType, State
+from retain.kinds.durable import Draft, Durable
+from retain.ports import Added
+from retain.recall.service import Ask
+
+_EPISODIC: Final = MemoryType.EPISODIC
+#: A summary has at most this part of an episode's text, but room for a few sentences in any case.
+_SUMMARY_PART: Final = 5
+_SUMMARY_LEAST, _SUMMARY_MOST = 300, 4_000
+#: Clocks of two machines may differ by so much before an end counts as being in the future.
+_CLOCK_TOLERANCE: Final = 300 * SECOND
+
+Step = str | Mapping[str, Any]
+
+
+class Episodic:
+    """``memory.episodic``: the agent's episodes with this user."""
+
+    def __init__(self, records: Durable) -> None:
+        self._records = records
+        self._parts = records.parts
+
+    def record_episode(
+        self,
+        task: str,
+        steps: Sequence[Step] = (),
+        *,
+        messages: Sequence[Step] = (),
+        tool_calls: Sequence[Step] = (),
+        summary: str | None = None,
+        timestamp: datetime | float | str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Keep an episode; its id.
+
+        ``steps``, ``messages`` and ``tool_calls`` are texts or JSON objects (a message has ``role`` and ``content``).
+        The episode ended at ``timestamp`` (an aware datetime, seconds since 1970 or ISO 8601; now, if not given). A
+        summary that is not given is made.
+        """
+        check_content(task)
+        body = {
+            "task": task,
+            "steps": _listed(steps, "steps"),
+            "messages": _listed(messages, "messages"),
+            "tool_calls": _listed(tool_calls, "tool_calls"),
+        }
+        size = len(dump_json(body, InvalidContentError, "the episode"))
+        if size > self._parts.max_content_bytes:
+            raise InvalidContentError(
+                f"an episode of {size:,} characters is too large (max: {self._parts.max_content_bytes:,}); "
+                "leave out bulky tool results, or record it as several episodes"
+            )
+        draft = Draft(
+            content=self._summary(body) if summary is None else check_content(summary),
+            metadata={**check_metadata(metadata), "task": task},
+            body=body,
+            dated_at=self._ended_at(timestamp),
+        )
+        return self._records.write(_EPISODIC, [draft])[0][0]
+
+    def query_similar_episodes(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+        """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
+        pairs = self._records.search(
+            _EPISODIC,
+            self._parts.recall.query(check_content(query)),
+            Ask(check_count(top_k, "top_k"), self._parts.now(), include_archived=True),
+        )
+        return [
+            {
+                "episode_id": record.id,
+                "task": record.metadata.get("task"),
+                "summary": record.content,
+                "date": iso(record.dated_at),
+                "score": hit.score,
+                "is_archived": record.state is State.ARCHIVED,
+            }
+            for record, hit in pairs
+        ]
+
+    def get_messages(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The messages of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "messages")
+
+    def get_steps(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The steps of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "steps")
+
+    def get_tool_calls(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The tool calls of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "tool_calls")
+
+    def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+        """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
+        asked = self._parts.recall.query(check_content(query))
+        now = self._parts.now()
+        pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
+        places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
+        items = [
+            Message(place, "", str(message.get("content", "")), record.dated_at, {})
+            for place, (record, _, message) in places.items()
+            if str(message.get("content", "")).strip()
+        ]
+        hits = self._parts.recall.search_loose(self._records.scope, items, asked, Ask(top_k, now))
+        return [_shown_message(*places[hit.id], score=hit.score) for hit in hits]
+
+    def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
+        record = self._records.read(episode_id, only=_EPISODIC)
+        if record.state is State.ARCHIVED:
+            return "archived"
+        found: list[dict[str, Any]] = (record.body or {}).get(part, [])
+        return found
+
+    def _summary(self, body: Mapping[str, Any]) -> str:
+        texts = [body["task"]]
+        for part in ("steps", "messages"):
+            texts += [text for item in body[part] if (text := _text(item))]
+        most = min(_SUMMARY_MOST, max(_SUMMARY_LEAST, sum(map(len, texts)) // _SUMMARY_PART))
+        return self._parts.summarizer.summarize(texts, max_chars=most) or body["task"]
+
+    def _ended_at(self, timestamp: datetime | float | str | None) -> int | None:
+        if timestamp is None:
+            return None
+        ended = moment(timestamp, what="timestamp")
+        if ended > self._parts.now() + _CLOCK_TOLERANCE:
+            raise InvalidInputError(
+                f"timestamp {iso(ended)} is in the future; an episode is recorded when it has ended"
+            )
+        return ended
+
+    def add(
+        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool
+    ) -> tuple[list[str], Added]:
+        """Keep plain texts as episodes that are nothing but their summary."""
+        drafts = [Draft(check_content(content), {**check_metadata(metadata)}, _EMPTY) for content in contents]
+        return self._records.write(_EPISODIC, drafts, prune=prune)
+
+
+_EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}
+
+
+def _listed(items: object, what: str) -> list[dict[str, Any]]:
+    """Texts and objects as a list of objects."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+        raise InvalidContentError(f"{what} must be a list of texts or objects, not {items!r:.60}")
+    listed = []
+    for place, item in enumerate(items):
+        if not isinstance(item, str | Mapping):
+            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {item!r:.60}")
+        listed.append({"content": item} if isinstance(item, str) else dict(item))
+    return listed
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    """What an item says: its content, after who said it."""
+    content = item.get("content")
+    if not isinstance(content, str):
+        return " ".join(f"{key}: {value}" for key, value in item.items() if isinstance(value, str | int | float))
+    return f"{item['role']}: {content}" if item.get("role") else content
+
+
+def _shown_message(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> dict[str, Any]:
+    return {
+        "episode_id": record.id,
+        "position": place,
+        "role": message.get("role"),
+        "content": message.get("content"),
+        "date": iso(record.dated_at),
+        "score": score,
+    }

@@ -1,0 +1,47 @@
+"""What a memory is made of: the engine's parts, handed to every kind."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from dataclasses import dataclass, field
+
+from retain.core.content import MAX_CONTENT_BYTES
+from retain.core.ids import IdSource
+from retain.core.times import Clock, moment
+from retain.kinds.latency import Latencies
+from retain.kinds.shelf import Shelf
+from retain.ports import FactStore, History, RecordStore, SchemaStore, ShortTermStore, Summarizer
+from retain.recall.service import Recall
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The engine's parts, shared by all memories of one engine and safe for many threads."""
+
+    records: RecordStore
+    history: History
+    short_term: ShortTermStore
+    facts: FactStore
+    schemas: SchemaStore
+    recall: Recall
+    summarizer: Summarizer
+    clock: Clock
+    max_content_bytes: int = MAX_CONTENT_BYTES
+    working: Shelf = field(default_factory=Shelf)
+    latencies: Latencies = field(default_factory=Latencies)
+    _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))
+    _ids_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def now(self) -> int:
+        """The present moment, by the engine's clock."""
+        return moment(self.clock(), what="the clock's time")
+
+    def new_ids(self, now: int, count: int) -> list[str]:
+        """Ids for ``count`` records made now, in their order."""
+        with self._ids_lock:
+            return [self._ids.next(now) for _ in range(count)]
+
+    def new_id(self, now: int) -> str:
+        """An id for a record made now."""
+        return self.new_ids(now, 1)[0]

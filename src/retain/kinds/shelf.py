@@ -1,0 +1,93 @@
+"""Where working memory lies: in the process, until its task ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from retain.core.quotas import excess, prune_count, refuse
+from retain.core.records import Message, Scope, Usage
+from retain.core.types import TYPES, MemoryType
+
+
+@dataclass
+class _Pile:
+    items: dict[str, Message] = field(default_factory=dict)
+    size: int = 0
+
+    def usage(self) -> Usage:
+        kind = TYPES[MemoryType.WORKING]
+        return Usage(len(self.items), self.size, kind.max_memories, kind.max_bytes)
+
+    def put(self, item: Message) -> None:
+        self.take(item.id)
+        self.items[item.id] = item
+        self.size += _size(item)
+
+    def take(self, item_id: str) -> bool:
+        item = self.items.pop(item_id, None)
+        self.size -= 0 if item is None else _size(item)
+        return item is not None
+
+
+class Shelf:
+    """Items of each scope, in their order; nothing of it is ever written down."""
+
+    def __init__(self) -> None:
+        self._piles: dict[Scope, _Pile] = {}
+        self._lock = threading.Lock()
+
+    def put(self, scope: Scope, items: Sequence[Message], *, prune: bool) -> tuple[Usage, int]:
+        """Add items, or none of them where they exceed the quota; what is there then, and how many old ones went."""
+        size = sum(map(_size, items))
+        with self._lock:
+            pile = self._piles.setdefault(scope, _Pile())
+            pruned = 0
+            while problem := excess(pile.usage(), len(items), size):
+                if not prune or not pile.items:
+                    raise refuse(MemoryType.WORKING, scope.user_id, problem)
+                for item_id in list(pile.items)[: prune_count(len(pile.items))]:
+                    pile.take(item_id)
+                    pruned += 1
+            for item in items:
+                pile.put(item)
+            return pile.usage(), pruned
+
+    def replace(self, scope: Scope, item: Message) -> bool:
+        """Put an item in the place of the one with its id; whether that was there."""
+        with self._lock:
+            pile = self._piles.get(scope)
+            if pile is None or item.id not in pile.items:
+                return False
+            pile.size += _size(item) - _size(pile.items[item.id])
+            pile.items[item.id] = item
+            return True
+
+    def items(self, scope: Scope) -> list[Message]:
+        """All items of a scope."""
+        with self._lock:
+            pile = self._piles.get(scope)
+            return [] if pile is None else list(pile.items.values())
+
+    def get(self, scope: Scope, item_id: str) -> Message | None:
+        """One item."""
+        with self._lock:
+            pile = self._piles.get(scope)
+            return None if pile is None else pile.items.get(item_id)
+
+    def remove(self, scope: Scope, item_id: str) -> bool:
+        """Take one item away; whether it was there."""
+        with self._lock:
+            pile = self._piles.get(scope)
+            return pile is not None and pile.take(item_id)
+
+    def clear(self, scope: Scope) -> int:
+        """Take all items of a scope away; how many there were."""
+        with self._lock:
+            pile = self._piles.pop(scope, None)
+            return 0 if pile is None else len(pile.items)
+
+
+def _size(item: Message) -> int:
+    return len(item.content.encode())

@@ -1,0 +1,66 @@
+"""Short-term memory: the messages of a session, gone an hour after its last one, and kept beside that as history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retain.core.content import check_content, check_id, check_metadata
+from retain.core.records import Message, Scope
+from retain.core.times import SECOND, iso
+from retain.core.types import SHORT_TERM_TTL_SECONDS, TYPES, MemoryType
+from retain.kinds.parts import Parts
+
+_KIND = TYPES[MemoryType.SHORT_TERM]
+
+
+class ShortTerm:
+    """``memory.short_term``: the session's messages."""
+
+    def __init__(self, parts: Parts, scope: Scope) -> None:
+        self._parts = parts
+        self._scope = scope
+
+    def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Append a message and keep the session for another hour; the message's id."""
+        return self.append(role, content, metadata)[0]
+
+    def append(self, role: str, content: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]:
+        """The same, with how many messages the session holds now."""
+        check_id(role, "role")
+        check_content(content, max_bytes=self._parts.max_content_bytes)
+        now = self._parts.now()
+        message = Message(self._parts.new_id(now), role, content, now, check_metadata(metadata))
+        self._parts.history.append(self._scope, [message])
+        ttl = SHORT_TERM_TTL_SECONDS * SECOND
+        held = self._parts.short_term.append(self._scope, [message], ttl=ttl, now=now, most=_KIND.max_memories)
+        return message.id, held
+
+    def messages(self) -> list[Message]:
+        """The session's messages that have not expired."""
+        return self._parts.short_term.window(self._scope, now=self._parts.now())
+
+    def get_conversation_history(self) -> list[dict[str, Any]]:
+        """The session's messages in their order; empty once an hour has passed since the last one."""
+        return [shown_message(message) for message in self.messages()]
+
+    def get_ttl(self) -> int | None:
+        """Whole seconds until the session expires, rounded up; ``None`` if it holds nothing."""
+        now = self._parts.now()
+        expires = self._parts.short_term.expires_at(self._scope, now=now)
+        return None if expires is None else -((now - expires) // SECOND)
+
+    def delete(self, message_id: str) -> bool:
+        """Take a message out of the session; it stays in the conversation history until that is removed."""
+        return self._parts.short_term.remove(self._scope, [message_id]) == 1
+
+
+def shown_message(message: Message) -> dict[str, Any]:
+    """A message as callers see it."""
+    return {
+        "message_id": message.id,
+        "role": message.role,
+        "content": message.content,
+        "timestamp": iso(message.created_at),
+        "metadata": message.metadata,
+    }

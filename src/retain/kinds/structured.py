@@ -1,0 +1,177 @@
+"""Structured memory: JSON documents in named collections, with an optional schema, queried by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from retain.core.content import check_count, check_id, check_metadata, dump_json
+from retain.core.errors import (
+    ConflictError,
+    InvalidContentError,
+    InvalidInputError,
+    MissingExtraError,
+    SchemaViolationError,
+)
+from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
+from retain.core.records import Record
+from retain.core.types import MemoryType
+from retain.kinds.durable import Draft, Durable, shown
+from retain.ports import Added, SchemaStore
+
+_STRUCTURED: Final = MemoryType.STRUCTURED
+_MOST: Final = 1_000_000
+_TRIES: Final = 16
+
+
+class Structured:
+    """``memory.structured``: the user's documents."""
+
+    def __init__(self, records: Durable, schemas: SchemaStore) -> None:
+        self._records = records
+        self._schemas = schemas
+
+    def define(self, collection: str, schema: Mapping[str, Any] | None) -> None:
+        """Give a collection a JSON Schema that later documents must match (``None``: take it away)."""
+        name = check_id(collection, "collection")
+        if schema is not None:
+            validator = _jsonschema().validators.validator_for(schema)
+            try:
+                validator.check_schema(schema)
+            except _jsonschema().SchemaError as problem:
+                raise InvalidInputError(f"the schema of {name!r} is not valid: {problem.message}") from problem
+        text = None if schema is None else dump_json(schema, InvalidInputError, "the schema")
+        self._schemas.put(self._records.scope.tenant, name, text)
+
+    def put(
+        self,
+        collection: str,
+        document: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it."""
+        draft = self.draft(document, {**(metadata or {}), "collection": collection, "key": key})
+        for _ in range(_TRIES):
+            there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)
+            try:
+                if there is None:
+                    return self._records.write(_STRUCTURED, [draft])[0][0]
+                return self._records.change(there, content=draft.content, metadata=draft.metadata).id
+            except ConflictError:
+                continue  # another writer put the same key; look again
+        raise ConflictError(f"document {key!r} of {collection!r} keeps changing; try again")
+
+    def get(self, collection: str, key: str) -> dict[str, Any] | None:
+        """The document that has a key."""
+        record = self._records.named(_STRUCTURED, _name(collection, key))
+        return None if record is None else record.metadata["document"]
+
+    def find(
+        self,
+        collection: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
+        """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
+        check_count(limit, "limit", most=_MOST)
+        parts: list[Filter] = []
+        if collection is not None:
+            parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
+        if (asked := parse(where)) is not None:
+            parts.append(within(asked, "document"))
+        wanted = limit if order_by is None else _MOST
+        records = self._records.select(_STRUCTURED, Every(tuple(parts)), limit=wanted, include_archived=False)
+        if order_by is not None:
+            path = ("document", *order_by.split("."))
+            records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=descending)
+        return [_shown(record) for record in records[:limit]]
+
+    def delete(self, collection: str, key: str) -> bool:
+        """Send the document that has a key to the recycle bin; whether there was one."""
+        record = self._records.named(_STRUCTURED, _name(collection, key))
+        if record is not None:
+            self._records.recycle(record.id, reason="deleted by the user")
+        return record is not None
+
+    def add(
+        self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool
+    ) -> tuple[list[str], Added]:
+        """Keep several documents at once; ``metadata`` may name their ``collection``."""
+        drafts = [self.draft(content, metadata) for content in contents]
+        return self._records.write(_STRUCTURED, drafts, prune=prune)
+
+    def draft(self, document: object, metadata: Mapping[str, Any] | None) -> Draft:
+        """A document, given as an object or as JSON text, that is not written yet."""
+        if isinstance(document, str):
+            try:
+                document = json.loads(document)
+            except ValueError as problem:
+                raise InvalidContentError(
+                    f"structured memory takes a JSON object; this is not JSON: {problem}"
+                ) from None
+        if not isinstance(document, Mapping) or not document:
+            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {document!r:.60}")
+        given = dict(metadata or {})
+        collection = check_id(given.get("collection") or "default", "collection")
+        key = None if given.get("key") is None else check_id(given["key"], "key")
+        text = dump_json(document, InvalidContentError, "the document")
+        self._check_schema(collection, document)
+        most = self._records.parts.max_content_bytes
+        kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}
+        if len(text.encode("utf-8", "replace")) > most:
+            raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
+        return Draft(
+            text, check_metadata(kept, max_bytes=2 * most), name=None if key is None else _name(collection, key)
+        )
+
+    def _check_schema(self, collection: str, document: Mapping[str, Any]) -> None:
+        text = self._schemas.get(self._records.scope.tenant, collection)
+        if text is None:
+            return
+        schema = json.loads(text)
+        validator = _jsonschema().validators.validator_for(schema)(schema)
+        problem = next(
+            iter(sorted(validator.iter_errors(document), key=lambda error: list(map(str, error.path)))), None
+        )
+        if problem is not None:
+            where = ".".join(map(str, problem.path)) or "the document"
+            raise SchemaViolationError(
+                f"a document for {collection!r} does not match its schema: {where}: {problem.message}"
+            )
+
+
+def _name(collection: str, key: str) -> str:
+    return f"{check_id(collection, 'collection')}\x1f{check_id(key, 'key')}"
+
+
+def _rank(value: object) -> tuple[int, Any]:
+    """A sort key over mixed values: numbers, then texts, then the rest as text, missing ones last."""
+    if value is MISSING or value is None:
+        return 3, ""
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (2, str(value))
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    metadata = record.metadata
+    return {
+        **shown(record),
+        "collection": metadata["collection"],
+        "key": metadata.get("key"),
+        "document": metadata["document"],
+    }
+
+
+def _jsonschema() -> Any:
+    try:
+        import jsonschema  # noqa: PLC0415 - only those who define schemas need it
+    except ImportError:
+        raise MissingExtraError("schemas need jsonschema: pip install 'retain[schema]'") from None
+    return jsonschema

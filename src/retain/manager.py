@@ -1,0 +1,376 @@
+"""A memory: the verbs that agents use, over the seven kinds, for one user, agent and session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retain.core.content import check_content, check_count, check_metadata, dump_json
+from retain.core.errors import InvalidContentError, InvalidInputError
+from retain.core.filters import Filter, parse
+from retain.core.records import Message, Record, Scope, Usage
+from retain.core.times import iso
+from retain.core.types import EMPTY_LATENCY_MS, SEVERAL_LATENCY_MS, TYPES, Kind, MemoryType, kind_of
+from retain.kinds.durable import Draft, Durable, refuse_kind, shown
+from retain.kinds.entity import Entity
+from retain.kinds.episodic import Episodic
+from retain.kinds.latency import Stopwatch
+from retain.kinds.parts import Parts
+from retain.kinds.short_term import ShortTerm
+from retain.kinds.structured import Structured
+from retain.kinds.working import Working
+from retain.recall.index import Hit
+from retain.recall.service import Ask, Query
+
+MemoryKind = MemoryType | str
+Content = str | Mapping[str, Any]
+_MOST_AT_ONCE = 100_000
+
+
+class Memory:
+    """The memory of one user as one agent sees it, in one session.
+
+    Safe for many threads. Every method that fails raises a ``RetainError`` and leaves the store as it was.
+    """
+
+    def __init__(self, parts: Parts, scope: Scope, *, auto_prune: bool = False) -> None:
+        self.auto_prune = auto_prune
+        self._parts = parts
+        self._scope = scope
+        self._records = Durable(parts, scope)
+        self.working = Working(parts, scope)
+        self.short_term = ShortTerm(parts, scope)
+        self.episodic = Episodic(self._records)
+        self.entity = Entity(self._records)
+        self.structured = Structured(self._records, parts.schemas)
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is."""
+        return self._scope.user_id
+
+    @property
+    def agent_id(self) -> str:
+        """Which agent sees it."""
+        return self._scope.agent_id
+
+    @property
+    def session_id(self) -> str | None:
+        """In which session; ``None`` for the one without a name."""
+        return self._scope.session_id
+
+    def __repr__(self) -> str:
+        return f"Memory(user_id={self.user_id!r}, agent_id={self.agent_id!r}, session_id={self.session_id!r})"
+
+    # --- adding -----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        content: Content,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Remember ``content``; when this returns, it is durable (working memory aside).
+
+        Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
+        limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself.
+        """
+        return self._add_one(content, memory_type, metadata, prune=self.auto_prune)
+
+    def add_with_auto_prune(
+        self,
+        content: Content,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Remember ``content``; at the quota, the oldest tenth of the kind goes to the recycle bin first.
+
+        ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
+        """
+        return self._add_one(content, memory_type, metadata, prune=True)
+
+    def add_many(
+        self,
+        contents: Sequence[Content],
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+    ) -> dict[str, Any]:
+        """Remember many contents in one transaction, all of them or none.
+
+        ``metadata`` is one object for all, or a list with one for each. Gives ``memory_ids`` in the contents' order.
+        """
+        watch = Stopwatch()
+        kind = kind_of(memory_type)
+        if isinstance(contents, str | bytes | Mapping) or not isinstance(contents, Sequence):
+            raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
+        if len(contents) > _MOST_AT_ONCE:
+            raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
+        ids, usage, pruned = self._write(kind, contents, metadata, prune=self.auto_prune) if contents else ([], None, 0)
+        result: dict[str, Any] = {
+            "memory_ids": ids,
+            "operation": "add_with_prune" if pruned else "add_many",
+            "memory_type": kind.name.value,
+            "latency_ms": watch.ms(),
+            "quota_remaining": (usage or self._usage(kind)).remaining,
+        }
+        return {**result, "pruned": pruned} if pruned else result
+
+    def _add_one(
+        self, content: Content, memory_type: MemoryKind, metadata: Mapping[str, Any] | None, *, prune: bool
+    ) -> dict[str, Any]:
+        watch = Stopwatch()
+        kind = kind_of(memory_type)
+        (memory_id,), usage, pruned = self._write(kind, [content], metadata, prune=prune)
+        elapsed = watch.ms()
+        self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
+        result: dict[str, Any] = {
+            "memory_id": memory_id,
+            "operation": "add_with_prune" if pruned else "add",
+            "memory_type": kind.name.value,
+            "latency_ms": elapsed,
+            "quota_remaining": usage.remaining,
+        }
+        return {**result, "pruned": pruned} if pruned else result
+
+    def _write(
+        self, kind: Kind, contents: Sequence[Content], metadata: object, *, prune: bool
+    ) -> tuple[list[str], Usage, int]:
+        if isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes):
+            return self._write_each(kind, contents, metadata, prune=prune)
+        shared: Any = metadata
+        if kind.name is MemoryType.STRUCTURED:
+            ids, added = self.structured.add(contents, shared, prune=prune)
+            return ids, added.usage, added.pruned
+        texts = [_as_text(content, kind) for content in contents]
+        match kind.name:
+            case MemoryType.WORKING:
+                return self.working.put(texts, shared, prune=prune)
+            case MemoryType.SHORT_TERM:
+                return self._append(kind, texts, shared)
+            case MemoryType.EPISODIC:
+                ids, added = self.episodic.add(texts, shared, prune=prune)
+            case MemoryType.ENTITY:
+                ids, added = self.entity.add_texts(texts, shared, prune=prune)
+            case _:
+                kept = check_metadata(shared)
+                ids, added = self._records.write(kind.name, [Draft(text, kept) for text in texts], prune=prune)
+        return ids, added.usage, added.pruned
+
+    def _write_each(
+        self, kind: Kind, contents: Sequence[Content], metadata: Sequence[object], *, prune: bool
+    ) -> tuple[list[str], Usage, int]:
+        """Contents with metadata of their own: one transaction still, for the kinds that are plain texts."""
+        if len(metadata) != len(contents):
+            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
+        if kind.name not in (MemoryType.LONG_TERM, MemoryType.PERSONA):
+            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
+        drafts = [
+            Draft(_as_text(content, kind), check_metadata(own)) for content, own in zip(contents, metadata, strict=True)
+        ]
+        ids, added = self._records.write(kind.name, drafts, prune=prune)
+        return ids, added.usage, added.pruned
+
+    def _append(
+        self, kind: Kind, texts: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> tuple[list[str], Usage, int]:
+        role = str((metadata or {}).get("role", "user"))
+        held = 0
+        ids = []
+        for text in texts:
+            message_id, held = self.short_term.append(role, text, metadata)
+            ids.append(message_id)
+        return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
+
+    # --- recalling ----------------------------------------------------------------------------------------------------
+
+    def retrieve(
+        self,
+        query: str,
+        memory_types: Sequence[MemoryKind] | None = None,
+        top_k: int = 5,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_type: MemoryKind | None = None,
+        include_archived: bool | None = None,
+        explain: bool = False,
+    ) -> list[dict[str, Any]]:
+        """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
+
+        Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
+        more; with ``explain``, the parts of its score. Filters apply before the best are taken. Of several kinds each
+        keeps its best match; working memory comes first, the others by score. Archived memories are left out,
+        episodes aside, unless asked for.
+        """
+        watch = Stopwatch()
+        kinds = _kinds(memory_types, memory_type)
+        check_count(top_k, "top_k")
+        where = parse(filters)
+        asked = self._parts.recall.query(check_content(query, max_bytes=self._parts.max_content_bytes))
+        now = self._parts.now()
+        found = {}
+        for kind in kinds:
+            archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
+            found[kind.name] = self._search(kind, asked, Ask(top_k, now, where, archived, explain))
+        results = _merged(found, top_k)
+        target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
+        label = kinds[0].name.value if len(kinds) == 1 else "several"
+        self._parts.latencies.record(
+            "retrieve", label, watch.ms(), target if results else min(target, EMPTY_LATENCY_MS)
+        )
+        return results
+
+    def _search(self, kind: Kind, query: Query, ask: Ask) -> list[dict[str, Any]]:
+        if kind.durable:
+            pairs = self._records.search(kind.name, query, ask)
+            return [_scored(shown(record), hit, explain=ask.explain) for record, hit in pairs]
+        items = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
+        by_id = {item.id: item for item in items}
+        hits = self._parts.recall.search_among(self._scope, kind, items, query, ask)
+        return [_scored(self._shown_item(kind, by_id[hit.id]), hit, explain=ask.explain) for hit in hits]
+
+    def list_memories(
+        self,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 100,
+        include_archived: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Memories of a kind that pass the filters, newest first."""
+        kind = kind_of(memory_type)
+        check_count(limit, "limit", most=_MOST_AT_ONCE)
+        where: Filter | None = parse(filters)
+        if not kind.durable:
+            raise refuse_kind(kind, "listed by filters", "use memory.working.items() or get_conversation_history()")
+        found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
+        return [shown(record) for record in found]
+
+    def get(self, memory_id: str) -> dict[str, Any]:
+        """One memory; ``NotFoundError`` says why there is none."""
+        for kind, item in self._items(memory_id):
+            return self._shown_item(kind, item)
+        record = self._records.read(memory_id)
+        return {**shown(record), **({} if record.body is None else record.body)}
+
+    def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
+        """How many memories of a kind the user holds, without those in the recycle bin."""
+        return self._usage(kind_of(memory_type)).memories
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def update(
+        self, memory_id: str, content: Content | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Change what a memory says, or its metadata (all of it is replaced); its age stays what it was."""
+        if content is None and metadata is None:
+            raise InvalidInputError("nothing to update: give content, metadata, or both")
+        for kind, item in self._items(memory_id):
+            return self._update_item(kind, item, content, metadata)
+        record = self._records.read(memory_id)
+        return shown(self._records.change(record, **self._changes(record, content, metadata)))
+
+    def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        if record.kind is MemoryType.ENTITY:
+            raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
+        if record.kind is MemoryType.STRUCTURED:
+            kept = {**(metadata or record.metadata), "collection": record.metadata["collection"]}
+            kept["key"] = record.metadata.get("key")
+            draft = self.structured.draft(record.metadata["document"] if content is None else content, kept)
+            return {"content": draft.content, "metadata": draft.metadata}
+        changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}
+        if metadata is not None:
+            changes["metadata"] = check_metadata(metadata)
+        return changes
+
+    def _update_item(
+        self, kind: Kind, item: Message, content: Content | None, metadata: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        if kind.name is not MemoryType.WORKING:
+            raise refuse_kind(kind, "updated", "add a new message instead")
+        text = item.content if content is None else check_content(_as_text(content, kind))
+        changed = item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
+        self.working.update(changed)
+        return self._shown_item(kind, changed)
+
+    def delete(self, memory_id: str) -> dict[str, Any]:
+        """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good."""
+        for kind, item in self._items(memory_id):
+            self.working.delete(item.id) if kind.name is MemoryType.WORKING else self.short_term.delete(item.id)
+            return {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
+        record = self._records.recycle(memory_id, reason="deleted by the user")
+        return {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
+
+    def restore(self, memory_id: str) -> dict[str, Any]:
+        """Bring a memory back from the recycle bin, exactly as it was."""
+        return shown(self._records.restore(memory_id))
+
+    def end_task(self) -> int:
+        """The task is over: working memory is cleared; how many memories that were."""
+        return self.working.clear()
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _items(self, memory_id: str) -> list[tuple[Kind, Message]]:
+        """The working note or short-term message of an id, if there is one."""
+        item = self.working.get(memory_id) if isinstance(memory_id, str) else None
+        if item is not None:
+            return [(TYPES[MemoryType.WORKING], item)]
+        kind = TYPES[MemoryType.SHORT_TERM]
+        return [(kind, message) for message in self.short_term.messages() if message.id == memory_id]
+
+    def _shown_item(self, kind: Kind, item: Message) -> dict[str, Any]:
+        role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
+        return {
+            "memory_id": item.id,
+            "content": item.content,
+            "memory_type": kind.name.value,
+            "metadata": {**item.metadata, **role},
+            "agent_id": self.agent_id,
+            "session_id": self.session_id,
+            "created_at": iso(item.created_at),
+            "updated_at": iso(item.created_at),
+            "is_archived": False,
+        }
+
+    def _usage(self, kind: Kind) -> Usage:
+        if kind.durable:
+            return self._parts.records.usage(self._scope.subject, kind)
+        held = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
+        return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
+
+
+def _as_text(content: Content, kind: Kind) -> str:
+    """Content as text; working memory takes objects too."""
+    if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
+        return dump_json(content, InvalidContentError, "content")
+    return content  # type: ignore[return-value]  # whatever is not text is refused where contents are checked
+
+
+def _kinds(several: Sequence[MemoryKind] | None, one: MemoryKind | None) -> list[Kind]:
+    if several is None:
+        return [kind_of(MemoryType.LONG_TERM if one is None else one)]
+    if one is not None:
+        raise InvalidInputError("give memory_type or memory_types, not both")
+    if isinstance(several, str) or not isinstance(several, Sequence) or not several:
+        raise InvalidInputError(
+            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {several!r}"
+        )
+    return list(dict.fromkeys(kind_of(name) for name in several))
+
+
+def _scored(result: dict[str, Any], hit: Hit, *, explain: bool) -> dict[str, Any]:
+    scored = {**result, "score": hit.score}
+    return {**scored, "explanation": hit.parts} if explain else scored
+
+
+def _merged(found: Mapping[MemoryType, list[dict[str, Any]]], top_k: int) -> list[dict[str, Any]]:
+    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
+    firsts = [results[0] for results in found.values() if results]
+    others = [result for results in found.values() for result in results[1:]]
+
+    def order(result: dict[str, Any]) -> tuple[bool, float]:
+        return result["memory_type"] != MemoryType.WORKING, -result["score"]
+
+    chosen = sorted(firsts, key=order)[:top_k]
+    chosen += sorted(others, key=lambda result: -result["score"])[: top_k - len(chosen)]
+    return sorted(chosen, key=order)

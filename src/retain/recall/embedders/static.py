@@ -1,0 +1,128 @@
+"""The default embedder: the static token vectors that the ``wordllama`` wheel carries, read straight from its files.
+
+``wordllama`` itself is never imported (it would configure logging and look for downloads): only its two data files are
+used. The weights stay in the file as float16, mapped into memory, so that loading costs the tokenizer alone and
+processes on one machine share the pages.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from retain.core.errors import EmbedderError
+from retain.ports import Vectors
+from retain.recall.embedders.rows import clean_text
+
+MAX_CHARS = 65_536
+"""How much of a text is embedded; the rest of a longer one does not count."""
+
+_DIM = 256
+_WEIGHTS = Path("weights", "l2_supercat_256.safetensors")
+_TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
+_TENSOR = "embedding.weight"
+
+
+class _Model(NamedTuple):
+    tokens: Callable[[str], list[int]]
+    table: npt.NDArray[np.float16]
+
+
+class StaticEmbedder:
+    """The normalised mean of a text's token vectors: 256 dimensions, tens of microseconds a text, no network.
+
+    Reads at most the first ``MAX_CHARS`` characters of a text, without the white space around it. Nothing is loaded
+    before the first ``embed``; any number of threads may call it, and it starts none. No text is kept: the tokenizer's
+    own cache is off.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._model: _Model | None = None
+
+    @property
+    def id(self) -> str:
+        return "wordllama-l2-supercat-256"
+
+    @property
+    def dim(self) -> int:
+        return _DIM
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        tokens, table = self._model or self._load()
+        rows = np.zeros((len(texts), _DIM), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            if ids := tokens(text):
+                np.add.reduce(table.take(ids, 0), 0, np.float32, out=row)
+                row *= 1 / (math.sqrt(np.dot(row, row)) or 1)  # noqa: PLW2901  (in place: ``row`` is a view)
+        return rows
+
+    def _load(self) -> _Model:
+        with self._lock:
+            if self._model is None:
+                folder = _package_folder()
+                table = _read_table(folder / _WEIGHTS)
+                self._model = _Model(_read_tokenizer(folder / _TOKENIZER, len(table)), table)
+            return self._model
+
+
+def _package_folder() -> Path:
+    spec = importlib.util.find_spec("wordllama")  # finds the package without running it
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderError("the static embedder needs the files of wordllama: pip install 'wordllama>=0.4'")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _read_table(path: Path) -> npt.NDArray[np.float16]:
+    """The token vectors of a safetensors file: a length, a JSON header, then the numbers."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            entry = json.loads(file.read(length))[_TENSOR]
+        rows, columns = entry["shape"]
+        if (entry["dtype"], columns) != ("F16", _DIM):
+            raise EmbedderError(f"{path} holds {columns} {entry['dtype']} numbers a token; expected {_DIM} F16")
+        return np.asarray(np.memmap(path, "<f2", "r", 8 + length + entry["data_offsets"][0], (rows, columns)))
+    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
+        raise EmbedderError(
+            f"cannot read the weights {path} ({error}); reinstall them: pip install --force-reinstall wordllama"
+        ) from error
+
+
+def _read_tokenizer(path: Path, vocabulary: int) -> Callable[[str], list[int]]:
+    """A function from a text to its token ids, all of them below ``vocabulary``, without begin-of-text marks.
+
+    Texts are encoded one by one on purpose: the library's batch call starts a thread pool that warns on stderr when the
+    host program forks, and one thread already encodes faster than records can be stored.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415  (20 ms that only the first embed should pay)
+
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower class
+        raise EmbedderError(
+            f"cannot read the tokenizer {path} ({error}); reinstall it: pip install --force-reinstall wordllama"
+        ) from error
+    if tokenizer.get_vocab_size() > vocabulary:
+        raise EmbedderError(f"{path} has {tokenizer.get_vocab_size()} tokens, but there are {vocabulary} vectors")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if resize_cache := getattr(tokenizer.model, "_resize_cache", None):
+        resize_cache(0)  # the cache would keep whole texts in memory after they were erased, and saves no time
+    encode = tokenizer.encode
+
+    def tokens(text: str) -> list[int]:
+        cleaned = clean_text(text, MAX_CHARS)
+        ids: list[int] = encode(cleaned, add_special_tokens=False).ids if cleaned else []
+        return ids
+
+    return tokens

@@ -1,0 +1,134 @@
+"""Ranking: how close a record is to a query, as evidence that adds up.
+
+Three things speak for a record: what it means (a cosine), which of the query's words it holds (BM25), and what stands
+next to it in its session. Each is on an absolute scale, none is relative to the best match of the day, so that evidence
+means the same in a scope of three records and in one of ten thousand, and results of several scopes can be merged by
+score. Every constant was chosen on several shapes of text at once (``bench/quality.py``), none on one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+#: BM25's two usual constants: how soon a repeated word says nothing new, and how much a long text is discounted.
+K1: Final = 1.2
+B: Final = 0.75
+#: What a unit of BM25 (a nat of a word's rarity) weighs against a unit of cosine. From 0.05 to 0.12 little changes.
+LEXICAL: Final = 0.08
+#: Before a scope has told how common a word is, it counts as if met in one of so many texts.
+_PRIOR_TEXTS: Final = 10.0
+#: So many vectors must have been seen before half of their common direction is taken out.
+_PRIOR_VECTORS: Final = 10.0
+#: A vector that is nearly all common direction has too little of its own to be scaled up to unit length.
+_LEAST_OWN: Final = 0.02
+
+#: Two turns away counts half of one turn away.
+_FARTHER: Final = 0.5
+#: From this mean cosine between adjacent records on, a session is taken to follow one thread; random neighbours have 0.
+_COHERENT: Final = 0.1
+#: Before the records of a scope have shown that they follow each other, so many links are taken to be random.
+_PRIOR_LINKS: Final = 8.0
+#: A record of so many words is half able to stand alone ...
+_LONG: Final = 80.0
+#: ... and one of so few is half a mere interjection, which is not what anybody looks for.
+_SHORT: Final = 20.0
+
+#: Evidence that is as likely to be chance as not, and how fast it becomes certain.
+_EVEN: Final = 0.55
+_STEEP: Final = 6.0
+
+
+# --- meaning --------------------------------------------------------------------------------------------------------
+
+
+def common_direction(total: npt.NDArray[np.float64], count: int) -> tuple[Floats, float]:
+    """The unit direction that a scope's vectors share, and how much of it to take out: 0 of none, nearly 1 of many.
+
+    Texts of one user resemble each other, and what all of them share tells none of them apart.
+    """
+    length = float(np.linalg.norm(total))
+    if not count or length < 1e-6:
+        return np.zeros(len(total), np.float32), 0.0
+    share = count / (count + _PRIOR_VECTORS)
+    return (total / length).astype(np.float32), share * (2 - share)
+
+
+def own_length(common: Floats, removed: float) -> Floats:
+    """The length of what is left of unit vectors whose component along the common direction is ``common``."""
+    left: Floats = np.sqrt(np.maximum(1 - removed * common * common, _LEAST_OWN))
+    return left
+
+
+def cosines(dots: Floats, common: Floats, own: Floats, query_common: float, removed: float) -> Floats:
+    """Cosines between a unit query and unit vectors once their common direction is taken out, in -1..1."""
+    query_own = math.sqrt(max(1 - removed * query_common * query_common, _LEAST_OWN))
+    close: Floats = (dots - (removed * query_common) * common) / (own * query_own)
+    return close
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def rarity(records: int, holding: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """BM25's weight for words held by so many of a scope's records (with a few imagined ones, for scopes of a few)."""
+    held = holding + 1.0
+    weight: npt.NDArray[np.float64] = np.log1p((records + _PRIOR_TEXTS - held + 0.5) / (held + 0.5))
+    return weight
+
+
+def usual_length(words: int, records: int) -> float:
+    """The mean length of a scope's records, to within 2 % steps, so that what depends on it seldom changes."""
+    if not words or not records:
+        return 1.0
+    return float(2 ** (round(math.log2(words / records) * 32) / 32))
+
+
+def saturation(counts: Floats, lengths: Floats, usual: float) -> Floats:
+    """BM25's measure of how much a word that occurs so often in a record of that length says, from 0 to ``K1 + 1``."""
+    damping = np.float32(K1 * (1 - B)) + np.float32(K1 * B / usual) * lengths
+    much: Floats = counts * np.float32(K1 + 1) / (counts + damping)
+    return much
+
+
+# --- neighbours -----------------------------------------------------------------------------------------------------
+
+
+def thread(cosines: Floats) -> float:
+    """From 0 to 1: how far adjacent records of a scope's sessions follow one thread, from the cosines of each pair."""
+    return min(max(float(cosines.sum()) / (len(cosines) + _PRIOR_LINKS) / _COHERENT, 0.0), 1.0)
+
+
+def openness(lengths: Floats) -> Floats:
+    """From 0 to 1: how much records of so many words owe to what stands next to them."""
+    share: Floats = lengths / (lengths + np.float32(_SHORT)) * (np.float32(_LONG) / (np.float32(_LONG) + lengths))
+    return share
+
+
+def lent(evidence: Floats, near: tuple[Ints, Ints], far: tuple[Ints, Ints]) -> Floats:
+    """What neighbours lend each record. A link of -1 leads to none.
+
+    Like the sides of a right angle: one strong neighbour lends more than several faint ones.
+    """
+    squares = np.zeros(len(evidence) + 1, np.float32)  # the last one is the neighbour that is not there
+    np.square(np.maximum(evidence, 0), out=squares[:-1])
+    total = squares.take(far[0])
+    total += squares.take(far[1])
+    total *= np.float32(_FARTHER)
+    total += squares.take(near[0])
+    total += squares.take(near[1])
+    return np.sqrt(total, out=total)
+
+
+# --- the outcome ------------------------------------------------------------------------------------------------------
+
+
+def score(evidence: float) -> float:
+    """Evidence as a number from 0 to 1, rising with it: near 0 for what is unrelated, near 1 for a plain match."""
+    return 1 / (1 + math.exp(-_STEEP * (evidence - _EVEN)))

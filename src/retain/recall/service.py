@@ -1,0 +1,305 @@
+"""Recall over scopes: an index for each scope in use, brought up to date before every answer, bounded in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from retain.core.errors import EmbedderError
+from retain.core.filters import Filter
+from retain.core.records import Encoding, Message, Record, Scope
+from retain.core.types import TYPES, Kind, MemoryType
+from retain.ports import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors
+from retain.recall import terms
+from retain.recall.index import Hit, ScopeIndex
+from retain.recall.passages import of_record
+
+_log = logging.getLogger("retain.recall")
+#: After the embedder failed, records and queries do without vectors for so long.
+_RESPITE_SECONDS: Final = 30.0
+#: How long one recall may spend on embedding records anew.
+_REEMBED_SECONDS: Final = 0.05
+_BATCH: Final = 256
+_T = TypeVar("_T")
+
+
+class Query(NamedTuple):
+    """What is asked, ready to be compared."""
+
+    vector: npt.NDArray[np.float32] | None
+    terms: npt.NDArray[np.uint32]
+
+
+class Ask(NamedTuple):
+    """How it is asked."""
+
+    top_k: int
+    now: int
+    where: Filter | None = None
+    include_archived: bool = False
+    explain: bool = False
+
+
+_Key = tuple[str, str | None, str | None, MemoryType]
+
+
+@dataclass
+class _Slot:
+    """An index, how far it has followed its scope, and which of its records lack vectors."""
+
+    index: ScopeIndex
+    cursor: Cursor | None = None
+    bare: set[str] = field(default_factory=set)
+    items: dict[str, Message] = field(default_factory=dict)
+    """What is indexed of a kind that the store does not keep."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Recall:
+    """Answers queries over the scopes of one engine."""
+
+    def __init__(self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int) -> None:
+        self._feed = feed
+        self._embedder = embedder
+        self._max_bytes = max_bytes
+        self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+        self._bytes: dict[_Key, int] = {}
+        self._without_until = 0.0
+
+    # --- text into encodings --------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> str:
+        """The id of the embedder in use."""
+        return self._embedder.id
+
+    def encode(self, records: Sequence[Record]) -> list[Encoding]:
+        """What recall needs of each record. Without the embedder records are kept all the same, and embedded later."""
+        passages = [of_record(record) for record in records]
+        vectors = self._vectors([text for texts in passages for text in texts])
+        encodings = []
+        start = 0
+        for texts in passages:
+            end = start + len(texts)
+            blob = None if vectors is None else vectors[start:end].astype(np.float16).tobytes()
+            encodings.append(Encoding(None if blob is None else self.model, blob, terms.encode(texts)))
+            start = end
+        return encodings
+
+    def query(self, text: str) -> Query:
+        """A query ready to be compared; without the embedder, by its words alone."""
+        vectors = self._vectors([text])
+        return Query(None if vectors is None else vectors[0], terms.query_terms(text))
+
+    def _vectors(self, texts: Sequence[str]) -> Vectors | None:
+        if self._without_until and time.monotonic() < self._without_until:
+            return None
+        try:
+            vectors = self._embedder.embed(texts)
+        except EmbedderError as problem:
+            if not problem.retryable:
+                raise
+            _log.warning("no vectors for %g s, recall goes by words alone: %s", _RESPITE_SECONDS, problem)
+            self._without_until = time.monotonic() + _RESPITE_SECONDS
+            return None
+        self._without_until = 0.0
+        return vectors
+
+    # --- recall -----------------------------------------------------------------------------------------------------
+
+    def search(self, scope: Scope, kind: Kind, query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among a scope's durable records, best first."""
+        return self._on(scope, kind, self._follow_feed, lambda index: _search(index, query, ask))
+
+    def search_among(self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among items that the caller holds, best first."""
+
+        def follow(slot: _Slot, scope: Scope, kind: Kind) -> None:
+            self._follow_items(slot, scope, kind, items)
+
+        return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
+
+    def search_loose(self, scope: Scope, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among items that are indexed for this once."""
+        slot = _Slot(ScopeIndex(MemoryType.WORKING))
+        self._follow_items(slot, scope, TYPES[MemoryType.WORKING], items)
+        return _search(slot.index, query, ask)
+
+    def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
+        """Ids of a scope's durable records that pass the filter, newest first."""
+        return self._on(
+            scope,
+            kind,
+            self._follow_feed,
+            lambda index: index.select(ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived),
+        )
+
+    def reembed(
+        self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
+    ) -> int:
+        """Embed every record that has no vectors of this model; how many there were."""
+        total = 0
+        for subject in self._feed.subjects(tenant):
+            for name in kinds:
+                while done := self._reembed_batch(subject, TYPES[name]):
+                    total += done
+                    progress(done)
+        return total
+
+    def drop(self, scope: Scope, kind: Kind) -> None:
+        """Let go of one scope's index."""
+        with self._lock:
+            self._slots.pop(_key(scope, kind), None)
+            self._bytes.pop(_key(scope, kind), None)
+
+    def forget(self) -> None:
+        """Drop every index; the next recall reads its scope again."""
+        with self._lock:
+            self._slots.clear()
+            self._bytes.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """What the indexes hold in memory."""
+        return sum(self._bytes.values())
+
+    # --- following a scope -------------------------------------------------------------------------------------------
+
+    def _on(
+        self,
+        scope: Scope,
+        kind: Kind,
+        follow: Callable[[_Slot, Scope, Kind], None],
+        answer: Callable[[ScopeIndex], _T],
+    ) -> _T:
+        key = _key(scope, kind)
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = _Slot(ScopeIndex(kind.name))
+            self._slots.move_to_end(key)
+        with slot.lock:
+            follow(slot, scope, kind)
+            result = answer(slot.index)
+            size = slot.index.nbytes
+        if self._bytes.get(key) != size:
+            self._account(key, size)
+        return result
+
+    def _account(self, key: _Key, size: int) -> None:
+        """Note what an index holds; let go of the least recently used ones where it is too much."""
+        with self._lock:
+            if key in self._slots:
+                self._bytes[key] = size
+            total = sum(self._bytes.values())
+            for old in list(self._slots):
+                if total <= self._max_bytes:
+                    break
+                del self._slots[old]
+                total -= self._bytes.pop(old, 0)
+
+    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
+        self._catch_up(slot, scope, kind)
+        if slot.bare and time.monotonic() >= self._without_until:
+            deadline = time.monotonic() + _REEMBED_SECONDS
+            while slot.bare and self._reembed_batch(scope.subject, kind) and time.monotonic() < deadline:
+                self._catch_up(slot, scope, kind)
+            self._catch_up(slot, scope, kind)
+
+    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
+        changes = self._feed.changes(scope, kind, slot.cursor, model=self.model)
+        if changes.cursor != slot.cursor or changes.reload:
+            _take(slot, kind, changes)
+
+    def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
+        wanted = {item.id: item for item in items}
+        new = [item for item in items if slot.items.get(item.id) != item]
+        slot.index.remove([item_id for item_id in slot.items if item_id not in wanted])
+        if new:
+            records = [_as_record(item, scope, kind) for item in new]
+            encodings = self.encode(records)
+            slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
+        slot.items = wanted
+
+    def _reembed_batch(self, subject: str, kind: Kind) -> int:
+        """Embed some of a subject's records that have no vectors of this model; how many."""
+        records = self._feed.unembedded(subject, kind, model=self.model, limit=_BATCH)
+        if not records:
+            return 0
+        encodings = self.encode(records)
+        if encodings[0].vectors is None:
+            return 0
+        rows = [(record.id, record.version, code) for record, code in zip(records, encodings, strict=True)]
+        return self._feed.embed(subject, kind, rows)
+
+
+def _key(scope: Scope, kind: Kind) -> _Key:
+    agent = scope.agent_id if "agent" in kind.scope else None
+    session = (scope.session_id or "") if "session" in kind.scope else None
+    return scope.subject, agent, session, kind.name
+
+
+def _take(slot: _Slot, kind: Kind, changes: Changes) -> None:
+    if changes.reload:
+        slot.index = ScopeIndex(kind.name, changes.rows)
+        slot.bare = set()
+    else:
+        slot.index.remove(changes.gone)
+        slot.index.upsert(changes.rows)
+        slot.bare.difference_update(changes.gone)
+    for row in changes.rows:
+        if row.vectors is None:
+            slot.bare.add(row.id)
+        else:
+            slot.bare.discard(row.id)
+    slot.cursor = changes.cursor
+
+
+def _search(index: ScopeIndex, query: Query, ask: Ask) -> list[Hit]:
+    return index.search(
+        query.vector,
+        query.terms,
+        top_k=ask.top_k,
+        now=ask.now,
+        where=ask.where,
+        include_archived=ask.include_archived,
+        explain=ask.explain,
+    )
+
+
+def _as_record(item: Message, scope: Scope, kind: Kind) -> Record:
+    return Record(
+        id=item.id,
+        kind=kind.name,
+        scope=scope,
+        content=item.content,
+        created_at=item.created_at,
+        updated_at=item.created_at,
+        dated_at=item.created_at,
+        metadata=item.metadata,
+    )
+
+
+def _as_row(record: Record, encoding: Encoding) -> IndexRow:
+    return IndexRow(
+        record.id,
+        record.scope.agent_id,
+        record.scope.session_id,
+        record.created_at,
+        record.updated_at,
+        None,
+        False,
+        json.dumps(record.metadata, ensure_ascii=False),
+        encoding.vectors,
+        encoding.terms,
+    )

@@ -1,0 +1,201 @@
+"""Summaries without a language model: the sentences that say the most, and the words that they leave out."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from bisect import bisect, insort
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from retain.core.errors import InvalidInputError
+from retain.recall.summaries.sentences import Sentence, shorten, split_label, split_sentences
+from retain.recall.terms import tokenize
+
+# Found on conversations, and flat around these values: none of them decides the quality of a summary by itself.
+_COMMON: Final = 0.05  # what a common term is worth, where another is worth 1
+_NAMED: Final = 2.0  # how much more names and numbers are worth
+_REPEATED: Final = 0.2  # what is left of a term's worth each time it was said already
+_FIRST_PERSON_GAIN: Final = 1.5  # people tell facts about themselves in the first person
+_QUESTION_GAIN: Final = 0.8
+_OVERHEAD: Final = 20  # characters added to each sentence's length, so that the shortest do not always win
+_WORDS_SHARE: Final = 0.2  # how much of the summary the words left out may take
+_INFORMS: Final = 2  # how many terms that are not common a sentence needs
+_MANY: Final = 10  # sentences from which on a term can be common by its number here
+_LONGEST: Final = 400
+_ALSO: Final = "Also: "
+
+_COMMON_WORDS: Final = """
+a an the and or but if so as at by for from in into of off on onto out over to up with without about after again before
+between down during through under until than then that this these those there here because while since though although
+i you he she it we they me him her us them my your his its our their mine yours myself yourself be am is are was were
+been being do does did done doing have has had having can could will would shall should may might must not no nor
+yes yeah yep yup nope ok okay well oh ah hey hi hello wow thanks thank please sorry bye goodbye welcome lol haha hmm
+congrats congratulations cheers agree exactly indeed maybe perhaps probably actually honestly literally basically
+just really very too also even still only more most much many some any all both each every few lot lots kind sort bit
+thing things something anything everything nothing what when where which who whom whose why how
+get got getting go going goes went gone come came coming make makes made making know knows knew think thought say says
+said see saw seen look looks looking feel feels felt let want wants need needs take takes took give gives gave keep try
+tried hear heard tell told talk mean sound sounds hope guess seem seems happen happened find found wait
+good great nice cool awesome amazing incredible fantastic wonderful exciting excited interesting glad sure stuff right
+way time like one ll ve re don didn doesn isn wasn won haven couldn wouldn shouldn aren weren hasn gonna wanna gotta
+ever never always now around away back such own same other another totally definitely absolutely pretty super happy fun
+best better new long day
+der die das und oder aber ist sind war ich du er sie wir ihr ein eine einen nicht mit auf für von zu im den dem auch
+le la les un une des et ou mais est sont je tu il elle nous vous ils ne pas que qui dans pour sur avec ce cette
+el los las una y o pero es son yo ella nosotros no que en para con por su mi lo se muy más
+"""
+_COMMON_TERMS: Final = frozenset(tokenize(_COMMON_WORDS))
+_NAME: Final = re.compile(r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*")
+_WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]*[^\W_])?")
+_FIRST_PERSON: Final = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b")
+
+
+class ExtractiveSummarizer:
+    """Chooses among the texts' own sentences, so that few characters keep what is likely to be asked for later.
+
+    Sentences are taken for the informative terms that they add per character (names, numbers, dates and rare words
+    count most; what was said already, fillers and greetings hardly), and stand in their order, under the name of who
+    said them where a text begins with one (``Ann: …``). Names and rare words that they leave out follow in a line
+    ``Also: …`` of at most a fifth of the length. The same texts always give the same summary; it uses neither network
+    nor model.
+
+    Texts that fit are returned whole. The summary is empty only if the texts are; no word is cut unless it alone is
+    longer than ``max_chars``.
+    """
+
+    def summarize(self, texts: Sequence[str], *, max_chars: int) -> str:
+        if max_chars < 1:
+            raise InvalidInputError(f"max_chars is {max_chars}; a summary needs at least 1 character")
+        whole = "\n".join(stripped for text in texts if (stripped := text.strip()))
+        if len(whole) <= max_chars:
+            return whole
+        choice = _Choice(texts, max_chars)
+        for_words = int(max_chars * _WORDS_SHARE)
+        choice.fill(max_chars - for_words - 1)
+        also = choice.words_left_out(for_words)
+        choice.fill(max_chars - len(also) - 1 if also else max_chars)
+        summary = "\n".join(part for part in (choice.text(), also) if part)
+        return summary or shorten(whole, max_chars)
+
+
+class _Choice:
+    """The sentences of the texts, and those chosen so far."""
+
+    def __init__(self, texts: Sequence[str], max_chars: int) -> None:
+        longest = min(_LONGEST, max(max_chars // 2, 20))
+        split = [split_label(text.strip()) for text in texts]
+        self._labels = [f"{label}: " if label else "" for label, _ in split]
+        self._sentences = [
+            sentence for place, (_, body) in enumerate(split) for sentence in split_sentences(body, place, longest)
+        ]
+        self._terms = [tuple(dict.fromkeys(tokenize(sentence.text))) for sentence in self._sentences]
+        self._worth = _term_worth(
+            self._sentences, self._terms, {term for label, _ in split for term in tokenize(label)}
+        )
+        self._chosen: list[int] = []
+        self._used = -1  # the first line needs no line break
+        self._covered: Counter[str] = Counter()
+
+    def fill(self, budget: int) -> None:
+        """Choose sentences, the most telling for their length first, while they fit into ``budget`` characters in all.
+
+        What a sentence adds only shrinks as others are chosen, so that a stale value is an upper bound: the one on top
+        of the heap is chosen if it is still on top when valued anew.
+        """
+        chosen = set(self._chosen)
+        heap = [(-self._value(at), at) for at in range(len(self._sentences)) if at not in chosen]
+        heapq.heapify(heap)
+        while heap:
+            value, at = heapq.heappop(heap)
+            if self._used + self._cost(at) > budget or not self._informs(at):
+                continue
+            now = -self._value(at)
+            if heap and now > heap[0][0] and now > value:
+                heapq.heappush(heap, (now, at))
+                continue
+            self._used += self._cost(at)
+            insort(self._chosen, at)
+            self._covered.update(self._terms[at])
+
+    def words_left_out(self, budget: int) -> str:
+        """A line of the most telling words that no chosen sentence has, in their order; empty if none fits."""
+        first_seen: dict[str, str] = {}
+        for sentence in self._sentences:
+            for word in _WORD.findall(sentence.text):
+                terms = tokenize(word)
+                if terms and _is_spaced(word):
+                    first_seen.setdefault(terms[0], word)
+        left = [term for term in first_seen if self._worth.get(term, 0) > _COMMON and not self._covered[term]]
+        room = budget - len(_ALSO)
+        kept = set()
+        for term in sorted(left, key=lambda term: -self._worth[term]):
+            if len(first_seen[term]) <= room:
+                kept.add(term)
+                room -= len(first_seen[term]) + 2
+        return _ALSO + ", ".join(first_seen[term] for term in left if term in kept) if kept else ""
+
+    def text(self) -> str:
+        """The chosen sentences: a line for each text, or for all that one speaker says before the next one does."""
+        text = ""
+        before: int | None = None
+        for at in self._chosen:
+            sentence = self._sentences[at]
+            if before is not None and sentence.place == self._sentences[before].place:
+                text += sentence.glue + sentence.text
+            else:
+                label = self._label_needed(before, at)
+                same_speaker = self._label(at) and not label
+                text += (" " if same_speaker else "\n") + label + sentence.text
+            before = at
+        return text.strip()
+
+    def _value(self, at: int) -> float:
+        """What choosing the sentence would add, for each character that it takes."""
+        text = self._sentences[at].text
+        new = sum(self._worth[term] * _REPEATED ** self._covered[term] for term in self._terms[at])
+        question = _QUESTION_GAIN if text.endswith(("?", "？", "؟")) else 1.0
+        own = _FIRST_PERSON_GAIN if _FIRST_PERSON.search(text) else 1.0
+        return new * question * own / (len(text) + _OVERHEAD)
+
+    def _cost(self, at: int) -> int:
+        """How many characters the summary grows by, at most: with its label, unless the same speaker said the last."""
+        where = bisect(self._chosen, at)
+        before = self._chosen[where - 1] if where > 0 else None
+        after = self._chosen[where] if where < len(self._chosen) else None
+        labels = len(self._label_needed(before, at))
+        if after is not None:
+            labels += len(self._label_needed(at, after)) - len(self._label_needed(before, after))
+        return 1 + labels + len(self._sentences[at].text)
+
+    def _label(self, at: int) -> str:
+        return self._labels[self._sentences[at].place]
+
+    def _label_needed(self, before: int | None, at: int) -> str:
+        """The label to write before a sentence that follows ``before``."""
+        label = self._label(at)
+        return "" if before is not None and self._label(before) == label else label
+
+    def _informs(self, at: int) -> bool:
+        return sum(self._worth[term] > _COMMON for term in self._terms[at]) >= _INFORMS
+
+
+def _term_worth(sentences: Sequence[Sentence], terms: Sequence[Iterable[str]], speakers: set[str]) -> dict[str, float]:
+    """How much each term tells: little if it is common, in the language or here; more for names and numbers."""
+    count = Counter(term for each in terms for term in each)
+    often = len(sentences) / 5 if len(sentences) >= _MANY else len(sentences)
+    named = {term for sentence in sentences for name in _NAME.findall(sentence.text) for term in tokenize(name)}
+    worth = {}
+    for term, times in count.items():
+        short = len(term) < 3 and term.isascii() and term.isalpha()
+        if term in _COMMON_TERMS or term in speakers or short or times > often:
+            worth[term] = _COMMON
+        else:
+            worth[term] = times ** (1 / 3) * (_NAMED if term in named else 1.0)
+    return worth
+
+
+def _is_spaced(word: str) -> bool:
+    """Whether ``word`` is a word to its readers, and not a run of a script that puts no spaces between them."""
+    return word.isascii() or tokenize(word) != [word[at : at + 2] for at in range(max(len(word) - 1, 1))]

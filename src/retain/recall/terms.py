@@ -1,0 +1,146 @@
+"""Words: how text becomes the terms that BM25 counts, and how a record's own row stores them.
+
+A term is a stable 32-bit hash of a normalised word. Nothing else of the text is kept, and it lies in the record's row,
+so that erasing the row erases it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+#: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
+ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
+_MOST: Final = 255
+
+# Combining signs are no "word characters" to ``re``, yet Indic, Hebrew and Arabic words are written with them.
+_SIGNS: Final = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u0900-\u0963\u0966-\u0d7f\u0d80-\u0dff\u0f71-\u0f84"
+)
+# Scripts that put no spaces between words (Thai, Lao, Myanmar, Khmer, kana, Han), and Hangul, whose words carry endings.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CHUNK: Final = re.compile(
+    rf"(?P<run>[{_UNSPACED}]+)|(?P<word>(?:(?![{_UNSPACED}])[\w{_SIGNS}])+(?:['’.\-](?:(?![{_UNSPACED}])[\w{_SIGNS}])+)*)"
+)
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINTS: Final = re.compile(r"['’._\-]+")
+_CLITIC: Final = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
+_ELISION: Final = re.compile(r"^(?:[a-z]|qu)['’](?=\w)")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]+")
+
+
+def tokenize(text: str) -> list[str]:
+    """The terms of a text, in order and as often as they occur.
+
+    Words and numbers, whatever the case, width or Latin accents; identifiers whole and in part (``userName`` gives
+    ``username``, ``user``, ``name``); English inflections cut back; unspaced scripts as pairs of characters.
+    """
+    found: list[str] = []
+    for chunk in _CHUNK.finditer(unicodedata.normalize("NFKC", text)):
+        if chunk.lastgroup == "run":
+            run = chunk[0]
+            found.extend(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
+        else:
+            found.extend(_words(chunk[0]))
+    return found
+
+
+@lru_cache(maxsize=65_536)
+def _words(chunk: str) -> tuple[str, ...]:
+    folded = _fold(chunk)
+    if folded.isalpha() and (chunk.islower() or chunk[1:].islower()):
+        return (_stem(folded),)
+    bare = _ELISION.sub("", _CLITIC.sub("", folded))
+    if bare != folded:
+        return _words(bare) if bare else ()
+    parts = [_stem(_fold(part)) for piece in _JOINTS.split(chunk) for part in _HUMP.split(piece) if part]
+    if len(parts) < 2:
+        return tuple(parts)
+    return (*parts, _stem(folded.strip("._-").replace("-", "")))
+
+
+def _fold(word: str) -> str:
+    """Caseless, and without the accents that people leave out when they type a query."""
+    folded = word.casefold()
+    if folded.isascii():
+        return folded
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+
+
+def _stem(word: str) -> str:
+    """One form for an English word's plural, -ed and -ing. Other words lose at most an ending, always the same."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("ses", "xes", "zes")) and len(word) > 4:
+        word = word[:-2]
+    elif word.endswith("s") and word[-2] not in "su":
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and rest[-1] != "e" and any(letter in "aeiouy" for letter in rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" and len(rest) > 3 else rest
+            break
+    if len(word) > 3 and word.endswith("e"):
+        return word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+# --- storing them ---------------------------------------------------------------------------------------------------
+
+
+class Terms(NamedTuple):
+    """The terms of several rows' passages, one entry per distinct term of a passage, rows in the order given."""
+
+    row: npt.NDArray[np.int64]
+    term: npt.NDArray[np.uint32]
+    passage: npt.NDArray[np.uint8]
+    times: npt.NDArray[np.uint8]
+    passages: npt.NDArray[np.int64]
+    """How many passages each row has."""
+
+
+def encode(passages: Sequence[str]) -> bytes:
+    """The terms of a record's passages (at most 256), six bytes for each distinct term of a passage."""
+    entries: list[tuple[int, int, int]] = []
+    for number, text in enumerate(passages):
+        counts = Counter(map(_hash, tokenize(text)))
+        # A passage without a word is noted all the same, so that the number of passages can be read back.
+        entries.extend((term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),))
+    return np.array(entries, ENTRY).tobytes()
+
+
+def decode(blobs: Sequence[bytes]) -> Terms:
+    """What ``encode`` wrote, of many rows at once."""
+    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // ENTRY.itemsize
+    entries = np.frombuffer(b"".join(blobs), ENTRY)
+    row = np.repeat(np.arange(len(blobs)), sizes)
+    passages = np.ones(len(blobs), np.int64)
+    np.maximum.at(passages, row, entries["passage"].astype(np.int64) + 1)
+    said = entries["count"] > 0
+    if not said.all():
+        row, entries = row[said], entries[said]
+    return Terms(row, entries["term"].copy(), entries["passage"].copy(), entries["count"].copy(), passages)
+
+
+def query_terms(text: str) -> npt.NDArray[np.uint32]:
+    """The distinct terms of a query, as ``encode`` would write them."""
+    return np.array(sorted({_hash(token) for token in tokenize(text)}), np.uint32)
+
+
+@lru_cache(maxsize=65_536)
+def _hash(token: str) -> int:
+    return zlib.crc32(token.encode())

@@ -1,0 +1,116 @@
+"""Settings, read once at the edge into a frozen value: from the environment, or from ``retain.toml``.
+
+The file is looked for in the working folder and then in the home; the environment wins over it. Every setting is a row
+of ``SETTINGS``; the reference page is made from it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import platformdirs
+
+from retain.core.content import MAX_CONTENT_BYTES
+from retain.core.errors import InvalidSettingsError
+from retain.core.types import MIB
+
+
+class Setting(NamedTuple):
+    """One setting: ``RETAIN_<NAME>`` in the environment, ``<name>`` in ``retain.toml``."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+SETTINGS: Final = (
+    Setting("home", "the platform's user data folder", "Where Retain keeps its files."),
+    Setting("url", "sqlite:///<home>/retain.db", "The store: sqlite:///path/to/file.db"),
+    Setting(
+        "embedder",
+        "static",
+        "static, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.",
+    ),
+    Setting("summarizer", "extractive", "extractive, or openai:<model>@<base url>."),
+    Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
+    Setting("max_content_bytes", f"{MAX_CONTENT_BYTES}", "The largest content of one memory."),
+    Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an engine is opened with."""
+
+    home: Path
+    url: str
+    embedder: str = "static"
+    summarizer: str = "extractive"
+    index_bytes: int = 512 * MIB
+    max_content_bytes: int = MAX_CONTENT_BYTES
+    busy_seconds: float = 60.0
+
+
+def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:
+    """The settings in force; arguments win over the environment, the environment over ``retain.toml``."""
+    given = {"url": url, "home": None if home is None else str(home)}
+    start = given["home"] or environ.get("RETAIN_HOME") or platformdirs.user_data_dir("retain", appauthor=False)
+    file = _read_file(Path(start).expanduser())
+
+    def value(name: str) -> str:
+        for source in (given.get(name), environ.get(f"RETAIN_{name.upper()}"), file.get(name)):
+            if source not in (None, ""):
+                return str(source)
+        return ""
+
+    folder = Path(value("home") or start).expanduser().absolute()
+    return Settings(
+        home=folder,
+        url=value("url") or f"sqlite:///{folder / 'retain.db'}",
+        embedder=value("embedder") or "static",
+        summarizer=value("summarizer") or "extractive",
+        index_bytes=int(_number("index_mib", value("index_mib"), 512, least=1) * MIB),
+        max_content_bytes=int(_number("max_content_bytes", value("max_content_bytes"), MAX_CONTENT_BYTES, least=1)),
+        busy_seconds=_number("busy_seconds", value("busy_seconds"), 60, least=0),
+    )
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a ``sqlite:///`` URL names."""
+    scheme, _, rest = url.partition(":///")
+    if scheme != "sqlite" or not rest:
+        raise InvalidSettingsError(f"the store URL {url!r} is not understood; write it as sqlite:///path/to/retain.db")
+    return Path(rest).expanduser().absolute()
+
+
+def _read_file(home: Path) -> dict[str, Any]:
+    for path in (Path("retain.toml"), home / "retain.toml"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            if isinstance(problem, FileNotFoundError | NotADirectoryError):
+                continue
+            raise InvalidSettingsError(f"cannot read {path}: {problem}") from problem
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as problem:
+            raise InvalidSettingsError(f"{path} is not valid TOML: {problem}") from problem
+        known = {setting.name for setting in SETTINGS}
+        if unknown := sorted(set(values) - known):
+            raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
+        return values
+    return {}
+
+
+def _number(name: str, text: str, default: float, *, least: float) -> float:
+    try:
+        number = float(text) if text else float(default)
+    except ValueError:
+        number = float("nan")
+    if not number >= least:
+        raise InvalidSettingsError(f"RETAIN_{name.upper()} must be a number of at least {least:g}, not {text!r}")
+    return number

@@ -1,0 +1,265 @@
+"""One SQLite file: its connections, its transactions, and its errors in Retain's words."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from retain.core.errors import (
+    ClosedError,
+    NotAStoreError,
+    RetainError,
+    StorageError,
+    StoreBusyError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreTooNewError,
+    StoreUnavailableError,
+)
+from retain.storage.sql import migrations
+
+APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
+_PACKAGE: Final = "retain.storage.sqlite"
+_IDLE_READERS: Final = 8
+Bindings = Sequence[Any] | Mapping[str, Any]
+
+
+class Database:
+    """Connections to one file: one that writes, under a lock, and as many that read as there are readers at once.
+
+    A commit is on the disk when it returns (write-ahead log, full synchronisation). Other processes may write the same
+    file; whoever finds it busy waits its turn, ``busy_seconds`` at most.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float = 60.0) -> None:
+        self.path = path
+        self._busy_seconds = busy_seconds
+        self._pid = os.getpid()
+        self._closed = False
+        self._readers: list[apsw.Connection] = []
+        self._lock = threading.Lock()
+        with self._translated():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                raise StoreUnavailableError(f"cannot create the folder of {path}: {problem.strerror}") from problem
+            self._writer = self._connect(create=True)
+            try:
+                self._prepare()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    # --- transactions ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self) -> Iterator[apsw.Connection]:
+        """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
+        with self._lock, self._translated():
+            self._check_usable()
+            connection = self._writer
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[apsw.Connection]:
+        """A consistent view of the store as it is now."""
+        with self._translated():
+            self._check_usable()
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+                self._give_back(connection)
+
+    def close(self) -> None:
+        """Close every connection; what is called afterwards raises ``ClosedError``."""
+        with self._lock:
+            self._closed = True
+            if os.getpid() != self._pid:
+                return  # a forked child must not touch its parent's connections
+            self._writer.close()
+            while self._readers:
+                self._readers.pop().close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return not self._closed and os.getpid() == self._pid
+
+    def check(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; empty if all is well."""
+        with self.read() as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+        return [] if found == ["ok"] else found
+
+    # --- opening -----------------------------------------------------------------------------------------------
+
+    def _connect(self, *, create: bool = False) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        connection = apsw.Connection(str(self.path), flags=flags, statementcachesize=256)
+        connection.set_busy_handler(_patience(self._busy_seconds))
+        if not create:
+            self._configure(connection)
+        return connection
+
+    @staticmethod
+    def _configure(connection: apsw.Connection) -> None:
+        for pragma in ("synchronous=FULL", "secure_delete=ON", "foreign_keys=ON", "fullfsync=ON", "cache_size=-16384"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    def _prepare(self) -> None:
+        """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
+        connection = self._writer
+        version = self._version(connection)
+        steps = migrations(_PACKAGE)
+        if version < steps[-1][0] or connection.pragma("journal_mode") != "wal":
+            self._to_wal(connection, new=version == 0)
+        self._configure(connection)
+        if version < steps[-1][0]:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                version = self._version(connection)  # another process may have been faster
+                for number, script in steps:
+                    if number > version:
+                        connection.execute(script)
+                        connection.execute(f"PRAGMA user_version={number}")
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+    def _version(self, connection: apsw.Connection) -> int:
+        version = int(connection.pragma("user_version"))
+        ours = int(connection.pragma("application_id")) == APPLICATION_ID
+        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+        if not ours and not empty:
+            raise NotAStoreError(
+                f"{self.path} is an SQLite database, but not Retain's; name another file in RETAIN_URL or RETAIN_HOME"
+            )
+        newest = migrations(_PACKAGE)[-1][0]
+        if version > newest:
+            raise StoreTooNewError(
+                f"{self.path} has schema version {version}, this version of Retain knows up to {newest}; "
+                "upgrade with: pip install --upgrade retain"
+            )
+        return version
+
+    def _to_wal(self, connection: apsw.Connection, *, new: bool) -> None:
+        if new:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect while there are no tables yet
+        deadline = time.monotonic() + self._busy_seconds
+        while True:  # SQLite asks the busy handler on most ways here, but not on all of them
+            try:
+                connection.pragma("journal_mode", "wal")
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    # --- waiting, errors -----------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the store {self.path} was closed; open it again with Retain.open()")
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"the store {self.path} was opened by process {self._pid}, and SQLite does not survive a fork; "
+                "open Retain in each process"
+            )
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if len(self._readers) < _IDLE_READERS and not self._closed:
+            self._readers.append(connection)
+        else:
+            connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except RetainError:
+            raise
+        except apsw.Error as problem:
+            raise self._in_our_words(problem) from problem
+
+    def _in_our_words(self, problem: apsw.Error) -> StorageError:
+        match problem:
+            case apsw.BusyError() | apsw.LockedError():
+                return StoreBusyError(
+                    f"{self.path} was kept busy by other writers for over {self._busy_seconds:g} s; try again"
+                )
+            case apsw.FullError():
+                return StoreFullError(f"no room to write {self.path}: the disk is full; free some space and try again")
+            case apsw.ReadOnlyError() | apsw.PermissionsError():
+                return StoreReadOnlyError(
+                    f"{self.path} cannot be written: {problem}; check the permissions of the folder"
+                )
+            case apsw.NotADBError() | apsw.CorruptError():
+                return NotAStoreError(
+                    f"{self.path} is not a Retain database, or is damaged ({problem}); "
+                    "name another file in RETAIN_URL or RETAIN_HOME, or restore a backup"
+                )
+            case apsw.CantOpenError():
+                return StoreUnavailableError(
+                    f"cannot open {self.path}: {problem}; check that its folder can be written"
+                )
+            case _:
+                return StorageError(f"the store {self.path} failed: {problem}")
+
+
+def rows(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
+    """All rows of a statement."""
+    return connection.execute(statement, bindings).fetchall()
+
+
+def one(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
+    """The first row of a statement, if there is one."""
+    return connection.execute(statement, bindings).fetchone()
+
+
+def value(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> int:
+    """The number that a statement gives in its one row."""
+    row = connection.execute(statement, bindings).fetchone()
+    assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
+    return int(row[0])
+
+
+def _patience(seconds: float) -> Callable[[int], bool]:
+    """A busy handler: SQLite asks it whether to go on waiting for a lock. Short, uneven naps are fair to many."""
+    since = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal since
+        now = time.monotonic()
+        if tries == 0:
+            since = now
+        elif now - since > seconds:
+            return False
+        time.sleep(random.uniform(0.0001, min(0.0005 * (tries + 1), 0.005)))  # noqa: S311 - no secret
+        return True
+
+    return wait

@@ -1,0 +1,103 @@
+"""A subject's kind as SQLite keeps it: one run of keys, and one row that counts what is in it.
+
+Every change of records goes through a ``Tally``: it counts memories and bytes exactly, numbers the
+transactions and lists the changed records, so that indexes in any process can follow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import apsw
+
+from retain.core.records import Usage
+from retain.core.types import Kind
+from retain.storage.sql import statements
+from retain.storage.sqlite.database import one, rows, value
+
+SQL: Final = statements("retain.storage.sqlite", "records.sql")
+_KIND_BITS: Final = 3
+_COUNT_BITS: Final = 29
+#: The list of changes of a scope is cut to this many transactions now and then; an index further behind reloads.
+_LISTED: Final = 256
+#: A transaction that changes more records than this lists none of them; indexes reload.
+_BULK: Final = 2_000
+
+
+def subject_no(connection: apsw.Connection, subject: str) -> int | None:
+    """The number of a subject that has been seen before."""
+    row = one(connection, SQL["subject_no"], (subject,))
+    return None if row is None else int(row[0])
+
+
+def ensure_subject(connection: apsw.Connection, subject: str) -> int:
+    """The number of a subject, seen before or not."""
+    number = subject_no(connection, subject)
+    if number is None:
+        number = value(connection, SQL["new_subject"], (subject,))
+    return number
+
+
+def key_range(subject: int, kind: Kind, start: int = 0) -> tuple[int, int]:
+    """The first (from a count on) and the last key that records of a subject's kind can have."""
+    scope = (subject << _KIND_BITS | kind.code) << _COUNT_BITS
+    return scope | start, scope | ((1 << _COUNT_BITS) - 1)
+
+
+def limits(connection: apsw.Connection, subject: str, kind: Kind) -> tuple[int | None, int | None]:
+    """The quota in force: the user's own where set, else the tenant's, else the kind's default."""
+    tenant, user_id = subject.split("/", 1)
+    memories: int = kind.max_memories
+    size: int = kind.max_bytes
+    for row in rows(connection, SQL["quotas"], (tenant, user_id, kind.code)):
+        memories = memories if row[0] is None else row[0]
+        size = size if row[1] is None else row[1]
+    return (None if memories < 0 else memories), (None if size < 0 else size)
+
+
+class Tally:
+    """The counting row of one subject and kind, read, changed in memory, and written back in the same transaction."""
+
+    def __init__(self, connection: apsw.Connection, subject: int, kind: Kind) -> None:
+        self._connection = connection
+        self.scope = subject << _KIND_BITS | kind.code
+        row: tuple[int, ...] = one(connection, SQL["scope"], (self.scope,)) or (0, 0, 0, 0, 0)
+        self.seq, self.floor, self.next, self.memories, self.bytes = row
+        self._changed: list[str] = []
+
+    def new_key(self) -> int:
+        """The key for one more record."""
+        key = self.scope << _COUNT_BITS | self.next
+        self.next += 1
+        return key
+
+    def count(self, memories: int, size: int) -> None:
+        """Add to (or take from) what is counted."""
+        self.memories += memories
+        self.bytes += size
+
+    def changed(self, record_id: str) -> None:
+        """List a record that was there before as changed."""
+        self._changed.append(record_id)
+
+    def save(self) -> None:
+        """Write the row and the list of changes."""
+        self.seq += 1
+        if len(self._changed) > _BULK:
+            self._cut(self.seq)
+        else:
+            listed = ((self.scope, self.seq, record_id) for record_id in self._changed)
+            self._connection.executemany(SQL["log_change"], listed)
+            if self._changed and self.seq % _LISTED == 0:
+                self._cut(self.seq - _LISTED)
+        row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)
+        self._connection.execute(SQL["put_scope"], row)
+
+    def _cut(self, upto: int) -> None:
+        if upto > self.floor:
+            self._connection.execute(SQL["forget_changes"], (self.scope, upto))
+            self.floor = upto
+
+    def usage(self, maximum: tuple[int | None, int | None]) -> Usage:
+        """What is counted, against a quota."""
+        return Usage(self.memories, self.bytes, *maximum)
