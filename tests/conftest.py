@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from clocks import FakeClock
 from retain import MemoryManager, Retain
-
-
-class FakeClock:
-    """A clock that only the test moves."""
-
-    def __init__(self, now: datetime = datetime(2026, 1, 15, 12, tzinfo=UTC)) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, **duration: float) -> None:
-        """Let time pass: ``clock.advance(hours=1)``."""
-        self.now += timedelta(**duration)
 
 
 @pytest.fixture

@@ -146,7 +146,9 @@ class Memory:
             case MemoryType.WORKING:
                 return self.working.put(texts, shared, prune=prune)
             case MemoryType.SHORT_TERM:
-                return self._append(kind, texts, shared)
+                role = shared.get("role", "user") if isinstance(shared, Mapping) else "user"
+                ids, held = self.short_term.append(role, texts, shared)
+                return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
             case MemoryType.EPISODIC:
                 ids, added = self.episodic.add(texts, shared, prune=prune)
             case MemoryType.ENTITY:
@@ -169,17 +171,6 @@ class Memory:
         ]
         ids, added = self._records.write(kind.name, drafts, prune=prune)
         return ids, added.usage, added.pruned
-
-    def _append(
-        self, kind: Kind, texts: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> tuple[list[str], Usage, int]:
-        role = str((metadata or {}).get("role", "user"))
-        held = 0
-        ids = []
-        for text in texts:
-            message_id, held = self.short_term.append(role, text, metadata)
-            ids.append(message_id)
-        return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
 
     # --- recalling ----------------------------------------------------------------------------------------------------
 

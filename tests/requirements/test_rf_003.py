@@ -6,8 +6,8 @@ import logging
 import random
 
 import pytest
-from conftest import FakeClock
 
+from clocks import FakeClock
 from retain import MemoryManager, MemoryType, QuotaExceededError, Retain
 from retain.core.types import TYPES
 
@@ -46,7 +46,9 @@ def test_rf_003_3_add_long_term_memory(memory: MemoryManager, retain: Retain) ->
     assert set(result) == RESULT_FIELDS
     assert result["quota_remaining"] == 9_999
     with retain.database.read() as connection:
-        rows = connection.execute("SELECT length(vectors), models.id FROM records JOIN models ON model = code").fetchall()
+        rows = connection.execute(
+            "SELECT length(vectors), models.id FROM records JOIN models ON model = code"
+        ).fetchall()
     assert rows == [(2 * retain.embedder.dim, retain.embedder.id)], "an embedding is made from the content"
 
 
@@ -150,7 +152,7 @@ def test_rf_003_latencies_are_recorded_and_a_missed_target_is_said_aloud(
 
 
 def test_rf_003_results_are_ordered_by_score(memory: MemoryManager) -> None:
-    words = "ski snow coffee train hotel museum river garden piano soup".split()
+    words = ["ski", "snow", "coffee", "train", "hotel", "museum", "river", "garden", "piano", "soup"]
     shuffle = random.Random(3)
     memory.add_many([" ".join(shuffle.sample(words, 4)) for _ in range(200)], "long_term")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import FakeClock
-
+from clocks import FakeClock
 from retain import MemoryManager, Retain
 
 

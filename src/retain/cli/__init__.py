@@ -1,0 +1,27 @@
+"""The command line: parses, calls the engine once, and shows what it answered."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command that the arguments name; what the ``retain`` script calls."""
+    from retain.cli.app import app  # noqa: PLC0415 - the package is imported by those who want one module of it
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+    try:
+        app(prog_name="retain")
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write what is left; whoever has closed the pipe (``| head``) has seen enough."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -62,16 +62,18 @@ def dump_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> s
 
 def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
     """JSON text of ``value``, with ``error`` for whatever JSON (or a database) cannot hold."""
-    problem = _json_problem(value, "", 0)
+    problem = json_problem(value)
     if problem:
         raise error(f"{what} is not JSON: {problem}")
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict)
+    _utf8_size(text, error, what)
     if "\\u0000" in text and "\x00" in _strings(value):
         raise error(f"{what} has a NUL character in a text; remove it, text has none")
     return text
 
 
-def _json_problem(value: object, path: str, depth: int) -> str | None:
+def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
+    """What keeps ``value`` from being JSON; ``None`` if nothing does."""
     if depth > 64:
         return f"{path or 'it'} is nested more than 64 deep"
     if value is None or isinstance(value, str | bool):
@@ -84,12 +86,12 @@ def _json_problem(value: object, path: str, depth: int) -> str | None:
         for key, inner in value.items():
             if not isinstance(key, str):
                 return f"the key {key!r:.60} of {path or 'it'} is not text"
-            if problem := _json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
+            if problem := json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
                 return problem
         return None
     if isinstance(value, list | tuple):
         for position, inner in enumerate(value):
-            if problem := _json_problem(inner, f"{path}[{position}]", depth + 1):
+            if problem := json_problem(inner, f"{path}[{position}]", depth + 1):
                 return problem
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
@@ -111,6 +113,17 @@ def parse_json_object(text: str) -> dict[str, Any]:
     """The object that a stored JSON text holds."""
     value: dict[str, Any] = json.loads(text)
     return value
+
+
+def same_json(one: object, other: object) -> bool:
+    """JSON equality: ``true`` is not 1, an integer equals the same float."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)
+    return one == other
 
 
 def check_id(value: object, what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from retain.core.content import same_json
 from retain.core.records import Fact
 
 
@@ -20,7 +21,7 @@ def succession(known: Iterable[Fact], new: Fact, *, replacing: bool) -> tuple[li
     begins. The facts to end are given with their new ``until``.
     """
     alike = [fact for fact in known if fact.source == new.source and fact.name == new.name]
-    if any((f.target, f.value) == (new.target, new.value) and f.until is None and f.since <= new.since for f in alike):
+    if any(_says_the_same(f, new) and f.until is None and f.since <= new.since for f in alike):
         return [], []
     if not replacing:
         return [], [new]
@@ -29,3 +30,7 @@ def succession(known: Iterable[Fact], new: Fact, *, replacing: bool) -> tuple[li
     if later and (new.until is None or new.until > min(later)):
         new = new._replace(until=min(later))
     return ended, [new]
+
+
+def _says_the_same(one: Fact, other: Fact) -> bool:
+    return one.target == other.target and same_json(one.value, other.value)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from retain.core.content import json_problem, same_json
 from retain.core.errors import InvalidFilterError, InvalidInputError
 from retain.core.times import moment
 
@@ -104,23 +105,12 @@ def within(where: Filter, *outer: str) -> Filter:
 # --- what each operator means ------------------------------------------------------------------------------------
 
 
-def _same(value: object, operand: object) -> bool:
-    """JSON equality: ``true`` is not 1, an integer equals the same float."""
-    if isinstance(value, bool) or isinstance(operand, bool):
-        return value is operand
-    if isinstance(value, list) and isinstance(operand, list):
-        return len(value) == len(operand) and all(map(_same, value, operand))
-    if isinstance(value, dict) and isinstance(operand, dict):
-        return value.keys() == operand.keys() and all(_same(value[k], operand[k]) for k in value)
-    return value == operand
-
-
 def _equal(value: object, operand: object) -> bool:
     if value is MISSING:
         return False
     if isinstance(value, list) and not isinstance(operand, list):
-        return any(_same(item, operand) for item in value)
-    return _same(value, operand)
+        return any(same_json(item, operand) for item in value)
+    return same_json(value, operand)
 
 
 def _items(value: object) -> list[object]:
@@ -140,9 +130,8 @@ def _compare(value: object, operand: object, wanted: Callable[[Any, Any], bool])
 
 
 def _scalar(operand: object) -> str | None:
-    if isinstance(operand, str | int | float | bool | dict | list) or operand is None:
-        return None
-    return "needs a JSON value"
+    known = isinstance(operand, str | int | float | bool | dict | list) or operand is None
+    return None if known and json_problem(operand) is None else "needs a JSON value"
 
 
 def _finite(operand: str | float) -> bool:
@@ -181,12 +170,12 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     "lt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a < b)),
     "lte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a <= b)),
     "exists": _Operator(_flag, lambda value, operand: (value is not MISSING) == operand),
-    "any": _Operator(_listed, lambda value, operand: any(_same(v, item) for v in _items(value) for item in operand)),
+    "any": _Operator(_listed, lambda value, operand: any(same_json(v, item) for v in _items(value) for item in operand)),
     "all": _Operator(
-        _listed, lambda value, operand: all(any(_same(v, item) for v in _items(value)) for item in operand)
+        _listed, lambda value, operand: all(any(same_json(v, item) for v in _items(value)) for item in operand)
     ),
     "none": _Operator(
-        _listed, lambda value, operand: not any(_same(v, item) for v in _items(value) for item in operand)
+        _listed, lambda value, operand: not any(same_json(v, item) for v in _items(value) for item in operand)
     ),
 }
 
@@ -246,6 +235,8 @@ def _parse_field(name: str, wanted: object) -> list[Filter]:
             raise InvalidFilterError(
                 f"the filter on {name!r} is empty; say what it should be, such as {{'exists': True}}"
             )
+        if len(tests) < len(wanted):
+            raise InvalidFilterError(f"the filter on {name!r} has an operator twice: {', '.join(wanted)}; keep one")
     else:
         tests = {"eq": wanted}
     conditions = [_condition(name, path, operator, operand) for operator, operand in tests.items()]

@@ -13,9 +13,9 @@ _ADVICE = "delete old memories or upgrade the quota (or let Retain make room: au
 
 def excess(usage: Usage, memories: int, size: int) -> str | None:
     """What of a quota ``memories`` more records of ``size`` bytes would exceed; ``None`` if they fit."""
-    if usage.max_memories is not None and usage.memories + memories > usage.max_memories:
+    if memories and usage.max_memories is not None and usage.memories + memories > usage.max_memories:
         return f"{usage.memories:,} of them, {memories:,} more asked for (max: {usage.max_memories:,})"
-    if usage.max_bytes is not None and usage.bytes + size > usage.max_bytes:
+    if size and usage.max_bytes is not None and usage.bytes + size > usage.max_bytes:
         return f"{usage.bytes:,} bytes of them, {size:,} more asked for (max: {usage.max_bytes:,} bytes)"
     return None
 

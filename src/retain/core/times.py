@@ -12,6 +12,8 @@ Clock = Callable[[], datetime]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
@@ -26,7 +28,10 @@ def moment(when: datetime | float | str, *, what: str = "time") -> int:
     if isinstance(when, datetime):
         if when.tzinfo is None:
             raise InvalidInputError(f"{what} {when.isoformat()} has no time zone; use datetime(..., tzinfo=UTC)")
-        return (when - EPOCH) // _MICROSECOND
+        micros = (when - EPOCH) // _MICROSECOND
+        if not _FIRST <= micros <= _LAST:
+            raise InvalidInputError(f"{what} {when.isoformat()} is outside the years 1 to 9999 in UTC")
+        return micros
     if isinstance(when, bool) or not isinstance(when, int | float) or not -6e10 < when < 2.5e11:
         raise InvalidInputError(
             f"{what} {when!r} is not a time; use a datetime with a time zone, or seconds since 1970"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retain.core.content import check_content, check_id, check_metadata
+from retain.core.errors import RetainError
 from retain.core.records import Message, Scope
 from retain.core.times import SECOND, iso
 from retain.core.types import SHORT_TERM_TTL_SECONDS, TYPES, MemoryType
@@ -23,18 +24,24 @@ class ShortTerm:
 
     def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Append a message and keep the session for another hour; the message's id."""
-        return self.append(role, content, metadata)[0]
+        return self.append(role, [content], metadata)[0][0]
 
-    def append(self, role: str, content: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]:
-        """The same, with how many messages the session holds now."""
+    def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> tuple[list[str], int]:
+        """Append messages, all or none; their ids, and how many messages the session holds now."""
         check_id(role, "role")
-        check_content(content, max_bytes=self._parts.max_content_bytes)
         now = self._parts.now()
-        message = Message(self._parts.new_id(now), role, content, now, check_metadata(metadata))
-        self._parts.history.append(self._scope, [message])
+        kept = check_metadata(metadata)
+        checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
+        ids = self._parts.new_ids(now, len(checked))
+        messages = [Message(i, role, content, now, kept) for i, content in zip(ids, checked, strict=True)]
         ttl = SHORT_TERM_TTL_SECONDS * SECOND
-        held = self._parts.short_term.append(self._scope, [message], ttl=ttl, now=now, most=_KIND.max_memories)
-        return message.id, held
+        held = self._parts.short_term.append(self._scope, messages, ttl=ttl, now=now, most=_KIND.max_memories)
+        try:
+            self._parts.history.append(self._scope, messages)
+        except RetainError:
+            self._parts.short_term.remove(self._scope, ids)
+            raise
+        return ids, held
 
     def messages(self) -> list[Message]:
         """The session's messages that have not expired."""

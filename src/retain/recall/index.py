@@ -329,9 +329,11 @@ class ScopeIndex:
     ) -> tuple[Floats, npt.NDArray[np.float64]]:
         """Each record's evidence by words, and what each term weighs."""
         records, impact, holding = self._postings.find(query_terms, derived.present, self._length.view, derived.usual)
-        weights = ranking.LEXICAL * ranking.rarity(len(self._slot_of), holding)
-        impact = impact * np.repeat(weights, holding)
-        return np.bincount(records, impact, len(self._ids)).astype(np.float32), weights
+        weights = ranking.rarity(len(self._slot_of), holding)
+        each = np.repeat(weights, holding)
+        covered = np.bincount(records, each, len(self._ids))
+        each *= impact
+        return ranking.lexical(np.bincount(records, each, len(self._ids)), covered, weights.sum()), weights
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, the newest."""
@@ -360,7 +362,7 @@ class ScopeIndex:
         at = np.minimum(query_terms.searchsorted(said.term), max(len(query_terms) - 1, 0))
         asked = query_terms[at] == said.term if len(query_terms) else np.zeros(len(at), bool)
         words = np.bincount(said.passage[asked], weights[at[asked]], len(close))
-        return int(np.argmax(close + words)), float(close.max())
+        return int(np.argmax(close + ranking.LEXICAL * words)), float(close.max())
 
 
 class _Derived(NamedTuple):

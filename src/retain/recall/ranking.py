@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 K1: Final = 1.2
 B: Final = 0.75
 #: What a unit of BM25 (a nat of a word's rarity) weighs against a unit of cosine. From 0.05 to 0.12 little changes.
-LEXICAL: Final = 0.08
+LEXICAL: Final = 0.12
 #: Before a scope has told how common a word is, it counts as if met in one of so many texts.
 _PRIOR_TEXTS: Final = 10.0
 #: So many vectors must have been seen before half of their common direction is taken out.
@@ -92,9 +92,24 @@ def usual_length(words: int, records: int) -> float:
 
 def saturation(counts: Floats, lengths: Floats, usual: float) -> Floats:
     """BM25's measure of how much a word that occurs so often in a record of that length says, from 0 to ``K1 + 1``."""
-    damping = np.float32(K1 * (1 - B)) + np.float32(K1 * B / usual) * lengths
-    much: Floats = counts * np.float32(K1 + 1) / (counts + damping)
+    much: Floats = lengths * np.float32(K1 * B / usual)
+    much += np.float32(K1 * (1 - B))
+    much += counts
+    np.divide(counts * np.float32(K1 + 1), much, out=much)
     return much
+
+
+def lexical(matched: npt.NDArray[np.float64], covered: npt.NDArray[np.float64], asked: float) -> Floats:
+    """Evidence from BM25 (``matched``) for records that hold words of a total rarity of ``covered`` out of ``asked``.
+
+    A record that holds all that was asked for says more than the sum of its words; where most of the question is missing,
+    what little there is may well be chance.
+    """
+    if asked <= 0:
+        return np.zeros(len(matched), np.float32)
+    evidence: Floats = (matched * np.sqrt(covered / asked)).astype(np.float32)
+    evidence *= np.float32(LEXICAL)
+    return evidence
 
 
 # --- neighbours -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from retain.recall.common_words import COMMON
+
 #: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _MOST: Final = 255
@@ -26,7 +28,7 @@ _SIGNS: Final = (
     "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u0900-\u0963\u0966-\u0d7f\u0d80-\u0dff\u0f71-\u0f84"
 )
-# Scripts that put no spaces between words (Thai, Lao, Myanmar, Khmer, kana, Han), and Hangul, whose words carry endings.
+# Scripts without spaces between words (Thai, Lao, Myanmar, Khmer, kana, Han), and Hangul, whose words carry endings.
 _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
@@ -137,8 +139,12 @@ def decode(blobs: Sequence[bytes]) -> Terms:
 
 
 def query_terms(text: str) -> npt.NDArray[np.uint32]:
-    """The distinct terms of a query, as ``encode`` would write them."""
-    return np.array(sorted({_hash(token) for token in tokenize(text)}), np.uint32)
+    """The distinct terms that a query is about, as ``encode`` would write them, in ascending order."""
+    asked = set(tokenize(text))
+    return np.array(sorted(map(_hash, asked - _COMMON or asked)), np.uint32)
+
+
+_COMMON: Final = frozenset(token for word in COMMON for token in tokenize(word))
 
 
 @lru_cache(maxsize=65_536)

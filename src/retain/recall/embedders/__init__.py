@@ -29,7 +29,7 @@ def open_embedder(setting: str) -> Embedder:
     """
     kind, _, rest = setting.strip().partition(":")
     embedder: Embedder | None = None
-    if kind == "static" and not rest:
+    if setting.strip() == "static":
         embedder = _static()
     elif kind == "onnx" and rest:
         embedder = _onnx(Path(rest).expanduser())

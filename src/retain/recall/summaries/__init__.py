@@ -24,7 +24,7 @@ def open_summarizer(setting: str) -> Summarizer:
     """
     kind, _, rest = setting.strip().partition(":")
     summarizer: Summarizer | None = None
-    if kind == "extractive" and not rest:
+    if setting.strip() == "extractive":
         summarizer = _extractive()
     elif kind == "openai":
         summarizer = _openai(rest)

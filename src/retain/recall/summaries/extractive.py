@@ -21,6 +21,7 @@ _FIRST_PERSON_GAIN: Final = 1.5  # people tell facts about themselves in the fir
 _QUESTION_GAIN: Final = 0.8
 _OVERHEAD: Final = 20  # characters added to each sentence's length, so that the shortest do not always win
 _WORDS_SHARE: Final = 0.2  # how much of the summary the words left out may take
+_LONG: Final = 300  # characters from which on a summary has room set aside for words
 _INFORMS: Final = 2  # how many terms that are not common a sentence needs
 _MANY: Final = 10  # sentences from which on a term can be common by its number here
 _LONGEST: Final = 400
@@ -31,7 +32,7 @@ a an the and or but if so as at by for from in into of off on onto out over to u
 between down during through under until than then that this these those there here because while since though although
 i you he she it we they me him her us them my your his its our their mine yours myself yourself be am is are was were
 been being do does did done doing have has had having can could will would shall should may might must not no nor
-yes yeah yep yup nope ok okay well oh ah hey hi hello wow thanks thank please sorry bye goodbye welcome lol haha hmm
+yes yeah yep yup nope ok okay well oh ah hey hi hello wow thanks thank please sorry bye goodbye welcome lol haha hmm aww
 congrats congratulations cheers agree exactly indeed maybe perhaps probably actually honestly literally basically
 just really very too also even still only more most much many some any all both each every few lot lots kind sort bit
 thing things something anything everything nothing what when where which who whom whose why how
@@ -43,12 +44,13 @@ way time like one ll ve re don didn doesn isn wasn won haven couldn wouldn shoul
 ever never always now around away back such own same other another totally definitely absolutely pretty super happy fun
 best better new long day
 der die das und oder aber ist sind war ich du er sie wir ihr ein eine einen nicht mit auf für von zu im den dem auch
+hallo wie geht ja nein gut danke bitte bonjour merci oui non ça hola gracias sí bueno
 le la les un une des et ou mais est sont je tu il elle nous vous ils ne pas que qui dans pour sur avec ce cette
 el los las una y o pero es son yo ella nosotros no que en para con por su mi lo se muy más
 """
 _COMMON_TERMS: Final = frozenset(tokenize(_COMMON_WORDS))
 _NAME: Final = re.compile(r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*")
-_WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]*[^\W_])?")
+_WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]|(?<=\d)[,:](?=\d))*(?<=[^\W_])")
 _FIRST_PERSON: Final = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b")
 
 
@@ -71,22 +73,21 @@ class ExtractiveSummarizer:
         whole = "\n".join(stripped for text in texts if (stripped := text.strip()))
         if len(whole) <= max_chars:
             return whole
-        choice = _Choice(texts, max_chars)
         for_words = int(max_chars * _WORDS_SHARE)
-        choice.fill(max_chars - for_words - 1)
-        also = choice.words_left_out(for_words)
+        choice = _Choice(texts, max_chars - for_words - 1 if max_chars >= _LONG else max_chars)
+        also = choice.words_left_out(min(for_words, max_chars - choice.used - 1))
         choice.fill(max_chars - len(also) - 1 if also else max_chars)
         summary = "\n".join(part for part in (choice.text(), also) if part)
         return summary or shorten(whole, max_chars)
 
 
 class _Choice:
-    """The sentences of the texts, and those chosen so far."""
+    """The sentences of the texts, and those chosen so far: at first, those that fill ``budget`` characters."""
 
-    def __init__(self, texts: Sequence[str], max_chars: int) -> None:
-        longest = min(_LONGEST, max(max_chars // 2, 20))
+    def __init__(self, texts: Sequence[str], budget: int) -> None:
         split = [split_label(text.strip()) for text in texts]
         self._labels = [f"{label}: " if label else "" for label, _ in split]
+        longest = min(_LONGEST, max(1, budget - max(map(len, self._labels))))
         self._sentences = [
             sentence for place, (_, body) in enumerate(split) for sentence in split_sentences(body, place, longest)
         ]
@@ -95,8 +96,9 @@ class _Choice:
             self._sentences, self._terms, {term for label, _ in split for term in tokenize(label)}
         )
         self._chosen: list[int] = []
-        self._used = -1  # the first line needs no line break
         self._covered: Counter[str] = Counter()
+        self.used = -1  # the first line needs no line break
+        self.fill(budget)
 
     def fill(self, budget: int) -> None:
         """Choose sentences, the most telling for their length first, while they fit into ``budget`` characters in all.
@@ -109,13 +111,13 @@ class _Choice:
         heapq.heapify(heap)
         while heap:
             value, at = heapq.heappop(heap)
-            if self._used + self._cost(at) > budget or not self._informs(at):
+            if self.used + self._cost(at) > budget or not self._informs(at):
                 continue
             now = -self._value(at)
             if heap and now > heap[0][0] and now > value:
                 heapq.heappush(heap, (now, at))
                 continue
-            self._used += self._cost(at)
+            self.used += self._cost(at)
             insort(self._chosen, at)
             self._covered.update(self._terms[at])
 

@@ -78,11 +78,14 @@ def _of_line(line: str) -> Iterator[str]:
     """The sentences of a line, each with the white space after it."""
     start = 0
     for match in _END.finditer(line):
-        rest = line[match.end() :]
-        after = rest.lstrip()
-        if match[0][0] == "." and after and (after[0].islower() or _is_abbreviation(line[start : match.start() + 1])):
+        end = match.end()
+        while end < len(line) and line[end].isspace():
+            end += 1
+        inside = line[end : end + 1].islower() or _is_abbreviation(
+            line[max(start, match.start() - 40) : match.start() + 1]
+        )
+        if match[0][0] == "." and inside:
             continue
-        end = match.end() + len(rest) - len(after)
         yield line[start:end]
         start = end
     if line[start:].strip():
@@ -146,7 +149,19 @@ def _continues(text: str, at: int) -> bool:
         or character in _JOINERS
         or before == "\u200d"
         or "\U0001f3fb" <= character <= "\U0001f3ff"  # skin tones
-        or "\U0001f1e6" <= character <= "\U0001f1ff"  # flags are pairs of letters
+        or (_is_flag_letter(character) and _letters_before(text, at) % 2 == 1)  # flags are pairs of letters
         or "\udc00" <= character <= "\udfff"
         or "\u1160" <= character <= "\u11ff"  # Hangul written in parts
     )
+
+
+def _is_flag_letter(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _letters_before(text: str, at: int) -> int:
+    """How many flag letters stand right before ``at``."""
+    start = at
+    while start > 0 and _is_flag_letter(text[start - 1]):
+        start -= 1
+    return at - start

@@ -27,6 +27,8 @@ class SqliteHistory:
         self._database = database
 
     def append(self, scope: Scope, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
         with self._database.write() as connection:
             who = (ensure_subject(connection, scope.subject), *_session(scope))
             row = one(connection, SQL["session"], who)
@@ -103,7 +105,8 @@ class SqliteShortTerm:
     def expires_at(self, scope: Scope, *, now: int) -> int | None:
         with self._database.read() as connection:
             window = _current(connection, (subject_no(connection, scope.subject), *_session(scope)), now)
-        return None if window is None else window[1]
+            held = 0 if window is None else value(connection, SQL["count_short"], window[:1])
+        return window[1] if window is not None and held else None
 
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
         with self._database.write() as connection:

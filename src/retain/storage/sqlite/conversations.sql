@@ -41,7 +41,7 @@ DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expire
 INSERT INTO short_messages (window, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: short_messages
-SELECT id, role, content, created_at, metadata FROM short_messages WHERE window = ? ORDER BY id
+SELECT id, role, content, created_at, metadata FROM short_messages WHERE window = ? ORDER BY rowid
 
 -- name: remove_short
 DELETE FROM short_messages WHERE window = ? AND id = ?
@@ -51,4 +51,4 @@ SELECT count(*) FROM short_messages WHERE window = ?
 
 -- name: trim_short
 DELETE FROM short_messages
-WHERE window = ? AND id IN (SELECT id FROM short_messages WHERE window = ? ORDER BY id LIMIT ?)
+WHERE window = ? AND id IN (SELECT id FROM short_messages WHERE window = ? ORDER BY rowid LIMIT ?)

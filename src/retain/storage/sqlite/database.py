@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -29,6 +30,8 @@ from retain.storage.sql import migrations
 APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
 _PACKAGE: Final = "retain.storage.sqlite"
 _IDLE_READERS: Final = 8
+#: The system's other ways to say that a disk is full: a user's share of it is used up, a file may not grow.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Bindings = Sequence[Any] | Mapping[str, Any]
 
 
@@ -50,20 +53,25 @@ class Database:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
-                raise StoreUnavailableError(f"cannot create the folder of {path}: {problem.strerror}") from problem
+                raise StoreUnavailableError(
+                    f"cannot create the folder of {path}: {problem.strerror}; "
+                    "name another place in RETAIN_URL or RETAIN_HOME"
+                ) from problem
             self._writer = self._connect(create=True)
-            try:
+        try:
+            with self._translated(self._writer):
                 self._prepare()
-            except BaseException:
-                self._writer.close()
-                raise
+        except BaseException:
+            self._writer.close()
+            raise
 
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
     def write(self) -> Iterator[apsw.Connection]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
-        with self._lock, self._translated():
+        self._check_usable()  # before waiting as well: in a forked child the lock may never come free
+        with self._lock, self._translated(self._writer):
             self._check_usable()
             connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
@@ -94,10 +102,10 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
+        self._closed = True
+        if os.getpid() != self._pid:
+            return  # a forked child must not touch its parent's connections
         with self._lock:
-            self._closed = True
-            if os.getpid() != self._pid:
-                return  # a forked child must not touch its parent's connections
             self._writer.close()
             while self._readers:
                 self._readers.pop().close()
@@ -131,7 +139,9 @@ class Database:
     def _prepare(self) -> None:
         """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
         connection = self._writer
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # closing would write what another's log holds
         version = self._version(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         steps = migrations(_PACKAGE)
         if version < steps[-1][0] or connection.pragma("journal_mode") != "wal":
             self._to_wal(connection, new=version == 0)
@@ -147,7 +157,8 @@ class Database:
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
     def _version(self, connection: apsw.Connection) -> int:
@@ -198,13 +209,14 @@ class Database:
             connection.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, writer: apsw.Connection | None = None) -> Iterator[None]:
         try:
             yield
         except RetainError:
             raise
         except apsw.Error as problem:
-            raise self._in_our_words(problem) from problem
+            full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in _NO_ROOM
+            raise self._in_our_words(apsw.FullError() if full else problem) from problem
 
     def _in_our_words(self, problem: apsw.Error) -> StorageError:
         match problem:

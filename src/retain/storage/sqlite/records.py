@@ -170,9 +170,9 @@ class SqliteFeed:
             gone = []
             for record_id in ids:
                 row = one(connection, SQL["index_row"], (code, record_id, number))
-                if row is None or (agent is not None and row[1] != agent):
+                if row is None:
                     gone.append(record_id)
-                elif record_id not in there:
+                elif record_id not in there and agent in (None, row[1]):
                     live.append(IndexRow(*row))
             return Changes(cursor, False, live, gone)
 

@@ -85,18 +85,19 @@ class Tally:
         self.seq += 1
         if len(self._changed) > _BULK:
             self._cut(self.seq)
+            self.floor = self.seq
         else:
             listed = ((self.scope, self.seq, record_id) for record_id in self._changed)
             self._connection.executemany(SQL["log_change"], listed)
-            if self._changed and self.seq % _LISTED == 0:
-                self._cut(self.seq - _LISTED)
+            if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
+                self.floor = self.seq - _LISTED
         row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)
         self._connection.execute(SQL["put_scope"], row)
 
-    def _cut(self, upto: int) -> None:
-        if upto > self.floor:
-            self._connection.execute(SQL["forget_changes"], (self.scope, upto))
-            self.floor = upto
+    def _cut(self, upto: int) -> int:
+        """Drop what is listed up to a transaction; how much that was."""
+        self._connection.execute(SQL["forget_changes"], (self.scope, upto))
+        return self._connection.changes()
 
     def usage(self, maximum: tuple[int | None, int | None]) -> Usage:
         """What is counted, against a quota."""

@@ -1,0 +1,90 @@
+"""The application: its commands register themselves here, and errors of any of them end in one place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from retain import __version__
+from retain.cli.outcomes import ExitCode, report, report_failure
+from retain.core.errors import RetainError
+
+#: One module for each group of commands, in the order in which help lists them.
+_GROUPS: Final = ("memories", "quotas", "embedding", "doctor", "demo", "version")
+_EXAMPLES: Final = "Examples:\n\n"
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+#: What Typer raises for wrong arguments, whichever Click it carries; it has no public name of its own.
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns a ``RetainError`` into a message and an exit code, never into a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """As Typer's own; with ``--json`` among the arguments, wrong usage is told as JSON too."""
+        given = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
+        if extra.pop("standalone_mode", True) is False:
+            return super().main(given, *rest, standalone_mode=False, **extra)
+        try:
+            ended = super().main(given, *rest, standalone_mode=not as_json, **extra)
+        except RetainError as problem:
+            ended = report(problem, as_json=as_json)
+        except typer.Abort:
+            ended = ExitCode.INTERRUPTED
+        except _UsageError as problem:
+            said = getattr(problem, "format_message", problem.__str__)()
+            report_failure("usage", said, retryable=False, as_json=as_json)
+            ended = ExitCode.USAGE
+        sys.exit(ended or 0)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="retain",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # an unexpected error shows Python's own traceback, without anyone's data
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
+    if asked:
+        typer.echo(f"retain {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=f'{_EXAMPLES}retain demo\n\nretain add "Likes tea" --user alice')
+def retain(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Memory for AI agents that knows when to forget."""
+    del version  # its callback has answered
+
+
+def command(group: typer.Typer, name: str, *, examples: Sequence[str]) -> Callable[[_Command], _Command]:
+    """Register a function as a command; its docstring and the examples (shell scripts that run) become its help."""
+
+    def register(function: _Command) -> _Command:
+        group.command(name, epilog=_EXAMPLES + "\n\n".join(examples))(function)
+        return function
+
+    return register
+
+
+def examples_of(epilog: str | None) -> list[str]:
+    """The examples that a command's help shows."""
+    return (epilog or "").removeprefix(_EXAMPLES).split("\n\n") if epilog else []
+
+
+for _group in _GROUPS:
+    import_module(f"retain.cli.{_group}")

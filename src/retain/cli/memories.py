@@ -1,0 +1,253 @@
+"""``retain add | search | get | delete | restore``: the verbs of a memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from retain.cli.app import app, command
+from retain.cli.opening import open_memory
+from retain.cli.options import (
+    DEFAULT_AGENT,
+    DEFAULT_TENANT,
+    Agent,
+    Home,
+    Json,
+    MemoryId,
+    Session,
+    Tenant,
+    Url,
+    User,
+)
+from retain.cli.output import show
+from retain.cli.rendering import show_memory, show_results
+from retain.core.errors import (
+    InvalidContentError,
+    InvalidFilterError,
+    InvalidInputError,
+    InvalidKindError,
+    InvalidMetadataError,
+)
+from retain.core.types import MemoryType
+
+_KINDS = "short_term, long_term, persona, episodic, entity or structured"
+
+
+@command(
+    app,
+    "add",
+    examples=(
+        'retain add "Enjoys skiing and mountain views" --user alice --meta topic=sports',
+        "echo 'Prefers a window seat' | retain add - --user alice --kind persona",
+        """retain add '{"city": "Lisbon", "nights": 4}' -u alice --kind structured""",
+    ),
+)
+def add(
+    *,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")],
+    kind: Annotated[
+        MemoryType, typer.Option("--kind", "-k", metavar="KIND", help=f"The kind of memory: {_KINDS}.")
+    ] = MemoryType.LONG_TERM,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", metavar="JSON", help="What is said of it, as a JSON object.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--meta", metavar="KEY=VALUE", help="One field of the metadata; a value that is JSON is read as JSON."
+        ),
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="At the quota, recycle the oldest tenth to make room.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the new memory's id and nothing else.")] = False,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Remember a text. When the command ends, it is on the disk."""
+    if kind is MemoryType.WORKING:
+        _refuse_working()
+    said = _read_metadata(metadata, meta or ())
+    content = _read_stdin() if text == "-" else text
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        verb = memory.add_with_auto_prune if prune else memory.add
+        added = verb(content, kind, said)
+    if quiet and not as_json:
+        typer.echo(added["memory_id"])
+    else:
+        show(added, _show_added, as_json=as_json)
+
+
+@command(
+    app,
+    "search",
+    examples=(
+        'retain search "holiday ideas" --user alice --top-k 3',
+        "retain search tea -u alice -k long_term -k persona --explain",
+        """retain search dinner -u alice --filter '{"price": {"lt": 30}}' --json""",
+    ),
+)
+def search(
+    *,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in your own words.")],
+    kind: Annotated[
+        list[MemoryType] | None,
+        typer.Option("--kind", "-k", metavar="KIND", help=f"{_KINDS}; may be repeated. long_term, if not given."),
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-n", metavar="N", help="How many memories at most.")] = 5,
+    where: Annotated[
+        str | None, typer.Option("--filter", "-f", metavar="JSON", help="Only memories whose metadata passes this.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived memories too.")] = False,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Recall the memories that bear on a query, best first."""
+    if MemoryType.WORKING in (kind or ()):
+        _refuse_working()
+    filters = None if where is None else _read_object(where, "--filter", InvalidFilterError)
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        found = memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
+    show(found, show_results, as_json=as_json)
+
+
+@command(
+    app,
+    "get",
+    examples=('id=$(retain add "Likes tea" --user alice --quiet)\nretain get $id --user alice',),
+)
+def get(
+    *,
+    memory_id: MemoryId,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show one memory with all that is known of it."""
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        found = memory.get(memory_id)
+    show(found, show_memory, as_json=as_json)
+
+
+@command(
+    app,
+    "delete",
+    examples=('id=$(retain add "Likes tea" --user alice --quiet)\nretain delete $id --user alice',),
+)
+def delete(
+    *,
+    memory_id: MemoryId,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)"""
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        done = memory.delete(memory_id)
+    show(done, _show_deleted, as_json=as_json)
+
+
+@command(
+    app,
+    "restore",
+    examples=(
+        'id=$(retain add "Likes tea" --user alice --quiet)\n'
+        "retain delete $id --user alice\nretain restore $id --user alice",
+    ),
+)
+def restore(
+    *,
+    memory_id: MemoryId,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a memory back from the recycle bin, exactly as it was."""
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        back = memory.restore(memory_id)
+    show(back, _show_restored, as_json=as_json)
+
+
+def _show_added(console: Console, added: Mapping[str, Any]) -> None:
+    room = added["quota_remaining"]
+    parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
+    parts += [] if room is None else [f"room for {room:,} more"]
+    parts += [f"{added['pruned']:,} old ones recycled"] if "pruned" in added else []
+    console.print(f"Remembered {added['memory_id']} ({', '.join(parts)}).", soft_wrap=True)
+
+
+def _show_deleted(console: Console, done: Mapping[str, Any]) -> None:
+    if done["operation"] == "recycle":
+        console.print(f"Recycled {done['memory_id']}; bring it back with: retain restore {done['memory_id']}")
+    else:
+        console.print(f"Deleted {done['memory_id']} for good.")
+
+
+def _show_restored(console: Console, back: Mapping[str, Any]) -> None:
+    console.print(f"Restored {back['memory_id']}.")
+
+
+def _refuse_working() -> NoReturn:
+    raise InvalidKindError(
+        "working memory lives in the process of an agent and ends with it, so the command line has none; "
+        f"use --kind {_KINDS.replace(' or ', ', or ')}"
+    )
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as problem:
+        raise InvalidContentError(f"standard input is not UTF-8 text: {problem}") from None
+
+
+def _read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any] | None:
+    """Metadata from both of its options; a single field wins over the object."""
+    said = {} if text is None else _read_object(text, "--metadata", InvalidMetadataError)
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not key or not equals:
+            raise InvalidMetadataError(f"--meta {field!r} is not understood; write it as key=value")
+        try:
+            said[key] = json.loads(value, parse_constant=lambda name: name)
+        except ValueError:
+            said[key] = value
+    return said or None
+
+
+def _read_object(text: str, option: str, error: type[InvalidInputError]) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as problem:
+        raise error(f'{option} is not JSON: {problem}; write it as \'{{"key": "value"}}\'') from None
+    if not isinstance(value, dict):
+        raise error(f'{option} must be a JSON object, such as \'{{"key": "value"}}\', not {text:.60}')
+    return value

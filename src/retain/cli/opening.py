@@ -1,0 +1,55 @@
+"""Opening the engine for one command. Its parts are imported here, when a command needs them, never for ``--help``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retain.cli.options import DEFAULT_TENANT
+
+if TYPE_CHECKING:
+    from retain.engine import MemoryManager, Retain
+
+
+@contextmanager
+def open_engine(
+    home: Path | None, url: str | None, tenant: str = DEFAULT_TENANT, *, quiet: bool = False
+) -> Iterator[Retain]:
+    """The engine that the options and settings name, closed at the end; ``quiet`` keeps warnings off stderr."""
+    from retain.engine import Retain  # noqa: PLC0415 - see above
+
+    with _warnings_on_stderr(quiet=quiet), Retain.open(url, home=home, tenant=tenant) as engine:
+        yield engine
+
+
+@contextmanager
+def open_memory(
+    home: Path | None,
+    url: str | None,
+    tenant: str,
+    scope: tuple[str, str, str | None],
+    *,
+    quiet: bool = False,
+) -> Iterator[MemoryManager]:
+    """The memory of a user, agent and session."""
+    with open_engine(home, url, tenant, quiet=quiet) as engine:
+        yield engine.manager(*scope)
+
+
+@contextmanager
+def _warnings_on_stderr(*, quiet: bool) -> Iterator[None]:
+    """Retain's warnings as lines on stderr. Missed latencies are left out: one command pays for a cold start."""
+    log = logging.getLogger("retain")
+    handler: logging.Handler = logging.NullHandler() if quiet else logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.addFilter(lambda entry: not entry.name.startswith("retain.latency"))
+    spread, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = spread

@@ -1,0 +1,64 @@
+"""How a command ends: one table from errors to exit codes, and one way to say what went wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from retain.core.errors import InvalidInputError, RetainError
+
+
+class ExitCode(IntEnum):
+    """What a command tells the shell."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    UNHEALTHY = 3
+    TRY_AGAIN = 75
+    INTERRUPTED = 130
+
+
+MEANINGS: Final = MappingProxyType(
+    {
+        ExitCode.FINE: "All went well (a search that finds nothing included).",
+        ExitCode.FAILED: "Not found, or the operation failed and had no effect.",
+        ExitCode.USAGE: "Wrong input: an argument, an option, a value or a setting.",
+        ExitCode.UNHEALTHY: "`retain doctor` found something that does not work.",
+        ExitCode.TRY_AGAIN: "Failed for now; the same command may succeed later (`EX_TEMPFAIL`).",
+        ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
+    }
+)
+
+#: The nearest class of an error's family decides; whatever is retryable says so first.
+EXIT_CODES: Final = MappingProxyType({InvalidInputError: ExitCode.USAGE, RetainError: ExitCode.FAILED})
+
+
+def exit_code(error: type[RetainError]) -> ExitCode:
+    """The exit code of a command that ends with such an error."""
+    if error.retryable:
+        return ExitCode.TRY_AGAIN
+    return next(EXIT_CODES[family] for family in error.__mro__ if family in EXIT_CODES)
+
+
+def report(problem: RetainError, *, as_json: bool) -> ExitCode:
+    """Say on stderr what went wrong; the exit code for it."""
+    report_failure(problem.code, str(problem), retryable=problem.retryable, as_json=as_json)
+    return exit_code(type(problem))
+
+
+def report_failure(code: str, message: str, *, retryable: bool, as_json: bool) -> None:
+    """Say on stderr what went wrong, as a sentence or as ``{"error": {code, message, retryable}}``."""
+    if as_json:
+        error: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
+        sys.stderr.write(json.dumps({"error": error}) + "\n")
+        return
+    from rich.text import Text  # noqa: PLC0415 - only a failure needs it
+
+    from retain.cli.output import error_console, printable  # noqa: PLC0415
+
+    words = Text.assemble(("error: ", "bold red"), printable(message))
+    error_console().print(words, soft_wrap=True)

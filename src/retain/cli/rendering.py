@@ -1,0 +1,115 @@
+"""How memories and tables look: boxes and colours on a terminal, one line each in a pipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from retain.cli.output import printable
+
+_BAR: Final = 5
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_HIDDEN: Final = frozenset({"document", "attributes"})
+
+
+def bar(score: float) -> Text:
+    """A score from 0 to 1 as a small bar with its number."""
+    eighths = round(min(max(score, 0.0), 1.0) * _BAR * 8)
+    full, part = divmod(eighths, 8)
+    drawn = ("█" * full + (_EIGHTHS[part] if part else "")).ljust(_BAR, "·")
+    colour = "green" if score >= 0.5 else "yellow" if score >= 0.2 else "bright_black"
+    return Text.assemble((drawn, colour), f" {score:.2f}")
+
+
+def table(console: Console, *columns: str) -> Table:
+    """An empty table with these columns (one ending in ``>`` is a column of numbers)."""
+    framed = console.is_terminal
+    made = Table(
+        box=box.ROUNDED if framed else None,
+        border_style="bright_black",
+        header_style="bold",
+        pad_edge=framed,
+        padding=(0, 1) if framed else (0, 2, 0, 0),
+    )
+    for name in columns:
+        made.add_column(name.removesuffix(">"), justify="right" if name.endswith(">") else "left")
+    return made
+
+
+def show_rows(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """A table of rows."""
+    made = table(console, *columns)
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    console.print(made)
+
+
+def show_results(console: Console, results: Sequence[Mapping[str, Any]]) -> None:
+    """What a search found, best first: the content cut to the width, the id in full."""
+    if not results:
+        console.print("Nothing found.")
+    elif console.is_terminal:
+        _show_result_table(console, results)
+    else:
+        for result in results:
+            _show_result_line(console, result)
+
+
+def show_memory(console: Console, memory: Mapping[str, Any]) -> None:
+    """One memory with all that is known of it, its content whole."""
+    facts = {
+        "id": memory["memory_id"],
+        "kind": memory["memory_type"] + (" (archived)" if memory["is_archived"] else ""),
+        "agent": memory["agent_id"],
+        "session": memory["session_id"] or "",
+        "created": memory["created_at"],
+        "updated": memory["updated_at"] if memory["updated_at"] != memory["created_at"] else "",
+        "metadata": json.dumps(memory["metadata"], ensure_ascii=False) if memory["metadata"] else "",
+    }
+    for part in ("steps", "messages", "tool_calls"):
+        if memory.get(part):
+            facts[part.replace("_", " ")] = json.dumps(memory[part], ensure_ascii=False)
+    for name, value in facts.items():
+        if value:
+            console.print(Text.assemble((f"{name + ':':<10} ", "bright_black"), printable(str(value))), soft_wrap=True)
+    console.print()
+    console.print(Text(printable(memory["content"], lines=True)), soft_wrap=True)
+
+
+def score_parts(result: Mapping[str, Any]) -> str:
+    """The parts of a score, in words."""
+    return ", ".join(f"{name} {value:.2f}" for name, value in result.get("explanation", {}).items())
+
+
+def _show_result_line(console: Console, result: Mapping[str, Any]) -> None:
+    line = Text.assemble(bar(result["score"]), f"  {result['memory_type']:<10}  {result['memory_id']}  ")
+    line.append(printable(result["content"]))
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, soft_wrap=True)
+    if "explanation" in result:
+        console.print(f"    {score_parts(result)}", soft_wrap=True)
+
+
+def _show_result_table(console: Console, results: Sequence[Mapping[str, Any]]) -> None:
+    made = table(console, "score", "kind", "memory")
+    made.columns[0].no_wrap = made.columns[1].no_wrap = True
+    room = max(36, console.width - 34)
+    for result in results:
+        content = Text(printable(result["content"]))
+        content.truncate(room, overflow="ellipsis")
+        lines = [content, Text(result["memory_id"], style="bright_black")]
+        if metadata := {name: value for name, value in result["metadata"].items() if name not in _HIDDEN}:
+            said = Text(printable(json.dumps(metadata, ensure_ascii=False)), style="cyan")
+            said.truncate(room, overflow="ellipsis")
+            lines.append(said)
+        if "explanation" in result:
+            lines.append(Text(score_parts(result), style="magenta"))
+        kind = Text(result["memory_type"], style="bold" if result["memory_type"] == "working" else "")
+        made.add_row(bar(result["score"]), kind, Text("\n").join(lines))
+    console.print(made)

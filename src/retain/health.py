@@ -1,0 +1,240 @@
+"""Whether all that Retain is configured with works: one list of checks, for ``retain doctor`` and for services.
+
+Checking changes nothing: a store that is not there yet is not made. What is broken is a failed check, never an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from retain import __version__
+from retain.core.errors import NotAStoreError, RetainError
+from retain.core.types import MIB
+from retain.recall.embedders import open_embedder
+from retain.recall.summaries import open_summarizer
+from retain.settings import SETTINGS, Settings, read_settings, sqlite_path
+from retain.storage.sql import migrations
+from retain.storage.sqlite.database import Database
+
+_OLDEST_PYTHON: Final = (3, 11)
+_LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
+_SLOW_WRITE_MS: Final = 50.0
+_PATIENCE_SECONDS: Final = 5.0
+_PASSWORD: Final = re.compile(r"(://[^/:@\s]+):[^@/\s]+@")
+
+
+class Status(StrEnum):
+    """How a check went."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what was found, and what to do about it (``None`` where all is well)."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str | None = None
+
+
+def check_health(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> list[Check]:
+    """Every check, in order. Without settings that can be read, only what needs none."""
+    checks = [_python()]
+    try:
+        settings = read_settings(environ, url=url, home=home)
+    except RetainError as problem:
+        return [*checks, _failed("settings", problem, "correct the setting that is named")]
+    checks.append(_settings(settings, environ, url=url, home=home))
+    checks.append(_home(settings.home))
+    checks += _store(settings)
+    checks += [_embedder(settings.embedder), _summarizer(settings.summarizer)]
+    return checks
+
+
+# --- where Retain runs --------------------------------------------------------------------------------------------
+
+
+def _python() -> Check:
+    found = f"Retain {__version__} on Python {sys.version.split()[0]}"
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return Check("python", Status.OK, found)
+    return Check("python", Status.FAILED, found, "use Python 3.11 or newer")
+
+
+def _settings(settings: Settings, environ: Mapping[str, str], *, url: str | None, home: str | Path | None) -> Check:
+    """Every setting as it was given, and where."""
+    given = {"url": url, "home": home}
+    file, in_file = _settings_file(settings, environ, home)
+    lines = []
+    for name, default, _meaning in SETTINGS:
+        sources = (
+            (given.get(name), "argument"),
+            (environ.get(f"RETAIN_{name.upper()}"), "environment"),
+            (in_file.get(name), str(file)),
+            (default, "default"),
+        )
+        value, source = next(pair for pair in sources if pair[0] not in (None, ""))
+        lines.append(f"{name} = {_PASSWORD.sub(r'\1:…@', str(value))} ({source})")
+    return Check("settings", Status.OK, "\n".join(lines))
+
+
+def _settings_file(
+    settings: Settings, environ: Mapping[str, str], home: str | Path | None
+) -> tuple[Path, dict[str, object]]:
+    """The ``retain.toml`` that was read, if any. It has been read without complaint before."""
+    start = Path(home or environ.get("RETAIN_HOME") or settings.home).expanduser()
+    for path in (Path("retain.toml"), start / "retain.toml"):
+        if path.is_file():
+            return path.absolute(), tomllib.loads(path.read_text(encoding="utf-8"))
+    return Path("retain.toml"), {}
+
+
+def _home(home: Path) -> Check:
+    """That files can be kept there: the folder, or the nearest one above it that is there."""
+    there = _nearest(home)
+    free = shutil.disk_usage(there).free
+    found = f"{home} ({'' if home.is_dir() else 'not there yet, '}{free / MIB / 1024:,.1f} GiB free)"
+    if home.exists() and not home.is_dir():
+        return Check("home", Status.FAILED, f"{home} is a file", "name a folder in RETAIN_HOME")
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        fix = f"make {there} writable (chmod u+wx), or name another folder in RETAIN_HOME"
+        return Check("home", Status.FAILED, f"{found}: {there} cannot be written", fix)
+    if free < _NO_SPACE:
+        return Check("home", Status.FAILED, found, "free some disk space: nothing can be stored")
+    if free < _LITTLE_SPACE:
+        return Check("home", Status.WARNING, found, "free some disk space before it runs out")
+    return Check("home", Status.OK, found)
+
+
+# --- the store -----------------------------------------------------------------------------------------------------
+
+
+def _store(settings: Settings) -> Iterator[Check]:
+    """The checks of the store; where it does not open, that alone."""
+    try:
+        path = sqlite_path(settings.url)
+    except RetainError as problem:
+        yield _failed("store", problem, "correct RETAIN_URL")
+        return
+    yield _disk(path.parent)
+    if not path.exists():
+        yield Check("store", Status.OK, f"{path} (not there yet; the first memory makes it)")
+        return
+    try:
+        database = Database(path, busy_seconds=_PATIENCE_SECONDS)
+    except RetainError as problem:
+        yield _failed("store", problem, "name another file in RETAIN_URL or RETAIN_HOME, or restore a backup")
+        return
+    try:
+        yield Check("store", Status.OK, f"{path} ({path.stat().st_size / MIB:,.1f} MiB)")
+        yield _schema(database)
+        yield _journal(database)
+        yield _tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+    finally:
+        database.close()
+
+
+def _schema(database: Database) -> Check:
+    newest = migrations("retain.storage.sqlite")[-1][0]
+    with database.read() as connection:
+        version = connection.pragma("user_version")
+    return Check("schema", Status.OK, f"version {version} (this Retain knows up to {newest})")
+
+
+def _journal(database: Database) -> Check:
+    with database.read() as connection:
+        mode = connection.pragma("journal_mode")
+    found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
+    if mode == "wal":
+        return Check("journal", Status.OK, found)
+    return Check("journal", Status.WARNING, found, "keep the store on a local disk: here readers wait for writers")
+
+
+def _quick_check(database: Database) -> str:
+    watch = time.perf_counter()
+    if problems := database.check():
+        raise NotAStoreError("\n".join(problems[:5]))
+    return f"quick check passed in {_since(watch):,.0f} ms"
+
+
+def _disk(folder: Path) -> Check:
+    """How long a durable write takes beside the store: every ``add`` waits for one."""
+    there = _nearest(folder)
+    try:
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".retain-doctor-") as file:
+            watch = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            took = _since(watch)
+    except OSError as problem:
+        return Check("disk", Status.FAILED, f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
+    found = f"a durable write takes {took:.2f} ms"
+    if took > _SLOW_WRITE_MS:
+        return Check("disk", Status.WARNING, found, "put the store on a faster disk: every add waits this long")
+    return Check("disk", Status.OK, found)
+
+
+# --- the models ------------------------------------------------------------------------------------------------------
+
+
+def _embedder(setting: str) -> Check:
+    def found() -> str:
+        watch = time.perf_counter()
+        embedder = open_embedder(setting)
+        embedder.embed(["how long does the first text take?"])
+        first = _since(watch)
+        watch = time.perf_counter()
+        embedder.embed(["and how long does the next one take?"])
+        return (
+            f"{embedder.id}, {embedder.dim} dimensions (ready in {first:,.0f} ms, then {_since(watch):.2f} ms a text)"
+        )
+
+    fix = "correct what RETAIN_EMBEDDER names; static needs nothing"
+    return _tried("embedder", found, fix)
+
+
+def _summarizer(setting: str) -> Check:
+    def found() -> str:
+        open_summarizer(setting)
+        return setting if setting == "extractive" else f"{setting} (not asked: that may cost money)"
+
+    return _tried("summarizer", found, "correct RETAIN_SUMMARIZER; extractive needs nothing")
+
+
+def _tried(name: str, look: Callable[[], str], fix: str) -> Check:
+    try:
+        return Check(name, Status.OK, look())
+    except RetainError as problem:
+        return _failed(name, problem, fix)
+
+
+def _failed(name: str, problem: RetainError, fix: str) -> Check:
+    check = Check(name, Status.FAILED, str(problem), fix)
+    return replace(check, fix="try again later; " + fix) if problem.retryable else check
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1_000

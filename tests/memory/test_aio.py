@@ -1,0 +1,55 @@
+"""Async callers have the same verbs, by the same names, with the same arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from pathlib import Path
+
+import pytest
+
+from retain import QuotaExceededError, aio, engine
+from retain.kinds.entity import Entity
+from retain.kinds.episodic import Episodic
+from retain.kinds.short_term import ShortTerm
+from retain.kinds.structured import Structured
+from retain.kinds.working import Working
+from retain.manager import Memory
+
+PAIRS = [
+    (Memory, aio.AsyncMemory),
+    (Working, aio.AsyncWorking),
+    (ShortTerm, aio.AsyncShortTerm),
+    (Episodic, aio.AsyncEpisodic),
+    (Entity, aio.AsyncEntity),
+    (Structured, aio.AsyncStructured),
+    (engine.Quotas, aio.AsyncQuotas),
+    (engine.Sessions, aio.AsyncSessions),
+    (engine.Retain, aio.Retain),
+]
+
+
+@pytest.mark.parametrize(("sync", "colour"), PAIRS, ids=lambda cls: cls.__name__)
+def test_every_verb_has_its_async_twin_with_the_same_signature(sync: type, colour: type) -> None:
+    verbs = {name: member for name, member in vars(sync).items() if inspect.isfunction(member) and name[0] != "_"}
+    for name, member in verbs.items():
+        twin = getattr(colour, name)
+        assert [*inspect.signature(twin).parameters] == [*inspect.signature(member).parameters], name
+        assert twin.__doc__, name
+
+
+def test_an_async_program_remembers_and_recalls(home: Path) -> None:
+    async def program() -> list[str]:
+        async with await aio.Retain.open(home=home) as retain:
+            memory = retain.manager("user", "agent", "session")
+            await asyncio.gather(*(memory.add(f"note {n}", "long_term") for n in range(20)))
+            await memory.short_term.add_message("user", "hello")
+            await memory.entity.add("Alice", attributes={"city": "Paris"})
+            assert (await memory.entity.get("Alice"))["attributes"] == {"city": "Paris"}
+            assert [m["content"] for m in await retain.sessions.history("agent", "session")] == ["hello"]
+            await retain.quotas.set("long_term", max_memories=20)
+            with pytest.raises(QuotaExceededError):
+                await memory.add("one too many")
+            return [result["content"] for result in await memory.retrieve("note 7", top_k=1)]
+
+    assert asyncio.run(program()) == ["note 7"]

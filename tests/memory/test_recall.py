@@ -1,0 +1,200 @@
+"""Recall across processes, models and limits of memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocks import FakeClock
+from retain import MemoryManager, Retain
+from retain.core.errors import EmbedderUnavailableError
+from retain.ports import Vectors
+from retain.settings import read_settings
+
+
+class Hashing:
+    """A tiny embedder of its own space: letters counted."""
+
+    def __init__(self, name: str = "letters-26", dim: int = 26) -> None:
+        self.id = name
+        self.dim = dim
+        self.fails = False
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if self.fails:
+            raise EmbedderUnavailableError("the service is away")
+        rows = np.zeros((len(texts), self.dim), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for letter in text.casefold():
+                row[ord(letter) % self.dim] += 1
+            row /= np.linalg.norm(row) or 1  # noqa: PLW2901 - in place
+        return rows
+
+
+def swap_embedder(retain: Retain, embedder: Hashing) -> Retain:
+    """The same store, opened with another embedder."""
+    other = Retain(replace(retain.settings), clock=retain.parts.clock)
+    other.recall._embedder = embedder
+    return other
+
+
+def run(home: Path, code: str) -> None:
+    program = f"from retain import Retain\nwith Retain.open(home={str(home)!r}) as r:\n    m = r.manager('user', 'agent')\n    {code}"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_another_process_adds_changes_deletes_and_it_is_seen_at_once(retain: Retain, home: Path) -> None:
+    memory = retain.manager("user", "agent")
+    memory_id = memory.add("User lives in Berlin")["memory_id"]
+    assert len(memory.retrieve("where does the user live")) == 1
+
+    run(home, "m.add('User moved to Madrid last week')")
+    assert len(memory.retrieve("where does the user live")) == 2
+    run(home, f"m.update({memory_id!r}, 'User lived in Berlin once')")
+    assert "User lived in Berlin once" in [r["content"] for r in memory.retrieve("Berlin")]
+    run(home, f"m.delete({memory_id!r})")
+    assert [r["content"] for r in memory.retrieve("Berlin")] == ["User moved to Madrid last week"]
+    run(home, f"m.restore({memory_id!r})")
+    assert len(memory.retrieve("Berlin")) == 2
+
+
+def test_an_index_far_behind_reads_its_scope_again(retain: Retain) -> None:
+    memory = retain.manager("user", "agent")
+    ids = memory.add_many([f"memory number {n}" for n in range(3_000)])["memory_ids"]
+    assert memory.retrieve("memory number 17")
+    with Retain.open(home=retain.settings.home, clock=retain.parts.clock) as other:
+        twin = other.manager("user", "agent")
+        other.quotas.set("long_term", max_memories=3_000)
+        twin.add_with_auto_prune("one more")  # recycles the oldest tenth
+        for memory_id in ids[300:900]:
+            twin.delete(memory_id)
+    found = {r["memory_id"] for r in memory.retrieve("memory number", top_k=1_000)}
+    assert not found & set(ids[:900])
+    assert len(memory.list_memories(limit=10_000)) == 3_000 - 900 + 1
+
+
+def test_the_indexes_stay_within_their_memory(home: Path, clock: FakeClock) -> None:
+    settings = replace(read_settings({}, home=home), index_bytes=2_000_000)
+    with Retain(settings, clock=clock) as retain:
+        for user in range(6):
+            retain.manager(f"user {user}", "agent").add_many([f"memory {n} of {user}" for n in range(400)])
+        for user in (0, 1, 2, 3, 4, 5, 0):
+            assert retain.manager(f"user {user}", "agent").retrieve(f"memory 7 of {user}")
+            assert retain.recall.nbytes <= 2_000_000
+
+
+def test_a_new_embedder_never_compares_vectors_of_two_models(retain: Retain) -> None:
+    memory = retain.manager("user", "agent")
+    memory.add_many(["aaaa bbbb", "cccc dddd", "eeee ffff"])
+    letters = Hashing()
+    with swap_embedder(retain, letters) as other:
+        twin = other.manager("user", "agent")
+        letters.fails = True  # nothing can be embedded anew: words alone
+        assert twin.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd"
+        assert twin.retrieve("cccc", top_k=1, explain=True)[0]["explanation"].get("vector", 0) == 0
+        letters.fails = False
+        other.recall._without_until = 0.0
+        twin.retrieve("cccc")
+        with other.database.read() as connection:
+            models = connection.execute("SELECT DISTINCT models.id FROM records JOIN models ON model = code").fetchall()
+        assert models == [("letters-26",)], "recall embedded the records anew"
+    assert memory.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd", "and back again"
+
+
+def test_all_memories_can_be_embedded_anew_in_one_go(retain: Retain) -> None:
+    for user in ("one", "two"):
+        retain.manager(user, "agent").add_many([f"memory {n}" for n in range(300)])
+        retain.manager(user, "agent").add("a persona", "persona")
+    seen: list[int] = []
+    with swap_embedder(retain, Hashing()) as other:
+        assert other.reembed(seen.append) == 602
+        assert sum(seen) == 602
+        assert other.reembed() == 0
+
+
+def test_without_the_embedder_memories_are_kept_and_found_by_their_words(retain: Retain) -> None:
+    letters = Hashing()
+    letters.fails = True
+    with swap_embedder(retain, letters) as other:
+        memory = other.manager("user", "agent")
+        memory_id = memory.add("User keeps bees")["memory_id"]
+        memory.add("User plays chess")
+        assert memory.retrieve("bees", top_k=1)[0]["memory_id"] == memory_id
+        letters.fails = False
+        other.recall._without_until = 0.0
+        assert memory.retrieve("bees", top_k=1)[0]["memory_id"] == memory_id
+        assert other.reembed() == 0, "the query embedded what was waiting"
+
+
+def test_many_threads_write_and_recall_together(retain: Retain) -> None:
+    def work(number: int) -> bool:
+        memory = retain.manager(f"user {number % 3}", "agent", f"session {number}")
+        memory_id = memory.add(f"note {number} about subject {number}")["memory_id"]
+        found = memory.retrieve(f"note {number} about subject {number}", top_k=3)
+        if number % 2:
+            memory.delete(memory_id)
+            return memory_id not in {r["memory_id"] for r in memory.retrieve(f"note {number}", top_k=20)}
+        return memory_id in {r["memory_id"] for r in found}
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(120)))
+
+
+def test_filters_apply_before_the_best_are_taken(memory: MemoryManager) -> None:
+    memory.add_many(["exactly the words of the query"] * 50, "long_term", {"rank": "common"})
+    memory.add("hardly related", "long_term", {"rank": "rare"})
+    (found,) = memory.retrieve("exactly the words of the query", top_k=1, filters={"rank": "rare"})
+    assert found["content"] == "hardly related"
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"n": 3}, {3}),
+        ({"n": [1, 2]}, {1, 2}),
+        ({"n": {"gte": 2, "lt": 4}}, {2, 3}),
+        ({"n": {"$gt": 4}}, {5}),
+        ({"odd": True}, {1, 3, 5}),
+        ({"odd": 1}, set()),
+        ({"only_even": {"exists": True}}, {0, 2, 4}),
+        ({"tags": {"any": ["t1", "t5"]}}, {1, 5}),
+        ({"tags": {"all": ["t2", "all"]}}, {2}),
+        ({"tags": "all"}, {0, 1, 2, 3, 4, 5}),
+        ({"any": [{"n": 0}, {"n": 5}]}, {0, 5}),
+        ({"not": {"odd": True}, "n": {"gt": 0}}, {2, 4}),
+        ({"deep.er": {"ne": 2}}, {0, 1, 3, 4, 5}),
+        ({"created_at": {"gte": "2026-01-15T15:00:00+00:00"}}, {3, 4, 5}),
+    ],
+    ids=str,
+)
+def test_filters_know_equality_lists_ranges_existence_any_and_all(
+    memory: MemoryManager, clock: FakeClock, filters: dict[str, object], expected: set[int]
+) -> None:
+    for n in range(6):
+        metadata: dict[str, object] = {"n": n, "odd": n % 2 == 1, "tags": ["all", f"t{n}"], "deep": {"er": n}}
+        if n % 2 == 0:
+            metadata["only_even"] = None
+        memory.add(f"memory {n}", "long_term", metadata)
+        clock.advance(hours=1)
+    assert {r["metadata"]["n"] for r in memory.retrieve("memory", top_k=50, filters=filters)} == expected
+    assert {r["metadata"]["n"] for r in memory.list_memories(filters=filters)} == expected
+
+
+def test_neighbouring_turns_lend_each_other_context(retain: Retain) -> None:
+    answer = "Yes! I finished it in under four hours."
+    alone = retain.manager("user", "agent").add(answer)["memory_id"]
+    session = retain.manager("user", "agent", "chat")
+    session.add("Did you hear about the marathon in Kyoto?")
+    in_context = session.add(answer)["memory_id"]
+    session.add("What will you cook tonight?")
+    for number in range(30):
+        retain.manager("user", "agent", f"other {number}").add(f"We talked about the weather of day {number}.")
+    scores = {r["memory_id"]: r["score"] for r in session.retrieve("marathon in Kyoto", top_k=50)}
+    assert scores[in_context] > scores[alone]
