@@ -4,8 +4,8 @@ Each shape is ranked four ways: by vectors alone, by words alone (BM25), by both
 that is tuned to one shape shows here as one that loses to its own parts on another.
 
 - LoCoMo (its file is given by path or ``RETAIN_LOCOMO``; CC BY-NC, so it is no part of this repository): one user per
-  conversation, one record per turn, ``Speaker: text`` with the caption of a shared image in brackets, the turn's session
-  as its session; the questions of categories 1 to 4 that name at least one turn as evidence.
+  conversation, one record per turn, ``Speaker: text`` with the caption of a shared image in brackets, the turn's
+  session; the questions of categories 1 to 4 that name at least one turn as evidence.
 - The labelled sets in ``bench/data``.
 - The standard library of the running Python: a docstring's first line asks for the rest of the docstring, or for the
   code. A module is a session.

@@ -91,7 +91,7 @@ def _settings(settings: Settings, environ: Mapping[str, str], *, url: str | None
             (default, "default"),
         )
         value, source = next(pair for pair in sources if pair[0] not in (None, ""))
-        lines.append(f"{name} = {_PASSWORD.sub(r'\1:…@', str(value))} ({source})")
+        lines.append(f"{name} = {_without_password(str(value))} ({source})")
     return Check("settings", Status.OK, "\n".join(lines))
 
 
@@ -229,6 +229,10 @@ def _tried(name: str, look: Callable[[], str], fix: str) -> Check:
 def _failed(name: str, problem: RetainError, fix: str) -> Check:
     check = Check(name, Status.FAILED, str(problem), fix)
     return replace(check, fix="try again later; " + fix) if problem.retryable else check
+
+
+def _without_password(text: str) -> str:
+    return _PASSWORD.sub(r"\1:…@", text)
 
 
 def _nearest(folder: Path) -> Path:

@@ -19,8 +19,8 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
+from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
 from retain.ports import Embedder
 from retain.recall.embedders import open_embedder

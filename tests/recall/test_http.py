@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from email.utils import formatdate
 
 import pytest
-from tests.recall.scripted_service import Reply, ScriptedService, json_reply, scripted_service
 
+from recall.scripted_service import Reply, ScriptedService, json_reply, scripted_service
 from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError
 from retain.recall.http import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
+from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 from retain.core.errors import (
     InvalidInputError,
     InvalidSettingsError,

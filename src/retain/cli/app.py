@@ -26,14 +26,14 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 class Commands(TyperGroup):
     """Runs a command and turns a ``RetainError`` into a message and an exit code, never into a traceback."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """As Typer's own; with ``--json`` among the arguments, wrong usage is told as JSON too."""
         given = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
         if extra.pop("standalone_mode", True) is False:
-            return super().main(given, *rest, standalone_mode=False, **extra)
+            return super().main(given, prog_name, standalone_mode=False, **extra)
         try:
-            ended = super().main(given, *rest, standalone_mode=not as_json, **extra)
+            ended = super().main(given, prog_name, standalone_mode=not as_json, **extra)
         except RetainError as problem:
             ended = report(problem, as_json=as_json)
         except typer.Abort:

@@ -175,8 +175,7 @@ def delete(
     app,
     "restore",
     examples=(
-        'id=$(retain add "Likes tea" --user alice --quiet)\n'
-        "retain delete $id --user alice\nretain restore $id --user alice",
+        "id=$(retain add 'Likes tea' --user alice --quiet)\nretain delete $id -u alice\nretain restore $id -u alice",
     ),
 )
 def restore(

@@ -33,7 +33,7 @@ MEANINGS: Final = MappingProxyType(
     }
 )
 
-#: The nearest class of an error's family decides; whatever is retryable says so first.
+#: The first family that an error belongs to decides, unless it is retryable, which comes before all of them.
 EXIT_CODES: Final = MappingProxyType({InvalidInputError: ExitCode.USAGE, RetainError: ExitCode.FAILED})
 
 
@@ -41,7 +41,7 @@ def exit_code(error: type[RetainError]) -> ExitCode:
     """The exit code of a command that ends with such an error."""
     if error.retryable:
         return ExitCode.TRY_AGAIN
-    return next(EXIT_CODES[family] for family in error.__mro__ if family in EXIT_CODES)
+    return next(code for family, code in EXIT_CODES.items() if issubclass(error, family))
 
 
 def report(problem: RetainError, *, as_json: bool) -> ExitCode:

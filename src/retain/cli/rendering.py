@@ -83,8 +83,9 @@ def show_memory(console: Console, memory: Mapping[str, Any]) -> None:
 
 
 def score_parts(result: Mapping[str, Any]) -> str:
-    """The parts of a score, in words."""
-    return ", ".join(f"{name} {value:.2f}" for name, value in result.get("explanation", {}).items())
+    """The parts of a score, in words; what adds nothing is left out."""
+    parts = result.get("explanation", {}).items()
+    return ", ".join(f"{name} {value:.2f}" for name, value in parts if round(value, 2))
 
 
 def _show_result_line(console: Console, result: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 
@@ -38,7 +39,8 @@ class Stage:
         if self.console.is_terminal:
             self.console.rule(Text(f"{number}  {title}", style="bold cyan"), align="left", style="bright_black")
         else:
-            self.console.print(f"{number}. {title}\n{'-' * (len(title) + 3)}")
+            line = f"{number}. {title}"
+            self.console.print(f"{line}\n{'-' * len(line)}")
 
     def say(self, words: str) -> None:
         """A sentence."""
@@ -58,14 +60,14 @@ class Stage:
         if self.console.is_terminal:
             self.console.print(Panel(Text(words), border_style="red", padding=(0, 1)))
         else:
-            self.console.print(Padding(Text(words), (0, 0, 0, 4)))
+            self.console.print(f"    {words}", soft_wrap=True)
 
     def listing(self, code: str) -> None:
         """Some lines of Python to copy."""
         if self.console.is_terminal:
             self.console.print(Padding(Syntax(code, "python", background_color="default"), (0, 0, 0, 4)))
         else:
-            self.console.print(Padding(Text(code), (0, 0, 0, 4)))
+            self.console.print(textwrap.indent(code, "    "))
 
     def rest(self) -> None:
         """Time to read, for those who watch."""

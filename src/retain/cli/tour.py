@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from retain.engine import MemoryManager, Retain
 from retain.settings import Settings
 
 _BULK: Final = 2_000
-_QUERIES: Final = 200
+_QUERIES, _WRITES = 200, 50
 _NEXT: Final = """\
 from retain import MemoryManager
 memory = MemoryManager(user_id="user_123", agent_id="travel_agent")
@@ -44,18 +45,24 @@ def seven_kinds(tour: Tour) -> None:
     contents: list[tuple[str, str | dict[str, Any], str]] = [
         ("working", "Comparing flights for the trip in May", "until the task ends"),
         ("short_term", "I would rather fly in the morning", "an hour after the last message"),
-        ("long_term", "Enjoys skiing and mountain views", "until removed; archived after a year"),
+        ("long_term", "Enjoys skiing and mountain views", "until removed"),
         ("persona", "Answer briefly, in a friendly tone", "for ever"),
-        ("episodic", "Booked a train to Zurich after the flight was cancelled", "90 days, then as a summary"),
+        ("episodic", "Moved the dinner for six to Friday because of the storm", "90 days, then as a summary"),
         ("entity", "Maria is Alice's sister and travels with her", "until removed"),
         ("structured", {"booking": "ZRH-771", "nights": 3, "price": 420}, "until removed"),
     ]
-    memory.add("Warms up the embedder", "working")
-    memory.end_task()
+    tour.retain.manager("warm", "up").add("The first write loads the embedder's weights")
     rows = []
     for kind, content, life in contents:
         added = memory.add(content, kind)
-        rows.append((kind, _cut(str(content), 55), life, f"{added['latency_ms']:.2f} ms"))
+        rows.append(
+            (
+                kind,
+                _cut(content if isinstance(content, str) else json.dumps(content), 36),
+                life,
+                f"{added['latency_ms']:.2f} ms",
+            )
+        )
     tour.stage.rows(("kind", "memory", "lives", "written in>"), rows)
 
 
@@ -66,7 +73,7 @@ def by_meaning(tour: Tour) -> None:
     memory.add("Had a fine dinner at the harbour restaurant", "long_term", {"topic": "food", "price": 85})
     added = memory.add_many([_note(n) for n in range(_BULK)], "long_term", {"topic": "work"})
     stage.say(f"{_BULK:,} notes from work went in as one transaction, in {added['latency_ms']:,.0f} ms.")
-    for query in ("holiday ideas in the Alps", "which foods could be dangerous?"):
+    for query in ("winter sports", "food allergy"):
         stage.code(f"memory.retrieve({query!r}, top_k=2)")
         tour.show(memory.retrieve(query, top_k=2))
 
@@ -83,7 +90,7 @@ def several_kinds(tour: Tour) -> None:
     tour.stage.say("Working memory comes first, the others by score; every score can be explained.")
     tour.stage.code(f"memory.retrieve('flight', {kinds}, explain=True)")
     found = tour.memory.retrieve("flight", kinds, explain=True)
-    rows = [(bar(r["score"]), r["memory_type"], _cut(r["content"], 44), score_parts(r)) for r in found]
+    rows = [(bar(r["score"]), r["memory_type"], _cut(r["content"], 34), score_parts(r)) for r in found]
     tour.stage.rows(("score", "kind", "memory", "because"), rows)
 
 
@@ -154,9 +161,9 @@ def episodes(tour: Tour) -> None:
         ],
     )
     stage.say("An episode keeps its steps and messages; a summary is made without any model service.")
-    stage.code('memory.episodic.query_similar_episodes("what did we do when travel plans fell through?", top_k=1)')
-    (best, *_) = episodic.query_similar_episodes("what did we do when travel plans fell through?", top_k=1)
-    stage.rows(("score", "date", "summary"), [(bar(best["score"]), best["date"][:10], _cut(best["summary"], 160))])
+    stage.code('memory.episodic.query_similar_episodes("airline trouble", top_k=1)')
+    (best, *_) = episodic.query_similar_episodes("airline trouble", top_k=1)
+    stage.rows(("score", "date", "summary"), [(bar(best["score"]), best["date"][:10], _cut(best["summary"], 140))])
     (message, *_) = episodic.query_messages("when does the train leave?", top_k=1)
     stage.say(f"Single messages can be found too: {message['content']}")
 
@@ -165,9 +172,12 @@ def latencies(tour: Tour) -> None:
     words = ("invoice", "deadline", "contract", "skiing", "noodles", "peanuts", "review", "meeting")
     for n in range(_QUERIES):
         tour.memory.retrieve(f"{words[n % len(words)]} {words[n // len(words) % len(words)]}")
-        tour.memory.add(_note(n), "working")
-    for n in range(_QUERIES // 4):
+    for n in range(_WRITES):
         tour.memory.add(_note(_BULK + n))
+        tour.memory.add(_note(n), "working")
+        tour.memory.add(_note(n), "short_term")
+    for _ in range(_WRITES):
+        tour.memory.retrieve("contract", ["working", "short_term", "long_term"])
     rows = [
         (
             row["operation"],
@@ -227,6 +237,6 @@ def _cut(text: str, most: int) -> str:
 def _note(n: int) -> str:
     """A dull note from work, another for each number."""
     who = ("Priya", "Jonas", "Mei", "Omar", "Lucia")[n % 5]
-    what = ("the invoice", "the contract", "the test report", "the budget", "the roadmap", "the audit")[n % 6]
-    did = ("approved", "postponed", "asked about", "signed off", "sent back", "updated", "archived")[n % 7]
-    return f"{who} {did} {what} of project {n % 97} in the meeting of week {n % 52 + 1}"
+    what = ("invoice", "contract", "test report", "budget", "roadmap", "audit")[n % 6]
+    did = ("approved", "postponed", "questioned", "signed", "returned", "updated", "archived")[n % 7]
+    return f"{who} {did} {what} {n + 1_000}"

@@ -170,7 +170,9 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     "lt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a < b)),
     "lte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a <= b)),
     "exists": _Operator(_flag, lambda value, operand: (value is not MISSING) == operand),
-    "any": _Operator(_listed, lambda value, operand: any(same_json(v, item) for v in _items(value) for item in operand)),
+    "any": _Operator(
+        _listed, lambda value, operand: any(same_json(v, item) for v in _items(value) for item in operand)
+    ),
     "all": _Operator(
         _listed, lambda value, operand: all(any(same_json(v, item) for v in _items(value)) for item in operand)
     ),

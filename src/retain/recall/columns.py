@@ -19,6 +19,7 @@ from retain.ports import IndexRow
 
 Mask = npt.NDArray[np.bool_]
 _RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
+_OPPOSITE: Final = {"ne": "eq", "nin": "in"}
 #: Whole numbers up to here are exact as floats.
 _EXACT: Final = 1 << 53
 
@@ -37,9 +38,9 @@ class Columns:
 
     def add(self, rows: Iterable[IndexRow]) -> None:
         """Add records. Their metadata is read when a filter asks for it."""
-        for row in rows:
-            self._rows.append((row.agent_id, row.session_id, row.created_at, row.updated_at, row.metadata))
-            self._text_bytes += len(row.metadata)
+        start = len(self._rows)
+        self._rows += [(row.agent_id, row.session_id, row.created_at, row.updated_at, row.metadata) for row in rows]
+        self._text_bytes += sum(len(row[4]) for row in self._rows[start:])
 
     def keep(self, numbers: npt.NDArray[np.int64]) -> None:
         """Go on with these records only, numbered anew in that order."""
@@ -135,6 +136,8 @@ class _Column:
         compare = _RANGES.get(condition.operator)
         if condition.operator in ("eq", "in"):
             passing = self._equal(condition)
+        elif condition.operator in ("ne", "nin"):
+            passing = ~self._equal(Condition(condition.path, _OPPOSITE[condition.operator], condition.operand))
         elif compare and _is_number(condition.operand) and (numbers := self._as_numbers()) is not None:
             passing = compare(numbers, condition.operand)  # what is no number is NaN, and compares as false
         else:

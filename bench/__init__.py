@@ -1,0 +1,1 @@
+"""What Retain costs and how well it recalls, measured: ``make bench``, figures in ``docs/benchmarks.md``."""

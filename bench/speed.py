@@ -1,0 +1,193 @@
+"""Speed: one user's 10,000 memories in a store of many, every operation against the physical floor of the same run."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.progress import track
+
+from retain import MemoryManager, Retain
+
+USER_MEMORIES = 10_000
+ROUNDS = 400
+
+_PLACES = "Lisbon Kyoto Oslo Bergen Porto Lyon Quito Accra Hanoi Turin Leeds Perth Cork Bonn Graz Split Nice Riga".split()
+_THINGS = (
+    "skiing coffee trains hotels museums piano gardens noodles rivers bicycles novels maps cameras tea boats chess bread "
+    "lentils mountains concerts rain snow sunsets markets bridges islands forests ferries castles dogs cats horses birds"
+).split()
+_PEOPLE = "Ada Bruno Chiara Deniz Emil Farah Goran Hana Ines Jonas Kofi Lena Mateo Nadia Omar Petra Quinn Rosa".split()
+_VERBS = "enjoys avoids prefers remembers books dislikes recommends plans misses collects photographs discusses".split()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured: milliseconds at the median and the 95th percentile, and what they are held against."""
+
+    name: str
+    p50: float
+    p95: float
+    target: str
+    met: bool
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    """Texts of the length and the variety of real memories, the same for the same seed."""
+    rnd = random.Random(seed)
+    return [
+        f"{rnd.choice(_PEOPLE)} {rnd.choice(_VERBS)} {rnd.choice(_THINGS)} and {rnd.choice(_THINGS)} in {rnd.choice(_PLACES)}"
+        f" with {rnd.choice(_PEOPLE)}, {rnd.choice(_THINGS)} number {rnd.randrange(10_000)} since {rnd.randrange(1980, 2026)}"
+        for _ in range(count)
+    ]
+
+
+def timed(call: Callable[[int], object], rounds: int = ROUNDS) -> tuple[float, float]:
+    """Milliseconds at p50 and p95 of so many calls, after a few that do not count."""
+    for number in range(10):
+        call(-1 - number)
+    taken = []
+    for number in range(rounds):
+        start = time.perf_counter()
+        call(number)
+        taken.append((time.perf_counter() - start) * 1_000)
+    taken.sort()
+    return taken[rounds // 2], taken[rounds * 95 // 100]
+
+
+@contextmanager
+def store(users: int, folder: Path | None = None) -> Iterator[tuple[Retain, float]]:
+    """A store of ``users`` with 10,000 memories each, and how many memories a second were added to it."""
+    home = Path(tempfile.mkdtemp(prefix="retain-bench-", dir=folder))
+    try:
+        with Retain.open(home=home) as retain:
+            start = time.perf_counter()
+            for user in track(range(users), description=f"filling {users * USER_MEMORIES:,} memories", transient=True):
+                memory = retain.manager(f"user {user}", "agent")
+                for part in range(10):
+                    memory.add_many(sentences(USER_MEMORIES // 10, user * 10 + part), metadata={"part": part})
+            yield retain, users * USER_MEMORIES / (time.perf_counter() - start)
+    finally:
+        shutil.rmtree(home)
+
+
+def fsync_floor(folder: Path) -> tuple[float, float]:
+    """One page appended to a file and synced, as a durable commit must at least."""
+    path = folder / "floor"
+    with path.open("ab", buffering=0) as file:
+
+        def append(_: int) -> None:
+            file.write(bytes(4_096))
+            os.fdatasync(file.fileno())
+
+        floor = timed(append)
+    path.unlink()
+    return floor
+
+
+def recall_floor(retain: Retain, queries: list[str]) -> tuple[float, float]:
+    """Embed a query and score 10,000 vectors, with nothing else around it."""
+    vectors = np.random.default_rng(1).standard_normal((USER_MEMORIES, retain.embedder.dim)).astype(np.float32)
+    return timed(lambda n: vectors @ retain.embedder.embed([queries[n]])[0])
+
+
+def import_ms() -> tuple[float, float]:
+    """What ``import retain`` adds to the start of Python."""
+
+    def start(code: str) -> Callable[[int], object]:
+        return lambda _: subprocess.run([sys.executable, "-c", code], check=True)
+
+    bare, loaded = timed(start("pass"), 20), timed(start("import retain"), 20)
+    return loaded[0] - bare[0], loaded[1] - bare[0]
+
+
+def measure(users: int, folder: Path | None = None) -> list[Figure]:
+    """Every figure, over a store of so many users."""
+    queries = sentences(ROUNDS + 20, -1)
+    fresh = iter(sentences(20 * ROUNDS, -2))
+    with store(users, folder) as (retain, filled):
+        retain.quotas.set("long_term", max_memories=10**9)
+        floor = recall_floor(retain, queries)
+        fsync = fsync_floor(retain.settings.home)
+        memory = retain.manager("user 0", "agent", "session")
+        figures = [
+            Figure("floor: one page written and synced", *fsync, "", met=True),
+            Figure("floor: embed a query, score 10,000 vectors", *floor, "", met=True),
+            *_adds(memory, fresh),
+            *_recalls(retain, memory, queries, floor[0]),
+        ]
+        figures.append(Figure("add_many, per memory", 1_000 / filled, 1_000 / filled, "≥ 5,000 a second", filled >= 5_000))
+        figures.append(_cold(retain, queries, users))
+        figures.append(_limit("import retain", import_ms(), "≤ 300 ms", p95=300))
+    return figures
+
+
+def _limit(name: str, taken: tuple[float, float], target: str, *, p50: float = 1e9, p95: float = 1e9) -> Figure:
+    return Figure(name, *taken, target, taken[0] <= p50 and taken[1] <= p95)
+
+
+def _adds(memory: MemoryManager, fresh: Iterator[str]) -> list[Figure]:
+    def add(kind: str) -> tuple[float, float]:
+        return timed(lambda _: memory.add_with_auto_prune(next(fresh), kind))
+
+    return [
+        _limit("add working", add("working"), "p95 < 1 ms", p95=1),
+        _limit("add short_term", add("short_term"), "p95 < 10 ms", p95=10),
+        _limit("add long_term, durable", add("long_term"), "p50 ≤ 0.5 ms, p95 < 100 ms", p50=0.5, p95=100),
+        _limit("add episodic", add("episodic"), "p95 < 100 ms", p95=100),
+        _limit("add entity", add("entity"), "p95 < 100 ms", p95=100),
+        _limit("add persona", add("persona"), "p95 < 100 ms", p95=100),
+    ]
+
+
+def _recalls(retain: Retain, memory: MemoryManager, queries: list[str], floor: float) -> list[Figure]:
+    warm = timed(lambda n: memory.retrieve(queries[n], top_k=10))
+    stranger = retain.manager("nobody", "agent")
+    late = iter(sentences(2 * ROUNDS, -3))
+
+    def after_a_write(number: int) -> None:
+        memory.add(next(late))
+        memory.retrieve(queries[number])
+
+    add_and_retrieve = timed(after_a_write, ROUNDS // 2)
+    ratio = warm[0] / floor
+    return [
+        _limit("retrieve, hybrid, warm", warm, "p50 ≤ 1.5 ms, p95 < 100 ms", p50=1.5, p95=100),
+        Figure("the same, as a multiple of its floor", ratio, warm[1] / floor, "p50 ≤ 6", ratio <= 6),
+        _limit("retrieve with a filter", timed(lambda n: memory.retrieve(queries[n], filters={"part": 3})), ""),
+        _limit("add, then retrieve", add_and_retrieve, ""),
+        _limit("retrieve nothing", timed(lambda n: stranger.retrieve(queries[n])), "p95 < 50 ms", p95=50),
+        _limit(
+            "retrieve of seven kinds",
+            timed(lambda n: memory.retrieve(queries[n], memory_types=_ALL)),
+            "p95 < 150 ms",
+            p95=150,
+        ),
+    ]
+
+
+_ALL = ["working", "short_term", "long_term", "persona", "episodic", "entity", "structured"]
+
+
+def _cold(retain: Retain, queries: list[str], users: int) -> Figure:
+    """The first query of users whose index is not in memory."""
+    asked = [retain.manager(f"user {user}", "agent") for user in range(1, users)]
+    taken = []
+    for number, memory in enumerate(asked[:60]):
+        retain.recall.forget()
+        start = time.perf_counter()
+        memory.retrieve(queries[number])
+        taken.append((time.perf_counter() - start) * 1_000)
+    taken.sort()
+    middle, late = taken[len(taken) // 2], taken[len(taken) * 95 // 100]
+    return Figure("first query of a cold scope", middle, late, "p50 ≤ 100 ms", middle <= 100)

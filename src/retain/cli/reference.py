@@ -1,0 +1,149 @@
+"""Reference pages made from the code: the commands, the settings, the errors.
+
+python -m retain.cli.reference [cli|settings|errors] > docs/reference/….md      (all of them: make reference)
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+from typer.main import get_command
+
+from retain.cli.app import app, examples_of
+from retain.cli.outcomes import MEANINGS, exit_code
+from retain.core.errors import RetainError
+from retain.settings import SETTINGS
+
+_MADE: Final = "<!-- Made from the code by `make reference`; edit the code, not this page. -->"
+_EXIT_CODES: Final = """\
+With `--json`, an error is on standard error as `{"error": {"code": …, "message": …, "retryable": …}}`; the codes are on
+[another page](errors.md), wrong usage has the code `usage`."""
+_SETTINGS: Final = """\
+Each is read from an argument (where there is one), else from the environment, else from `retain.toml` in the working
+folder or in the home. `retain doctor` shows what is in force and where it came from."""
+_ERRORS: Final = """\
+Whatever Retain raises on purpose is a `RetainError`. The `code` is the same at every edge and does not change; a
+retryable call may succeed later as it is. Nothing was changed by a call that raised."""
+
+
+def render() -> str:
+    """The page of the commands."""
+    root = get_command(app)
+    parts = [
+        "# Commands",
+        _MADE,
+        f"{root.help} Every command takes `--json` and prints one JSON document then; `--help` shows what it takes.",
+        *_sections(["retain"], root),
+        "## Exit codes",
+        _EXIT_CODES,
+        _table(("Code", "Meaning"), [(f"{code.value}", meaning) for code, meaning in MEANINGS.items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_settings() -> str:
+    """The page of the settings."""
+    rows = [
+        (f"`RETAIN_{setting.name.upper()}`", f"`{setting.name}`", _escaped(setting.default), _escaped(setting.meaning))
+        for setting in SETTINGS
+    ]
+    parts = [
+        "# Settings",
+        _MADE,
+        _SETTINGS,
+        _table(("Environment", "In retain.toml", "Default", "Meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_errors() -> str:
+    """The page of the errors."""
+    rows = [
+        (
+            f"`{error.code}`",
+            "&nbsp;&nbsp;" * depth + f"`{error.__name__}`",
+            "yes" if error.retryable else "no",
+            f"{exit_code(error).value}",
+            _escaped(_first_sentence(error)),
+        )
+        for depth, error in _family(RetainError, 0)
+    ]
+    parts = [
+        "# Errors",
+        _MADE,
+        _ERRORS,
+        _table(("Code", "Class", "Retryable", "Exit code", "Meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
+    {"cli": render, "settings": render_settings, "errors": render_errors}
+)
+
+
+def commands(path: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
+    """A command and all below it, each with the words that lead to it."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands([*path, name], inner)
+
+
+def _sections(path: list[str], root: Any) -> Iterator[str]:
+    for words, command in commands(path, root):
+        if words == path or hasattr(command, "commands"):
+            continue  # a group is told by its commands
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+        usage = " ".join([*words, *(param.metavar for param in arguments), "[OPTIONS]"])
+        yield f"## {' '.join(words)}"
+        yield inspect.cleandoc(command.help)
+        yield f"    {usage}"
+        rows = [(f"`{param.metavar}`", _escaped(param.help)) for param in arguments]
+        rows += [(_spelled(param), _described(param)) for param in options]
+        yield _table(("", "Meaning"), rows)
+        yield "```sh\n" + "\n\n".join(examples_of(command.epilog)) + "\n```"
+
+
+def _spelled(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    return names if option.is_flag else f"{names} `{option.metavar}`"
+
+
+def _described(option: Any) -> str:
+    default = option.default.value if isinstance(option.default, Enum) else option.default
+    if option.required:
+        return f"{_escaped(option.help)} Required."
+    if option.is_flag or default in (None, [], ()):
+        return _escaped(option.help)
+    return f"{_escaped(option.help)} Default: `{default}`."
+
+
+def _family(error: type[RetainError], depth: int) -> Iterator[tuple[int, type[RetainError]]]:
+    """An error and those below it, as Retain itself defines them."""
+    yield depth, error
+    for child in error.__subclasses__():
+        if child.__module__ == RetainError.__module__:
+            yield from _family(child, depth + 1)
+
+
+def _first_sentence(error: type[RetainError]) -> str:
+    return inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGES[sys.argv[1] if len(sys.argv) > 1 else "cli"]())

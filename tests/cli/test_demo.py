@@ -1,0 +1,53 @@
+"""The tour: it shows what it promises, in a place of its own, without waiting where nobody watches."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from retain.cli.app import app
+from retain.core.types import TYPES
+
+
+def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_HOME", str(home))
+    start = time.monotonic()
+    result = CliRunner().invoke(app, ["demo"])
+    assert result.exit_code == 0, result.output
+    assert time.monotonic() - start < 30  # about 2 s on a machine that has nothing else to do
+    assert result.stderr == ""
+    shown = result.stdout
+    for kind in TYPES:
+        assert kind in shown
+    for said in (
+        "Enjoys skiing and mountain views",
+        "QuotaExceededError: quota for long_term memories of user 'bob' exceeded",
+        "2 oldest went to the recycle bin",
+        "deleted ",
+        "restored  █████ 1.00  The door code of the chalet is 4711",
+        "(is_compressed: True) and came back the same",
+        "Maria works at Acme    2023-02-01  2025-06-01",
+        "Maria works at Globex  2025-06-01  now",
+        "The night train leaves at 21:40",
+        "p95",
+        "from retain import MemoryManager",
+    ):
+        assert said in shown
+    assert "NOT" not in shown
+    assert "\x1b" not in shown
+
+
+def test_the_tour_never_touches_the_users_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_HOME", str(home))
+    monkeypatch.setenv("RETAIN_URL", f"sqlite:///{home}/mine.db")
+    monkeypatch.setenv("RETAIN_EMBEDDER", "openai:none@http://127.0.0.1:9/v1")
+    result = CliRunner().invoke(app, ["demo", "--fast", "--json"])
+    assert result.exit_code == 0, result.output
+    assert not home.exists()
+    measured = json.loads(result.stdout)
+    assert len(measured["stops"]) == 10
+    assert {"operation", "memory_type", "count", "p50_ms", "p95_ms"} <= measured["latencies"][0].keys()
