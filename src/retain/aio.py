@@ -22,7 +22,7 @@ from retain.kinds.episodic import Episodic
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
-from retain.manager import Memory
+from retain.manager import Memory, Plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,6 +105,15 @@ class AsyncStructured(_Wrapper[Structured]):
     draft = _verb(Structured.draft)
 
 
+class AsyncPlain(_Wrapper[Plain]):
+    """``memory.long_term`` and ``memory.persona`` for async callers."""
+
+    add = _verb(Plain.add)
+    retrieve = _verb(Plain.retrieve)
+    list = _verb(Plain.list)
+    count = _verb(Plain.count)
+
+
 class AsyncMemory(_Wrapper[Memory]):
     """A memory for async callers; the kinds' own verbs are below ``working``, ``short_term`` and so on."""
 
@@ -112,6 +121,8 @@ class AsyncMemory(_Wrapper[Memory]):
         super().__init__(wrapped)
         self.working = AsyncWorking(wrapped.working)
         self.short_term = AsyncShortTerm(wrapped.short_term)
+        self.long_term = AsyncPlain(wrapped.long_term)
+        self.persona = AsyncPlain(wrapped.persona)
         self.episodic = AsyncEpisodic(wrapped.episodic)
         self.entity = AsyncEntity(wrapped.entity)
         self.structured = AsyncStructured(wrapped.structured)

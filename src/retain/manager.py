@@ -39,6 +39,8 @@ class Memory:
         self._scope = scope
         self._records = Durable(parts, scope)
         self.working = Working(parts, scope)
+        self.long_term = Plain(self, MemoryType.LONG_TERM)
+        self.persona = Plain(self, MemoryType.PERSONA)
         self.short_term = ShortTerm(parts, scope)
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
@@ -328,6 +330,31 @@ class Memory:
             return self._parts.records.usage(self._scope.subject, kind)
         held = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
+
+
+class Plain:
+    """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
+
+    def __init__(self, memory: Memory, kind: MemoryType) -> None:
+        self._memory = memory
+        self._kind = kind
+
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Remember a text; its id."""
+        memory_id: str = self._memory.add(content, self._kind, metadata)["memory_id"]
+        return memory_id
+
+    def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """What is remembered of this kind that bears on ``query``."""
+        return self._memory.retrieve(query, [self._kind], top_k, filters)
+
+    def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
+        """What is remembered of this kind, newest first."""
+        return self._memory.list_memories(self._kind, filters, limit=limit)
+
+    def count(self) -> int:
+        """How many memories of this kind there are."""
+        return self._memory.count_memories(self._kind)
 
 
 def _as_text(content: Content, kind: Kind) -> str:

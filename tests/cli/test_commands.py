@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
-import retain.core.errors as errors
 from retain import Retain
 from retain.cli.app import app
 from retain.cli.outcomes import exit_code
+from retain.cli.rendering import show_results
+from retain.core import errors
 from retain.core.types import DURABLE
 
 SCRIPT = Path(sys.executable).with_name("retain")
@@ -78,6 +81,16 @@ def test_search_for_people_shows_the_score_and_the_whole_id_and_cuts_long_conten
     assert line.endswith("…")
     assert len(line) <= 160
     assert "\x1b" not in line
+
+
+def test_on_a_terminal_of_80_columns_ids_are_whole_and_nothing_is_wider(shell: Shell) -> None:
+    memory_id = shell.ok("add", "Tea " * 100, "-u", "alice", "--meta", f"note={'x' * 99}", "-q").strip()
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    show_results(screen, shell.json("search", "tea", "-u", "alice", "--explain"))
+    assert isinstance(screen.file, io.StringIO)
+    lines = screen.file.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(memory_id in line for line in lines) == 1
 
 
 def test_search_says_so_when_nothing_is_found(shell: Shell) -> None:
@@ -206,19 +219,23 @@ def test_a_quota_can_be_taken_away_and_nonsense_is_refused(shell: Shell) -> None
         assert shell.error("quota", "set", "entity", *nonsense)[0] == 2
 
 
-def test_reembed_says_how_many_lacked_vectors(shell: Shell) -> None:
+def test_reembed_says_so_when_there_is_nothing_to_do(shell: Shell) -> None:
     shell.ok("add", "Likes tea", "-u", "alice")
-    done = shell.json("reembed")
-    assert done["reembedded"] == 0
+    assert shell.json("reembed")["reembedded"] == 0
     assert "already" in shell.ok("reembed")
 
 
-def test_reembed_fails_as_retryable_while_the_embedder_does_not_answer(
+def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answer(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETAIN_EMBEDDER", "openai:m@http://127.0.0.1:9/v1")
+    added = shell("add", "Likes tea", "-u", "alice")
+    assert added.exit_code == 0
+    assert added.stderr.startswith("warning: no vectors")
     code, error = shell.error("reembed")
     assert (code, error["code"], error["retryable"]) == (75, "embedder_unavailable", True)
+    monkeypatch.delenv("RETAIN_EMBEDDER")
+    assert shell.ok("reembed").startswith("Embedded 1 memories with ")
 
 
 # --- how commands end -------------------------------------------------------------------------------------------------

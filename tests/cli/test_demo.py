@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from retain.cli.app import app
+from retain.cli.stage import Stage
+from retain.cli.tour import take
 from retain.core.types import TYPES
 
 
@@ -39,6 +43,16 @@ def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pyt
         assert said in shown
     assert "NOT" not in shown
     assert "\x1b" not in shown
+
+
+def test_on_a_terminal_the_tour_has_frames_and_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    take(Stage(screen, pause_seconds=0.5), str(tmp_path))
+    assert isinstance(screen.file, io.StringIO)
+    assert "╭" in screen.file.getvalue()
+    assert pauses.count(0.5) == 10
 
 
 def test_the_tour_never_touches_the_users_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

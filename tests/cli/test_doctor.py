@@ -93,7 +93,6 @@ def test_damage_inside_the_store_is_found(home: Path, store: Path) -> None:
     [
         ("RETAIN_EMBEDDER", "nonsense", "embedder"),
         ("RETAIN_EMBEDDER", "onnx:/no/such/folder", "embedder"),
-        ("RETAIN_EMBEDDER", "openai:m@http://127.0.0.1:9/v1", "embedder"),
         ("RETAIN_SUMMARIZER", "nonsense", "summarizer"),
         ("RETAIN_URL", "mongodb://localhost", "store"),
         ("RETAIN_INDEX_MIB", "lots", "settings"),

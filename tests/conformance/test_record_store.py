@@ -40,7 +40,9 @@ def held(records: RecordStore, who: Person) -> tuple[int, int]:
 # --- inserting ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["short", "Grüße aus 東京 🎿", "long " * 1_000, "123", "1e5", "'; DROP TABLE x; --"])
+@pytest.mark.parametrize(
+    "content", ["short", "Grüße aus 東京 🎿", "long " * 1_000, "123", "1e5", "'; DROP TABLE x; --"]
+)
 def test_a_record_comes_back_exactly_as_it_was_written(records: RecordStore, me: Person, content: str) -> None:
     made = entry(
         me,
@@ -513,16 +515,12 @@ def test_a_stale_move_changes_nothing(records: RecordStore, me: Person) -> None:
         move(record, State.RECYCLED),
         move(now, State.RECYCLED, version=now.version + 1),
         move(now, State.RECYCLED, source=State.ARCHIVED),
-        replace_id(now),
+        move(replace(now, id=new_id()), State.RECYCLED),
     ]
     assert records.transition(me.subject, stale, now=NOW) == [False] * 4
 
     assert there(records, me, record.id) == now
     assert held(records, me) == (1, 6)
-
-
-def replace_id(record: Record) -> object:
-    return move(replace(record, id=new_id()), State.RECYCLED)
 
 
 def test_each_move_has_its_own_answer(records: RecordStore, me: Person) -> None:
@@ -542,9 +540,10 @@ def test_records_of_several_kinds_move_together(records: RecordStore, me: Person
     (record,) = add(records, me, "long term")
     entity = named(records, me, "ann")
 
-    assert records.transition(
-        me.subject, [move(record, State.RECYCLED), move(entity, State.RECYCLED)], now=NOW
-    ) == [True, True]
+    assert records.transition(me.subject, [move(record, State.RECYCLED), move(entity, State.RECYCLED)], now=NOW) == [
+        True,
+        True,
+    ]
 
     assert held(records, me) == (0, 0)
     assert records.usage(me.subject, ENTITY).memories == 0

@@ -14,10 +14,11 @@ from retain.kinds.episodic import Episodic
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
-from retain.manager import Memory
+from retain.manager import Memory, Plain
 
 PAIRS = [
     (Memory, aio.AsyncMemory),
+    (Plain, aio.AsyncPlain),
     (Working, aio.AsyncWorking),
     (ShortTerm, aio.AsyncShortTerm),
     (Episodic, aio.AsyncEpisodic),

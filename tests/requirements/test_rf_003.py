@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
+from pathlib import Path
 
 import pytest
 
 from clocks import FakeClock
 from retain import MemoryManager, MemoryType, QuotaExceededError, Retain
 from retain.core.types import TYPES
+from retain.engine import default_engine
+
+ROOT = Path(__file__).parents[2]
 
 RESULT_FIELDS = {"memory_id", "operation", "memory_type", "latency_ms", "quota_remaining"}
 
@@ -161,3 +166,68 @@ def test_rf_003_results_are_ordered_by_score(memory: MemoryManager) -> None:
     assert len(scores) == 50
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
+
+
+def test_rf_003_the_manager_keeps_its_arguments_and_names_its_kinds(retain: Retain) -> None:
+    memory = retain.manager("test", "test_agent", auto_prune=True)
+    assert (memory.user_id, memory.agent_id, memory.auto_prune) == ("test", "test_agent", True)
+    assert retain.manager("test", "test_agent").auto_prune is False
+    memory.long_term.add("User enjoys skiing")
+    memory.persona.add("I am a ski instructor")
+    memory.short_term.add_message("user", "hello")
+    assert [memory.long_term.count(), memory.persona.count(), len(memory.working.items())] == [1, 1, 0]
+    assert memory.persona.retrieve("who am I?")[0]["content"] == "I am a ski instructor"
+    assert [found["content"] for found in memory.long_term.list()] == ["User enjoys skiing"]
+
+
+def test_rf_003_a_memory_without_an_engine_opens_the_one_that_the_settings_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_HOME", str(home))
+    MemoryManager(user_id="test", agent_id="test_agent").add("User enjoys skiing", MemoryType.LONG_TERM)
+    assert MemoryManager(user_id="test", agent_id="test_agent").count_memories(MemoryType.LONG_TERM) == 1
+    default_engine().close()
+    with Retain.open(home=home) as retain:
+        assert retain.manager("test", "other").retrieve("skiing")
+
+
+def test_rf_003_empty_content_is_a_value_error(memory: MemoryManager) -> None:
+    with pytest.raises(ValueError, match="cannot be empty"):
+        memory.add("", "long_term")
+
+
+@pytest.mark.parametrize("kind", list(MemoryType))
+def test_rf_003_every_kind_has_a_quota_that_is_checked_before_every_add(
+    memory: MemoryManager, kind: MemoryType
+) -> None:
+    content = {"n": 1} if kind is MemoryType.STRUCTURED else "content"
+    assert memory.add(content, kind)["quota_remaining"] == TYPES[kind].max_memories - 1
+
+
+def test_rf_003_retrieve_means_long_term_unless_kinds_are_named(memory: MemoryManager) -> None:
+    memory.add("skiing as a task", "working")
+    memory.add("skiing as a fact", "long_term")
+    assert [r["memory_type"] for r in memory.retrieve("skiing")] == ["long_term"]
+    for named in ({"memory_type": "working"}, {"memory_type": MemoryType.WORKING}, {"memory_types": ["working"]}):
+        assert [r["memory_type"] for r in memory.retrieve("skiing", **named)] == ["working"]  # type: ignore[arg-type]
+
+
+def test_rf_003_auto_prune_is_an_ordinary_add_below_the_quota(memory: MemoryManager) -> None:
+    result = memory.add_with_auto_prune("a memory", "long_term")
+    assert set(result) == RESULT_FIELDS
+    assert result["operation"] == "add"
+
+
+def test_rf_003_precision_among_the_first_five_is_above_four_fifths(retain: Retain) -> None:
+    labelled = json.loads((ROOT / "bench/data/preferences.json").read_text(encoding="utf-8"))
+    memory = retain.manager("user", "agent")
+    texts = [entry["text"] for entry in labelled["memories"]]
+    ids = memory.add_many(texts)["memory_ids"]
+    label = {memory_id: entry["id"] for memory_id, entry in zip(ids, labelled["memories"], strict=True)}
+    right = [
+        label[found["memory_id"]] in query["relevant"]
+        for query in labelled["queries"]
+        for found in memory.retrieve(query["text"], top_k=5)
+    ]
+    assert (len(texts), len(right)) == (200, 5 * 40)
+    assert sum(right) / len(right) > 0.8

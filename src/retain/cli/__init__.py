@@ -8,13 +8,15 @@ import sys
 
 def main() -> None:
     """Run the command that the arguments name; what the ``retain`` script calls."""
-    from retain.cli.app import app  # noqa: PLC0415 - the package is imported by those who want one module of it
-
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
+        from retain.cli.app import app  # noqa: PLC0415 - an interrupt while it loads ends quietly too
+
         app(prog_name="retain")
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
         _flush()
 

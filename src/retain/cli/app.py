@@ -60,7 +60,12 @@ def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's ca
         raise typer.Exit
 
 
-@app.callback(epilog=f'{_EXAMPLES}retain demo\n\nretain add "Likes tea" --user alice')
+def with_examples(examples: Sequence[str]) -> str:
+    """The end of a help text: shell scripts that run as they stand."""
+    return _EXAMPLES + "\n\n".join(examples)
+
+
+@app.callback(epilog=with_examples(["retain demo", 'retain add "Likes tea" --user alice']))
 def retain(
     *,
     version: Annotated[
@@ -75,7 +80,7 @@ def command(group: typer.Typer, name: str, *, examples: Sequence[str]) -> Callab
     """Register a function as a command; its docstring and the examples (shell scripts that run) become its help."""
 
     def register(function: _Command) -> _Command:
-        group.command(name, epilog=_EXAMPLES + "\n\n".join(examples))(function)
+        group.command(name, epilog=with_examples(examples))(function)
         return function
 
     return register

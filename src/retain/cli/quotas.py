@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from retain.cli.app import app, command
+from retain.cli.app import app, command, with_examples
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import show
@@ -22,7 +22,7 @@ app.add_typer(
     quota,
     name="quota",
     help="Show and set how much of each kind a user may hold.",
-    epilog="Examples:\n\nretain quota show alice",
+    epilog=with_examples(["retain quota show alice"]),
 )
 
 

@@ -85,7 +85,7 @@ def show_memory(console: Console, memory: Mapping[str, Any]) -> None:
 def score_parts(result: Mapping[str, Any]) -> str:
     """The parts of a score, in words; what adds nothing is left out."""
     parts = result.get("explanation", {}).items()
-    return ", ".join(f"{name} {value:.2f}" for name, value in parts if round(value, 2))
+    return ", ".join(f"{name} {value:.2f}" for name, value in parts if round(value, 2)) or "nothing speaks for it"
 
 
 def _show_result_line(console: Console, result: Mapping[str, Any]) -> None:

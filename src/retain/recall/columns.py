@@ -48,10 +48,6 @@ class Columns:
         self._text_bytes = sum(len(row[4]) for row in self._rows)
         self._columns.clear()
 
-    def session_of(self, number: int) -> str | None:
-        """A record's session."""
-        return self._rows[number][1]
-
     def mask(self, where: Filter) -> Mask:
         """Which of the records pass a filter."""
         match where:

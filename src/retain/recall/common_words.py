@@ -2,7 +2,8 @@
 
 In a small scope they pass for rare: nobody's memories contain "what" or "does". So a query is asked without them,
 unless it consists of nothing else. They count in records like any other word. A word that means something in another
-of these languages ("war", "son", "mine") stays in: a word too many costs little, the one that was meant costs the answer.
+of these languages ("war", "son", "mine") stays in: a word too many costs little, the one that was meant costs the
+answer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ came to hold its records.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -23,11 +22,13 @@ from retain.recall.columns import Columns, Mask
 from retain.recall.growing import Growing
 from retain.recall.postings import MAX_RECORDS, Postings
 from retain.recall.ranking import Floats, Ints
+from retain.recall.sessions import NONE, Sessions
 
 _NEVER: Final = np.iinfo(np.int64).max
-_NONE: Final = -1
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
+#: Up to so many numbers a matrix is multiplied by the core that asks for it.
+_UNSHARED: Final = 8_192
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -56,14 +57,11 @@ class ScopeIndex:
         self._hidden_from = Growing(np.int64)
         self._length = Growing(np.float32)
         self._first = Growing(np.int64)  # each slot's first passage
-        self._previous = Growing(np.int64)  # the record before it in its session
-        self._next = Growing(np.int64)
-        self._likeness = Growing(np.float32)  # its first passage's dot product with that of the one before it
         self._vectors = Growing(np.float32, 0)
         self._total: npt.NDArray[np.float64] = np.zeros(0)
         self._embedded = 0
         self._words = 0
-        self._sessions: dict[str, list[int]] = {}
+        self._sessions = Sessions(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
         self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
         self._postings = Postings()
         self._columns = Columns(memory_type)
@@ -80,9 +78,9 @@ class ScopeIndex:
     def nbytes(self) -> int:
         """About what the index holds in memory."""
         arrays = (self._vectors, self._here, self._archived, self._hidden_from, self._length, self._first)
-        links = (self._previous, self._next, self._likeness)
-        held = sum(array.nbytes for array in (*arrays, *links)) + sum(map(len, self._blobs.values()))
-        return held + self._postings.nbytes + self._columns.nbytes + 200 * len(self._ids) + 12 * len(self._vectors)
+        held = sum(array.nbytes for array in arrays) + sum(map(len, self._blobs.values()))
+        held += self._postings.nbytes + self._columns.nbytes + self._sessions.nbytes
+        return held + 200 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
 
     # --- following the scope ----------------------------------------------------------------------------------------
 
@@ -111,32 +109,23 @@ class ScopeIndex:
         self._length.extend(lengths)
         self._columns.add(batch)
         self._blobs.update((start + int(at), batch[at].terms) for at in np.flatnonzero(decoded.passages > 1))
-        self._link(batch, start)
+        self._sessions.add([row.session_id for row in batch])
         self._derived = None
 
     def remove(self, ids: Iterable[str]) -> None:
         """Hold these records no longer. Ids that are not held are ignored."""
-        broken: set[str] = set()
-        for record_id in ids:
-            slot = self._slot_of.pop(record_id, None)
-            if slot is None:
-                continue
-            part = self._passages(slot)
+        slots = [self._slot_of.pop(record_id) for record_id in dict.fromkeys(ids) if record_id in self._slot_of]
+        if not slots:
+            return
+        for slot in slots:
             self._here.view[slot] = False
             self._words -= int(self._length.view[slot])
-            gone = self._vectors.view[part]
+            gone = self._vectors.view[self._passages(slot)]
             self._total -= gone.sum(0, dtype=np.float64)
             self._embedded -= int(gone.any(1).sum())
             self._blobs.pop(slot, None)
-            session = self._columns.session_of(slot)
-            if session is not None:
-                members = self._sessions[session]
-                del members[bisect_left(members, record_id, key=self._ids.__getitem__)]
-                self._previous.view[slot] = self._next.view[slot] = _NONE
-                broken.add(session)
-            self._derived = None
-        for session in broken:
-            self._relink(session)
+        self._sessions.remove(slots)
+        self._derived = None
         dead = len(self._ids) - len(self._slot_of)
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
@@ -171,56 +160,22 @@ class ScopeIndex:
         first = self._first.view
         return slice(int(first[slot]), int(first[slot + 1]) if slot + 1 < len(first) else len(self._vectors))
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
-
-    def _link(self, batch: Sequence[IndexRow], start: int) -> None:
-        for links in (self._previous, self._next):
-            links.extend(np.full(len(batch), _NONE))
-        self._likeness.extend(np.zeros(len(batch), np.float32))
-        touched: dict[str, list[int]] = {}
-        for slot, row in enumerate(batch, start):
-            if row.session_id is not None:
-                members = touched[row.session_id] = self._sessions.setdefault(row.session_id, [])
-                if members and self._ids[members[-1]] > row.id:
-                    insort(members, slot, key=self._ids.__getitem__)
-                else:
-                    members.append(slot)
-        for session, members in touched.items():
-            if len(members) > 1:
-                self._relink(session)
-
-    def _relink(self, session: str) -> None:
-        """Make the links of a session's records those of its list."""
-        members = np.array(self._sessions[session], np.int64)
-        if not len(members):
-            del self._sessions[session]
-            return
-        before = np.concatenate([[_NONE], members[:-1]])
-        changed = self._previous.view[members] != before
-        self._previous.view[members] = before
-        self._next.view[members] = np.concatenate([members[1:], [_NONE]])
-        changed[0] = False
-        here, there = (self._vectors.view[self._first.view[slots[changed]]] for slots in (members, before))
-        self._likeness.view[members[changed]] = np.einsum("ij,ij->i", here, there)
-
     def _compact(self) -> None:
         """Renumber the slots without those whose record is gone."""
         kept = np.flatnonzero(self._here.view)
-        numbers = np.full(len(self._ids) + 1, _NONE)  # the last one is the record that is not there
+        numbers = np.full(len(self._ids) + 1, NONE)  # the last one is the record that is not there
         numbers[kept] = np.arange(len(kept))
         first = self._first.view
         counts = np.diff(first, append=len(self._vectors))[kept]
         owned = np.repeat(self._here.view, np.diff(first, append=len(self._vectors)))
         self._vectors.replace(self._vectors.view[owned])
         self._first.replace(np.cumsum(counts) - counts)
-        for array in (self._here, self._archived, self._hidden_from, self._length, self._likeness):
+        for array in (self._here, self._archived, self._hidden_from, self._length):
             array.replace(array.view[kept])
-        for links in (self._previous, self._next):
-            links.replace(numbers[links.view[kept]])
-        self._ids = [self._ids[slot] for slot in kept.tolist()]
+        self._sessions.renumber(kept, numbers)
+        self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
         self._slot_of = {record_id: slot for slot, record_id in enumerate(self._ids)}
         self._sorted = all(map(str.__lt__, self._ids, self._ids[1:]))
-        self._sessions = {name: numbers[slots].tolist() for name, slots in self._sessions.items()}
         self._blobs = {int(numbers[slot]): blob for slot, blob in self._blobs.items()}
         self._postings.renumber(numbers)
         self._columns.keep(kept)
@@ -256,7 +211,8 @@ class ScopeIndex:
         evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
         borrowed = None
         if derived.reach is not None:
-            borrowed = ranking.lent(np.where(visible, evidence, np.float32(0)), derived.near, derived.far)
+            seen = evidence if passing == len(evidence) else np.where(visible, evidence, np.float32(0))
+            borrowed = ranking.lent(seen, derived.near, derived.far)
             borrowed *= derived.reach
             evidence = evidence + borrowed
         if passing < len(evidence):
@@ -292,13 +248,13 @@ class ScopeIndex:
         direction, removed = ranking.common_direction(self._total, self._embedded)
         common = _dot(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
-        near = (self._previous.view, self._next.view)
-        linked = np.flatnonzero(near[0] != _NONE)
+        near = (self._sessions.previous, self._sessions.next)
+        linked = np.flatnonzero(near[0] != NONE)
         reach = None
         far = near
         if len(linked):
             here, there = (self._first.view[ends] for ends in (linked, near[0][linked]))
-            dots = self._likeness.view[linked] - removed * common[here] * common[there]
+            dots = self._sessions.likeness[linked] - removed * common[here] * common[there]
             if thread := ranking.thread(dots / (own[here] * own[there])):
                 reach = ranking.openness(self._length.view) * np.float32(thread)
                 far = (_step(near[0]), _step(near[1]))
@@ -388,13 +344,17 @@ class _Derived(NamedTuple):
 def _dot(vectors: Floats, query: Floats) -> Floats:
     """Each vector's product with the query.
 
-    ``vectors @ query`` is twice as fast on an idle machine, but it is shared out among all cores, and beside one busy
-    process they wait for each other: p99 was 20 ms against 0.8. Its last digits depend on where in the matrix a row lies.
+    ``vectors @ query`` as a whole is shared out among all cores, which beside one busy process wait for each other: its
+    p99 was 20 ms, against 0.8 for this. So it is done in blocks that are too small to be shared out.
     """
-    products: Floats = np.vecdot(vectors, query)
+    rows = max(_UNSHARED // len(query), 1)
+    whole = len(vectors) // rows * rows
+    products = np.empty(len(vectors), np.float32)
+    np.matmul(vectors[:whole].reshape(-1, rows, len(query)), query, out=products[:whole].reshape(-1, rows))
+    np.vecdot(vectors[whole:], query, out=products[whole:])
     return products
 
 
 def _step(links: Ints) -> Ints:
     """Links two steps long."""
-    return np.append(links, _NONE).take(links)
+    return np.append(links, NONE).take(links)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from retain.core.records import Record
+from retain.core.types import MemoryType
 
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400
@@ -24,8 +25,31 @@ _LINE_END: Final = re.compile(r"(?<=\n)")
 
 
 def of_record(record: Record) -> list[str]:
-    """The passages of a record's content."""
-    return split(record.content)
+    """The passages of a record: of its content and, while an episode has its messages, of each of those.
+
+    A structured document is taken as its fields and values, without the punctuation of JSON.
+    """
+    if record.kind is MemoryType.STRUCTURED and "document" in record.metadata:
+        return split("\n".join(_fields(record.metadata["document"], "")) or record.content)
+    if record.kind is not MemoryType.EPISODIC or not record.body:
+        return split(record.content)
+    said = [str(item.get("content") or "") for part in ("steps", "messages") for item in record.body.get(part, ())]
+    said = [text.strip() for text in said if text.strip()]
+    run = max(1, -(-len(said) // (MAX_PASSAGES - 1)))  # of very many, neighbours share a passage
+    joined = ["\n".join(said[start : start + run]) for start in range(0, len(said), run)]
+    return ["\n".join(filter(None, (record.body.get("task"), record.content))), *joined]
+
+
+def _fields(value: object, name: str) -> Iterator[str]:
+    """A JSON value as lines of names and values."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fields(inner, f"{name} {key}".strip())
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _fields(inner, name)
+    elif value is not None:
+        yield f"{name}: {value}"
 
 
 def split(text: str) -> list[str]:

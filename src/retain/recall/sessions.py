@@ -1,0 +1,102 @@
+"""Sessions: which record of an index stands before and after which, and how alike they are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from retain.recall.growing import Growing
+from retain.recall.ranking import Floats, Ints
+
+NONE: Final = -1
+
+
+class Sessions:
+    """The order of records within their sessions, by id, which is by time. A record is known by its slot."""
+
+    def __init__(self, ids: Sequence[str], vectors_of: Callable[[Ints], Floats]) -> None:
+        """``ids`` are those of the slots, and are read anew each time; ``vectors_of`` gives one vector a slot."""
+        self._id_of = ids.__getitem__
+        self._vectors_of = vectors_of
+        self._names: list[str | None] = []
+        self._members: dict[str, list[int]] = {}
+        self._previous = Growing(np.int64)
+        self._next = Growing(np.int64)
+        self._likeness = Growing(np.float32)
+
+    @property
+    def previous(self) -> Ints:
+        """The slot before each one in its session, or ``NONE``."""
+        return self._previous.view
+
+    @property
+    def next(self) -> Ints:
+        """The slot after each one in its session, or ``NONE``."""
+        return self._next.view
+
+    @property
+    def likeness(self) -> Floats:
+        """The product of each slot's vector with that of the slot before it; 0 where there is none."""
+        return self._likeness.view
+
+    @property
+    def nbytes(self) -> int:
+        """About what it holds in memory."""
+        return self._previous.nbytes + self._next.nbytes + self._likeness.nbytes + 24 * len(self._names)
+
+    def add(self, names: Sequence[str | None]) -> None:
+        """Add slots, in order of their ids, each in the session of that name or in none."""
+        start = len(self._names)
+        self._names += names
+        nowhere = np.full(len(names), NONE)
+        self._previous.extend(nowhere)
+        self._next.extend(nowhere)
+        self._likeness.extend(np.zeros(len(names), np.float32))
+        touched: dict[str, list[int]] = {}
+        for slot, name in enumerate(names, start):
+            if name is not None:
+                members = touched[name] = self._members.setdefault(name, [])
+                if members and self._id_of(members[-1]) > self._id_of(slot):
+                    insort(members, slot, key=self._id_of)
+                else:
+                    members.append(slot)
+        self._relink(members for members in touched.values() if len(members) > 1)
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Take slots out of their sessions."""
+        broken: dict[str, list[int]] = {}
+        for slot in slots:
+            name = self._names[slot]
+            if name is not None:
+                members = broken[name] = self._members[name]
+                del members[bisect_left(members, self._id_of(slot), key=self._id_of)]
+                self._previous.view[slot] = self._next.view[slot] = NONE
+        for name, members in broken.items():
+            if not members:
+                del self._members[name]
+        self._relink(members for members in broken.values() if members)
+
+    def renumber(self, kept: Ints, numbers: Ints) -> None:
+        """Go on with the ``kept`` slots; ``numbers`` has every slot's new number, and after the last one ``NONE``."""
+        self._names = [self._names[slot] for slot in kept.tolist()]
+        self._members = {name: numbers[slots].tolist() for name, slots in self._members.items()}
+        for links in (self._previous, self._next):
+            links.replace(numbers[links.view[kept]])
+        self._likeness.replace(self._likeness.view[kept])
+
+    def _relink(self, sessions: Iterable[list[int]]) -> None:
+        """Make the links of sessions' slots those of their lists."""
+        for listed in sessions:
+            members = np.array(listed, np.int64)
+            before = np.concatenate([[NONE], members[:-1]])
+            changed = self._previous.view[members] != before
+            self._previous.view[members] = before
+            self._next.view[members] = np.concatenate([members[1:], [NONE]])
+            alike = np.zeros(int(np.count_nonzero(changed)), np.float32)
+            first = int(changed[0])  # the first of a session has nothing before it
+            here, there = (self._vectors_of(slots[changed][first:]) for slots in (members, before))
+            alike[first:] = np.vecdot(here, there)
+            self._likeness.view[members[changed]] = alike

@@ -1,0 +1,385 @@
+"""What every ``RecallFeed`` does: an index that follows it knows exactly what is live."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from conformance.engines import Engine
+from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, there
+
+from retain.core.records import Encoding, Record
+from retain.core.types import LIVE, TYPES, MemoryType, State
+
+LONG_TERM = TYPES[MemoryType.LONG_TERM]
+OTHER_MODEL = "model-b"
+SHARED = [kind for kind in TYPES.values() if kind.durable and "agent" not in kind.scope]
+PER_AGENT = [kind for kind in TYPES.values() if kind.durable and "agent" in kind.scope]
+
+
+def add(
+    engine: Engine, who: Person, *contents: str, kind: MemoryType = MemoryType.LONG_TERM, **fields: object
+) -> list[Record]:
+    entries = [entry(who, content, kind=kind, **fields) for content in contents]  # type: ignore[arg-type]
+    engine.records.insert(who.subject, TYPES[kind], entries, prune=False, now=NOW)
+    return [item.record for item in entries]
+
+
+@pytest.fixture
+def index(engine: Engine, me: Person) -> Follower:
+    return Follower(engine.feed, me.scope(), LONG_TERM)
+
+
+# --- the cursor --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_look_shows_everything(engine: Engine, index: Follower, me: Person) -> None:
+    one, two = add(engine, me, "one", "two")
+
+    first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL)
+
+    assert first.reload is True
+    assert [row.id for row in first.rows] == [one.id, two.id]
+    assert first.gone == []
+
+
+def test_where_nothing_is_new_the_cursor_stays(engine: Engine, me: Person) -> None:
+    add(engine, me, "one")
+    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL).cursor
+
+    for _ in range(2):
+        assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL) == (cursor, False, [], [])
+
+
+def test_a_user_who_has_nothing_yet_can_be_followed(engine: Engine, index: Follower, me: Person) -> None:
+    assert index.look() == {}
+    before = index.cursor
+    assert index.look() == {}
+    assert index.cursor == before
+
+    (record,) = add(engine, me, "the first")
+
+    assert set(index.look()) == {record.id}
+
+
+def test_a_follower_of_one_kind_is_not_disturbed_by_another(engine: Engine, index: Follower, me: Person) -> None:
+    add(engine, me, "one")
+    index.look()
+    cursor = index.cursor
+
+    add(engine, me, "Ann", kind=MemoryType.ENTITY)
+
+    index.look()
+    assert (index.cursor, len(index.rows)) == (cursor, 1)
+
+
+# --- what is seen ------------------------------------------------------------------------------------------------
+
+
+def test_a_row_has_what_the_index_needs(engine: Engine, index: Follower, me: Person) -> None:
+    made = entry(
+        me,
+        agent_id="planner",
+        session_id="sess_1",
+        metadata={"tags": ["ä", 1, True, None]},
+        updated_at=NOW + 3,
+        hidden_from=NOW + 9,
+        vectors=b"\x01\x02\x03\x04",
+    )
+    engine.records.insert(me.subject, LONG_TERM, [made], prune=False, now=NOW)
+
+    (row,) = index.look().values()
+
+    assert (row.id, row.agent_id, row.session_id) == (made.record.id, "planner", "sess_1")
+    assert (row.created_at, row.updated_at, row.hidden_from) == (NOW, NOW + 3, NOW + 9)
+    assert not row.archived
+    assert json.loads(row.metadata) == made.record.metadata
+    assert (row.vectors, row.terms) == (made.encoding.vectors, made.encoding.terms)
+
+
+def test_adds_are_seen(engine: Engine, index: Follower, me: Person) -> None:
+    index.look()
+    (one,) = add(engine, me, "one")
+    assert set(index.look()) == {one.id}
+    (two,) = add(engine, me, "two")
+    assert set(index.look()) == {one.id, two.id}
+    assert index.reloads == 1 or index.reloads == 2, "what is new is enough"
+
+
+def test_only_what_is_new_is_read_again(engine: Engine, me: Person) -> None:
+    add(engine, me, "one", "two")
+    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL).cursor
+    (three,) = add(engine, me, "three")
+
+    changes = engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL)
+
+    assert (changes.reload, [row.id for row in changes.rows], changes.gone) == (False, [three.id], [])
+
+
+def test_updates_are_seen(engine: Engine, index: Follower, me: Person) -> None:
+    one, two = add(engine, me, "one", "two")
+    index.look()
+
+    engine.records.replace(changed(one, content="uno", metadata={"lang": "es"}, updated_at=NOW + 1))
+
+    rows = index.look()
+    assert json.loads(rows[one.id].metadata) == {"lang": "es"}
+    assert (rows[one.id].terms, rows[one.id].vectors, rows[one.id].updated_at) == (b"uno", b"\x00\x00\x00\x3c", NOW + 1)
+    assert rows[two.id].terms == b"two"
+    assert index.reloads == 1
+
+
+@pytest.mark.parametrize("state", State)
+def test_moves_are_seen(engine: Engine, index: Follower, me: Person, state: State) -> None:
+    one, two = add(engine, me, "one", "two")
+    index.look()
+
+    bring(engine.records, me, one.id, state)
+
+    rows = index.look()
+    assert set(rows) == ({one.id, two.id} if state in LIVE else {two.id})
+    if state in LIVE:
+        assert bool(rows[one.id].archived) is (state is State.ARCHIVED)
+
+
+def test_a_restore_is_seen(engine: Engine, index: Follower, me: Person) -> None:
+    (one,) = add(engine, me, "one")
+    index.look()
+    binned = bring(engine.records, me, one.id, State.RECYCLED)
+    assert index.look() == {}
+
+    engine.records.transition(me.subject, [move(binned, State.ACTIVE)], now=NOW)
+
+    (row,) = index.look().values()
+    assert (row.id, row.terms, row.vectors) == (one.id, b"one", b"\x00\x3c\x00\x00")
+
+
+def test_a_prune_is_seen(engine: Engine, index: Follower, me: Person) -> None:
+    engine.records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 2})
+    (one,) = add(engine, me, "one", at=NOW - 1)
+    (two,) = add(engine, me, "two")
+    index.look()
+    three = entry(me, "three")
+    engine.records.insert(me.subject, LONG_TERM, [three], prune=True, now=NOW)
+
+    assert set(index.look()) == {two.id, three.record.id}
+    assert there(engine.records, me, one.id).state is State.RECYCLED
+
+
+def test_what_came_and_went_between_two_looks_is_not_there(engine: Engine, index: Follower, me: Person) -> None:
+    index.look()
+    (one,) = add(engine, me, "one")
+    bring(engine.records, me, one.id, State.RECYCLED)
+
+    assert index.look() == {}
+
+
+def test_several_changes_between_two_looks_add_up(engine: Engine, index: Follower, me: Person) -> None:
+    (one,) = add(engine, me, "one")
+    index.look()
+    engine.records.replace(changed(one, content="two"))
+    engine.records.replace(changed(there(engine.records, me, one.id), content="three"))
+    bring(engine.records, me, one.id, State.ARCHIVED)
+
+    (row,) = index.look().values()
+
+    assert (row.terms, bool(row.archived)) == (b"three", True)
+
+
+def test_a_write_that_was_refused_is_not_seen(engine: Engine, index: Follower, me: Person) -> None:
+    (one,) = add(engine, me, "one")
+    index.look()
+    cursor = index.cursor
+    assert engine.records.replace(changed(replace(one, version=7), content="stale")) is False
+
+    index.look()
+    assert (index.rows[one.id].terms, index.cursor) == (b"one", cursor)
+
+
+def test_what_another_process_did_is_seen_at_once(
+    engine: Engine, elsewhere: Engine, index: Follower, me: Person
+) -> None:
+    one, two = add(engine, me, "one", "two")
+    index.look()
+
+    bring(elsewhere.records, me, one.id, State.RECYCLED)
+    elsewhere.records.replace(changed(two, content="changed there"))
+    (three,) = add(elsewhere, me, "three")
+
+    assert {row.id: row.terms for row in index.look().values()} == {two.id: b"changed there", three.id: b"three"}
+
+
+# --- followers ---------------------------------------------------------------------------------------------------
+
+
+def test_two_followers_each_see_everything_at_their_own_pace(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    quick, slow = (Follower(where.feed, me.scope(), LONG_TERM) for where in (engine, elsewhere))
+    one, two = add(engine, me, "one", "two")
+    quick.look()
+    slow.look()
+    bring(engine.records, me, one.id, State.RECYCLED)
+    quick.look()
+    (three,) = add(engine, me, "three")
+    engine.records.replace(changed(two, content="zwei"))
+    quick.look()
+
+    assert slow.look() == quick.rows
+    assert set(slow.rows) == {two.id, three.id}
+
+
+def test_a_follower_far_behind_catches_up(engine: Engine, index: Follower, me: Person) -> None:
+    one, two, three = add(engine, me, "one", "two", "three")
+    index.look()
+    bring(engine.records, me, three.id, State.RECYCLED)
+    for n in range(600):
+        assert engine.records.replace(changed(there(engine.records, me, one.id), content=f"version {n}"))
+
+    assert {row.id: row.terms for row in index.look().values()} == {one.id: b"version 599", two.id: b"two"}
+    cursor = index.cursor
+    index.look()
+    assert index.cursor == cursor, "and is then up to date"
+
+
+def test_a_follower_catches_up_with_a_change_of_very_many_records(engine: Engine, index: Follower, me: Person) -> None:
+    records = add(engine, me, *(f"memory {n}" for n in range(2_500)))
+    assert len(index.look()) == 2_500
+
+    moves = [move(record, State.RECYCLED) for record in records[1:]]
+    assert all(engine.records.transition(me.subject, moves, now=NOW))
+    assert set(index.look()) == {records[0].id}
+
+    engine.records.replace(changed(records[0], content="still followed"))
+    assert index.look()[records[0].id].terms == b"still followed"
+
+
+# --- scopes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PER_AGENT, ids=lambda kind: str(kind.name))
+def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: Engine, me: Person, kind: object) -> None:
+    name = kind.name  # type: ignore[attr-defined]
+    mine = Follower(engine.feed, me.scope("agent"), kind)
+    theirs = Follower(engine.feed, me.scope("agent_2"), kind)
+    (one,) = add(engine, me, "one", kind=name, agent_id="agent")
+    (two,) = add(engine, me, "two", kind=name, agent_id="agent_2")
+    assert (set(mine.look()), set(theirs.look())) == ({one.id}, {two.id})
+
+    add(engine, me, "three", kind=name, agent_id="agent_2")
+    engine.records.replace(changed(two, content="zwei"))
+    cursor = mine.cursor
+    changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL)  # type: ignore[arg-type]
+
+    assert (changes.reload, changes.rows, changes.gone) == (False, [], []), "another agent's records never appear"
+    assert theirs.look()[two.id].terms == b"zwei"
+    assert len(theirs.rows) == 2
+
+    bring(engine.records, me, one.id, State.RECYCLED)
+    assert mine.look() == {}
+    assert len(theirs.look()) == 2
+
+
+@pytest.mark.parametrize("kind", SHARED, ids=lambda kind: str(kind.name))
+def test_agents_share_the_records_of_the_other_kinds(engine: Engine, me: Person, kind: object) -> None:
+    name = kind.name  # type: ignore[attr-defined]
+    (one,) = add(engine, me, "one", kind=name, agent_id="agent")
+    (two,) = add(engine, me, "two", kind=name, agent_id="agent_2")
+
+    assert set(Follower(engine.feed, me.scope("agent_3", "sess"), kind).look()) == {one.id, two.id}
+
+
+@pytest.mark.parametrize("user_id", ["user_12", "user_1234", "USER_123", "user_123/a", "%"])
+def test_other_peoples_writes_never_appear(engine: Engine, index: Follower, me: Person, user_id: str) -> None:
+    (one,) = add(engine, me, "one")
+    index.look()
+    cursor = index.cursor
+
+    for stranger in (me.other(user_id), Person(me.tenant + "2", me.user_id)):
+        (theirs, gone) = add(engine, stranger, "theirs", "gone")
+        engine.records.replace(changed(theirs, content="changed"))
+        bring(engine.records, stranger, gone.id, State.RECYCLED)
+
+    assert set(index.look()) == {one.id}
+    assert index.cursor == cursor
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_of_another_model_are_not_shown(engine: Engine, me: Person) -> None:
+    add(engine, me, "one")
+    add(engine, me, "two", model=OTHER_MODEL, vectors=b"bbbb")
+    add(engine, me, "three", model=None, vectors=None)
+
+    def seen(model: str) -> dict[bytes, bytes | None]:
+        rows = Follower(engine.feed, me.scope(), LONG_TERM, model=model).look().values()
+        return {row.terms: row.vectors for row in rows}
+
+    assert seen(MODEL) == {b"one": b"\x00\x3c\x00\x00", b"two": None, b"three": None}
+    assert seen(OTHER_MODEL) == {b"one": None, b"two": b"bbbb", b"three": None}
+    assert set(seen("a model never seen").values()) == {None}
+
+
+def test_what_a_model_has_not_embedded_is_listed(engine: Engine, me: Person) -> None:
+    add(engine, me, "one")
+    (two,) = add(engine, me, "two", model=OTHER_MODEL)
+    (three,) = add(engine, me, "three", model=None, vectors=None)
+    (four,) = add(engine, me, "four", model=None, vectors=None)
+    bring(engine.records, me, four.id, State.RECYCLED)
+    (five,) = add(engine, me, "five", model=None, vectors=None)
+    archived = bring(engine.records, me, five.id, State.ARCHIVED)
+    add(engine, me, "Ann", kind=MemoryType.ENTITY, model=None, vectors=None)
+    add(engine, me.other("other"), "theirs", model=None, vectors=None)
+
+    def unembedded(model: str, limit: int = 10) -> list[Record]:
+        return engine.feed.unembedded(me.subject, LONG_TERM, model=model, limit=limit)
+
+    assert {record.id: record for record in unembedded(MODEL)} == {two.id: two, three.id: three, five.id: archived}
+    assert len(unembedded("a model never seen")) == 4
+    assert len(unembedded("a model never seen", limit=3)) == 3
+    assert engine.feed.unembedded(me.other("nobody").subject, LONG_TERM, model=MODEL, limit=10) == []
+
+
+def test_embedding_gives_records_vectors_and_followers_see_it(engine: Engine, me: Person) -> None:
+    one, two = add(engine, me, "one", "two")
+    index = Follower(engine.feed, me.scope(), LONG_TERM, model=OTHER_MODEL)
+    index.look()
+
+    encodings = [(one.id, one.version, Encoding(OTHER_MODEL, b"bbbb", b"uno"))]
+    assert engine.feed.embed(me.subject, LONG_TERM, iter(encodings)) == 1
+
+    rows = index.look()
+    assert (rows[one.id].vectors, rows[one.id].terms) == (b"bbbb", b"uno")
+    assert rows[two.id].vectors is None
+    assert engine.feed.unembedded(me.subject, LONG_TERM, model=OTHER_MODEL, limit=9) == [two]
+    assert there(engine.records, me, one.id) == one, "an embedding is not a change of the record"
+
+
+def test_embedding_passes_over_what_changed_meanwhile(engine: Engine, index: Follower, me: Person) -> None:
+    one, two, three = add(engine, me, "one", "two", "three")
+    index.look()
+    engine.records.replace(changed(one, content="uno"))
+    bring(engine.records, me, two.id, State.RECYCLED)
+    fresh = [(record.id, record.version, Encoding(MODEL, b"new!", b"old text")) for record in (one, two, three)]
+    unknown = (entry(me).record.id, 1, Encoding(MODEL, b"new!", b"x"))
+
+    assert engine.feed.embed(me.subject, LONG_TERM, [*fresh, unknown]) == 1
+
+    assert {row.terms: row.vectors for row in index.look().values()} == {
+        b"uno": b"\x00\x00\x00\x3c",
+        b"old text": b"new!",
+    }
+    assert set(index.rows) == {one.id, three.id}
+
+
+# --- subjects ----------------------------------------------------------------------------------------------------
+
+
+def test_the_subjects_of_a_tenant_are_its_own(engine: Engine, me: Person) -> None:
+    mine = [me, me.other("a"), me.other("user/with/slashes"), me.other("ü"), me.other("0")]
+    strangers = [Person(me.tenant + suffix, "x") for suffix in ("0", ".a", "-", "a")]
+    for who in (*mine, *strangers):
+        add(engine, who, "something")
+
+    assert sorted(engine.feed.subjects(me.tenant)) == sorted(who.subject for who in mine)
+    assert list(engine.feed.subjects("no-such-tenant")) == []

@@ -1,0 +1,265 @@
+"""A ``RecordStore`` and its ``RecallFeed`` against a model that fits on a page: a dict.
+
+Whatever is done, in whatever order: after each step what is counted, got, fetched, found by name and seen by
+followers is what the model says.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from conformance.engines import Engine
+from conformance.samples import NOW, Follower, Person, changed, entry, move
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from retain.core.errors import ConflictError, QuotaExceededError
+from retain.core.records import Move, Record
+from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
+
+AGENTS = ("agent", "agent_2")
+NAMES = (None, None, None, "ann", "bob")
+_tenants = itertools.count()
+
+Places = st.integers(min_value=0, max_value=11)
+Sizes = st.integers(min_value=1, max_value=40)
+Limits = st.none() | st.integers(min_value=0, max_value=9)
+
+
+class Refused(Exception):
+    """The model says that the store must refuse, changing nothing."""
+
+
+class Model:
+    """What a user holds of one kind, without a database."""
+
+    def __init__(self, kind: MemoryType) -> None:
+        self.records: dict[str, Record] = {}
+        self.quota: dict[str, dict[str, int | None]] = {"user": {}, "tenant": {}}
+        self.default = {"max_memories": TYPES[kind].max_memories, "max_bytes": TYPES[kind].max_bytes}
+
+    def live(self) -> list[Record]:
+        return [record for record in self.records.values() if record.state in LIVE]
+
+    def counted(self) -> tuple[int, int]:
+        return len(self.live()), sum(len(record.content) for record in self.live())
+
+    def limits(self) -> dict[str, int | None]:
+        return {**self.default, **self.quota["tenant"], **self.quota["user"]}
+
+    def fits(self, memories: int, size: int) -> bool:
+        held, used = self.counted()
+        most, most_bytes = self.limits()["max_memories"], self.limits()["max_bytes"]
+        fits_count = memories == 0 or most is None or held + memories <= most
+        return fits_count and (size <= 0 or most_bytes is None or used + size <= most_bytes)
+
+    def insert(self, records: list[Record], *, prune: bool) -> int:
+        pruned = 0
+        while not self.fits(len(records), sum(len(record.content) for record in records)):
+            oldest = sorted(self.live(), key=lambda record: record.dated_at)
+            if not prune or not oldest:
+                raise Refused
+            for record in oldest[: max(1, len(oldest) // 10)]:
+                self._put(record, State.RECYCLED)
+                pruned += 1
+        self.records.update((record.id, record) for record in records)
+        self._check_names()
+        return pruned
+
+    def replace(self, record: Record) -> bool:
+        there = self.records[record.id]
+        if there.state not in LIVE or there.version != record.version:
+            return False
+        if not self.fits(0, len(record.content) - len(there.content)):
+            raise Refused
+        self.records[record.id] = replace(record, version=record.version + 1)
+        self._check_names()
+        return True
+
+    def transition(self, moves: list[Move]) -> list[bool]:
+        answers = []
+        for step in moves:
+            there = self.records[step.id]
+            answers.append(
+                (there.state, there.version) == (step.source, step.version) and step.target in NEXT[step.source]
+            )
+            if answers[-1]:
+                entering = step.target in LIVE and there.state not in LIVE
+                if entering and not self.fits(1, len(there.content)):
+                    raise Refused
+                self._put(there, step.target)
+                self._check_names()
+        return answers
+
+    def _put(self, record: Record, state: State) -> None:
+        self.records[record.id] = replace(record, state=state, previous=record.state, version=record.version + 1)
+
+    def _check_names(self) -> None:
+        names = [record.name for record in self.live() if record.name is not None]
+        if len(names) != len(set(names)):
+            raise Refused
+
+
+class Machine(RuleBasedStateMachine):
+    """Does things to a store and to the model."""
+
+    def __init__(self, engine: Engine, kind: MemoryType) -> None:
+        super().__init__()
+        self.engine = engine
+        self.kind = TYPES[kind]
+        self.me = Person(f"model-{kind}-{next(_tenants)}", "user_123")
+        self.model = Model(kind)
+        self.order: list[str] = []
+        self.moments = itertools.count(NOW)
+        self.quick = {agent: Follower(engine.feed, self.me.scope(agent), self.kind) for agent in AGENTS}
+        self.slow = {agent: Follower(engine.feed, self.me.scope(agent), self.kind) for agent in AGENTS}
+
+    def both(self, on_model: Callable[[], object], on_store: Callable[[], object]) -> None:
+        """The same to both: the same answer, or a refusal that changes nothing."""
+        before = dict(self.model.records)
+        try:
+            expected = on_model()
+        except Refused:
+            self.model.records = before
+            with pytest.raises((QuotaExceededError, ConflictError)):
+                on_store()
+        else:
+            assert on_store() == expected
+
+    def pick(self, place: int) -> Record | None:
+        """One of the latest records."""
+        return self.model.records[self.order[-1 - place % len(self.order)]] if self.order else None
+
+    @initialize(most=Limits)
+    def begin(self, most: int | None) -> None:
+        self.set_quota(whose="user", most=most, size=None)
+
+    @rule(
+        items=st.lists(st.tuples(Sizes, st.sampled_from(NAMES), st.integers(-99, 99)), min_size=1, max_size=4),
+        agent=st.sampled_from(AGENTS),
+        prune=st.booleans(),
+    )
+    def insert(self, items: list[tuple[int, str | None, int]], agent: str, prune: bool) -> None:
+        now = next(self.moments)
+        entries = [
+            entry(
+                self.me,
+                "x" * size,
+                kind=self.kind.name,
+                agent_id=agent,
+                name=name,
+                at=now,
+                dated_at=NOW + age * 1_000_000 + next(self.moments) - NOW,  # no two alike
+            )
+            for size, name, age in items
+        ]
+        records = [item.record for item in entries]
+        self.both(
+            lambda: self.model.insert(records, prune=prune),
+            lambda: self.engine.records.insert(self.me.subject, self.kind, entries, prune=prune, now=now).pruned,
+        )
+        self.order += [record.id for record in records if record.id in self.model.records]
+
+    @rule(place=Places, size=Sizes, name=st.sampled_from(NAMES), stale=st.sampled_from([0, 0, 0, -1, 1]))
+    def replace(self, place: int, size: int, name: str | None, stale: int) -> None:
+        if there := self.pick(place):
+            new = changed(
+                there,
+                version=there.version + stale,
+                content="y" * size,
+                name=name,
+                updated_at=next(self.moments),
+                metadata={"size": size},
+            )
+            self.both(lambda: self.model.replace(new.record), lambda: self.engine.records.replace(new))
+
+    @rule(
+        steps=st.lists(
+            st.tuples(Places, st.sampled_from(State), st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=4
+        )
+    )
+    def transition(self, steps: list[tuple[int, State, int]]) -> None:
+        moves = [
+            move(there, target, version=there.version + stale)
+            for place, target, stale in steps
+            if (there := self.pick(place))
+        ]
+        self._move(moves)
+
+    @rule(place=Places)
+    def recycle(self, place: int) -> None:
+        if there := self.pick(place):
+            self._move([move(there, State.RECYCLED)])
+
+    @rule(place=Places)
+    def restore(self, place: int) -> None:
+        if (there := self.pick(place)) and there.state is State.RECYCLED:
+            self._move([move(there, there.previous or State.ACTIVE)])
+
+    def _move(self, moves: list[Move]) -> None:
+        self.both(
+            lambda: self.model.transition(moves),
+            lambda: self.engine.records.transition(self.me.subject, moves, now=next(self.moments)),
+        )
+
+    @rule(whose=st.sampled_from(["user", "tenant"]), most=Limits, size=st.none() | st.integers(0, 200))
+    def set_quota(self, whose: str, most: int | None, size: int | None) -> None:
+        limits = {"max_memories": most, "max_bytes": size}
+        user_id = self.me.user_id if whose == "user" else None
+        self.engine.records.set_quota(self.me.tenant, user_id, self.kind, limits)
+        self.model.quota[whose] = limits
+
+    @rule()
+    def let_the_slow_ones_look(self) -> None:
+        for agent in AGENTS:
+            self._compare(self.slow[agent], agent)
+
+    @invariant()
+    def usage_is_what_the_model_counts(self) -> None:
+        usage = self.engine.records.usage(self.me.subject, self.kind)
+        assert (usage.memories, usage.bytes) == self.model.counted()
+        assert {"max_memories": usage.max_memories, "max_bytes": usage.max_bytes} == self.model.limits()
+
+    @invariant()
+    def each_record_is_what_the_model_says(self) -> None:
+        for record in self.model.records.values():
+            assert self.engine.records.get(self.me.subject, record.id) == record
+        fetched = self.engine.records.fetch(self.me.subject, list(self.model.records), now=NOW)
+        assert fetched == {record.id: record for record in self.model.live()}
+
+    @invariant()
+    def names_lead_to_live_records(self) -> None:
+        live = {record.name: record for record in self.model.live()}
+        for name in ("ann", "bob"):
+            assert self.engine.records.named(self.me.subject, self.kind, name, now=NOW) == live.get(name)
+
+    @invariant()
+    def followers_see_what_is_live(self) -> None:
+        for agent in AGENTS:
+            self._compare(self.quick[agent], agent)
+
+    def _compare(self, follower: Follower, agent: str) -> None:
+        shared = "agent" not in self.kind.scope
+        seen = {(row.id, row.updated_at, bool(row.archived), row.terms) for row in follower.look().values()}
+        assert seen == {
+            (record.id, record.updated_at, record.state is State.ARCHIVED, record.content.encode()[:16])
+            for record in self.model.live()
+            if shared or record.scope.agent_id == agent
+        }
+
+
+@pytest.mark.parametrize("kind", [MemoryType.LONG_TERM, MemoryType.EPISODIC])
+def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: Machine(engine, kind),
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,146 @@
+"""What every ``ShortTermStore`` does."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from conformance.engines import Engine
+from conformance.samples import NOW, Person, message
+
+from retain.core.records import Message, Scope
+from retain.core.times import SECOND
+from retain.ports import ShortTermStore
+
+HOUR = 3_600 * SECOND
+MOST = 1_000
+
+
+@pytest.fixture
+def store(engine: Engine) -> ShortTermStore:
+    return engine.short_term
+
+
+def append(store: ShortTermStore, scope: Scope, *messages: Message, now: int = NOW, most: int = MOST) -> int:
+    return store.append(scope, messages, ttl=HOUR, now=now, most=most)
+
+
+def contents(store: ShortTermStore, scope: Scope, *, now: int = NOW) -> list[str]:
+    return [message.content for message in store.window(scope, now=now)]
+
+
+def test_messages_come_back_in_their_order_and_exactly_as_they_were(
+    store: ShortTermStore, elsewhere: Engine, me: Person
+) -> None:
+    turns = [message("Grüße 🎿", n=1, deep={"a": [True, None]}), message("long " * 2_000, role="tool"), message("42")]
+
+    assert append(store, me.scope(), turns[0]) == 1
+    assert append(store, me.scope(), *turns[1:]) == 3
+
+    assert store.window(me.scope(), now=NOW) == turns
+    assert elsewhere.short_term.window(me.scope(), now=NOW) == turns
+
+
+def test_the_order_is_that_of_appending_whatever_the_clock_said(store: ShortTermStore, me: Person) -> None:
+    first, second = message("first", at=NOW + 9), message("second", at=NOW)
+    second = second._replace(id="0" + second.id[1:])
+    append(store, me.scope(), first)
+    append(store, me.scope(), second)
+
+    assert contents(store, me.scope()) == ["first", "second"]
+    assert append(store, me.scope(), message("third"), most=2) == 2
+    assert contents(store, me.scope()) == ["second", "third"]
+
+
+def test_a_session_is_gone_at_the_very_instant(store: ShortTermStore, me: Person) -> None:
+    append(store, me.scope(), message("hello"))
+
+    assert store.expires_at(me.scope(), now=NOW) == NOW + HOUR
+    assert contents(store, me.scope(), now=NOW + HOUR - 1) == ["hello"]
+    assert store.expires_at(me.scope(), now=NOW + HOUR - 1) == NOW + HOUR
+    for later in (NOW + HOUR, NOW + HOUR + 1, NOW + 9 * HOUR):
+        assert contents(store, me.scope(), now=later) == []
+        assert store.expires_at(me.scope(), now=later) is None
+
+
+def test_reading_does_not_keep_a_session(store: ShortTermStore, me: Person) -> None:
+    append(store, me.scope(), message("hello"))
+    contents(store, me.scope(), now=NOW + HOUR - 1)
+
+    assert contents(store, me.scope(), now=NOW + HOUR) == []
+
+
+def test_each_write_keeps_the_whole_session_for_its_time(store: ShortTermStore, me: Person) -> None:
+    append(store, me.scope(), message("first"))
+    append(store, me.scope(), message("second"), now=NOW + HOUR - 1)
+
+    assert contents(store, me.scope(), now=NOW + 2 * HOUR - 2) == ["first", "second"]
+    assert contents(store, me.scope(), now=NOW + 2 * HOUR - 1) == []
+
+
+@pytest.mark.parametrize("later", [HOUR, HOUR + 1, 100 * HOUR])
+def test_a_session_that_expired_begins_anew(store: ShortTermStore, me: Person, later: int) -> None:
+    append(store, me.scope(), message("old"), message("older"))
+
+    assert append(store, me.scope(), message("new"), now=NOW + later) == 1
+
+    assert contents(store, me.scope(), now=NOW + later) == ["new"]
+
+
+def test_sessions_expire_each_at_its_own_time(store: ShortTermStore, me: Person) -> None:
+    for n in range(40):
+        append(store, me.scope("agent", f"sess_{n}"), message(f"hello {n}"), now=NOW + n)
+
+    append(store, me.scope("agent", "later"), message("I clean up"), now=NOW + HOUR + 19)
+
+    for n in range(40):
+        expected = [f"hello {n}"] if n > 19 else []
+        assert contents(store, me.scope("agent", f"sess_{n}"), now=NOW + HOUR + 19) == expected
+
+
+def test_a_session_holds_its_last_messages_only(store: ShortTermStore, me: Person) -> None:
+    counts = [append(store, me.scope(), message(str(n)), most=3) for n in range(5)]
+    assert counts == [1, 2, 3, 3, 3]
+    assert contents(store, me.scope()) == ["2", "3", "4"]
+
+    assert append(store, me.scope(), *(message(letter) for letter in "abcdefg"), most=3) == 3
+    assert contents(store, me.scope()) == ["e", "f", "g"]
+
+
+def test_scopes_are_compared_whole(store: ShortTermStore, me: Person) -> None:
+    users, agents, sessions = ("foo", "foobar", "FOO", "foo/x"), ("a", "ab"), (None, "s", "s1", "None")
+    everyone = [Scope(*parts) for parts in itertools.product((me.tenant, me.tenant + "x"), users, agents, sessions)]
+    kept = {scope: message(repr(scope)) for scope in everyone}
+    for scope, turn in kept.items():
+        append(store, scope, turn)
+
+    for scope in everyone:
+        assert contents(store, scope) == [repr(scope)]
+    assert contents(store, Scope(me.tenant, "fo", "a", "s")) == []
+
+    gone = everyone[1]
+    assert store.remove(gone, [turn.id for turn in kept.values()]) == 1, "only what is in the session"
+    assert contents(store, gone) == []
+    assert all(contents(store, scope) for scope in everyone if scope != gone)
+
+
+def test_messages_are_removed_for_good(store: ShortTermStore, me: Person) -> None:
+    one, two, three = (message(text) for text in ("one", "two", "three"))
+    append(store, me.scope(), one, two, three)
+
+    assert store.remove(me.scope(), [one.id, three.id, message().id]) == 2
+    assert store.remove(me.scope(), [one.id]) == 0
+
+    assert contents(store, me.scope()) == ["two"]
+    assert store.expires_at(me.scope(), now=NOW) == NOW + HOUR, "a removal is no write that keeps the session"
+
+
+def test_a_session_that_holds_nothing_does_not_expire(store: ShortTermStore, me: Person) -> None:
+    assert store.expires_at(me.scope(), now=NOW) is None
+    assert store.remove(me.scope(), [message().id]) == 0
+    only = message()
+    append(store, me.scope(), only)
+    store.remove(me.scope(), [only.id])
+
+    assert store.expires_at(me.scope(), now=NOW) is None
+    assert append(store, me.scope(), message("again")) == 1
