@@ -22,13 +22,16 @@ from retain import MemoryManager, Retain
 USER_MEMORIES = 10_000
 ROUNDS = 400
 
-_PLACES = "Lisbon Kyoto Oslo Bergen Porto Lyon Quito Accra Hanoi Turin Leeds Perth Cork Bonn Graz Split Nice Riga".split()
-_THINGS = (
-    "skiing coffee trains hotels museums piano gardens noodles rivers bicycles novels maps cameras tea boats chess bread "
-    "lentils mountains concerts rain snow sunsets markets bridges islands forests ferries castles dogs cats horses birds"
-).split()
-_PEOPLE = "Ada Bruno Chiara Deniz Emil Farah Goran Hana Ines Jonas Kofi Lena Mateo Nadia Omar Petra Quinn Rosa".split()
-_VERBS = "enjoys avoids prefers remembers books dislikes recommends plans misses collects photographs discusses".split()
+_PLACES, _THINGS, _PEOPLE, _VERBS = (
+    words.split()
+    for words in (
+        "Lisbon Kyoto Oslo Bergen Porto Lyon Quito Accra Hanoi Turin Leeds Perth Cork Bonn Graz Split Nice Riga",
+        """skiing coffee trains hotels museums piano gardens noodles rivers bicycles novels maps cameras tea boats chess
+        bread lentils mountains concerts rain snow sunsets markets bridges islands forests ferries castles dogs cats""",
+        "Ada Bruno Chiara Deniz Emil Farah Goran Hana Ines Jonas Kofi Lena Mateo Nadia Omar Petra Quinn Rosa",
+        "enjoys avoids prefers remembers books dislikes recommends plans misses collects photographs discusses",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,10 @@ class Figure:
 def sentences(count: int, seed: int) -> list[str]:
     """Texts of the length and the variety of real memories, the same for the same seed."""
     rnd = random.Random(seed)
+    pick = rnd.choice
     return [
-        f"{rnd.choice(_PEOPLE)} {rnd.choice(_VERBS)} {rnd.choice(_THINGS)} and {rnd.choice(_THINGS)} in {rnd.choice(_PLACES)}"
-        f" with {rnd.choice(_PEOPLE)}, {rnd.choice(_THINGS)} number {rnd.randrange(10_000)} since {rnd.randrange(1980, 2026)}"
+        f"{pick(_PEOPLE)} {pick(_VERBS)} {pick(_THINGS)} and {pick(_THINGS)} in {pick(_PLACES)} with {pick(_PEOPLE)}, "
+        f"{pick(_THINGS)} number {rnd.randrange(10_000)} since {rnd.randrange(1980, 2026)}"
         for _ in range(count)
     ]
 
@@ -126,7 +130,9 @@ def measure(users: int, folder: Path | None = None) -> list[Figure]:
             *_adds(memory, fresh),
             *_recalls(retain, memory, queries, floor[0]),
         ]
-        figures.append(Figure("add_many, per memory", 1_000 / filled, 1_000 / filled, "≥ 5,000 a second", filled >= 5_000))
+        figures.append(
+            Figure("add_many, per memory", 1_000 / filled, 1_000 / filled, "≥ 5,000 a second", filled >= 5_000)
+        )
         figures.append(_cold(retain, queries, users))
         figures.append(_limit("import retain", import_ms(), "≤ 300 ms", p95=300))
     return figures

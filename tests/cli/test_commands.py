@@ -22,6 +22,7 @@ from retain.cli.outcomes import exit_code
 from retain.cli.rendering import show_results
 from retain.core import errors
 from retain.core.types import DURABLE
+from retain.recall.http import JsonClient
 
 SCRIPT = Path(sys.executable).with_name("retain")
 
@@ -74,22 +75,27 @@ def test_a_memory_that_was_added_is_found_by_its_meaning(shell: Shell) -> None:
     assert first["content"] == "Is allergic to peanuts"
 
 
-def test_search_for_people_shows_the_score_and_the_whole_id_and_cuts_long_contents(shell: Shell) -> None:
+@pytest.mark.parametrize("width", [40, 160])
+def test_search_for_people_shows_the_score_and_the_whole_id_and_cuts_long_contents(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     memory_id = shell.ok("add", "Tea. " + "very long " * 100, "-u", "alice", "-q").strip()
     (line,) = shell.ok("search", "tea", "-u", "alice").splitlines()
     assert memory_id in line
     assert line.endswith("…")
-    assert len(line) <= 160
+    assert len(line) <= max(width, 82)
     assert "\x1b" not in line
 
 
-def test_on_a_terminal_of_80_columns_ids_are_whole_and_nothing_is_wider(shell: Shell) -> None:
+@pytest.mark.parametrize("width", [50, 72, 200])
+def test_on_a_terminal_of_any_width_ids_are_whole(shell: Shell, width: int) -> None:
     memory_id = shell.ok("add", "Tea " * 100, "-u", "alice", "--meta", f"note={'x' * 99}", "-q").strip()
-    screen = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
     show_results(screen, shell.json("search", "tea", "-u", "alice", "--explain"))
     assert isinstance(screen.file, io.StringIO)
     lines = screen.file.getvalue().splitlines()
-    assert all(len(line) <= 80 for line in lines)
+    assert all(len(line) <= max(width, 82) for line in lines)
     assert sum(memory_id in line for line in lines) == 1
 
 
@@ -229,6 +235,7 @@ def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answe
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETAIN_EMBEDDER", "openai:m@http://127.0.0.1:9/v1")
+    monkeypatch.setitem(JsonClient.__init__.__kwdefaults__ or {}, "sleep", lambda _seconds: None)  # between its tries
     added = shell("add", "Likes tea", "-u", "alice")
     assert added.exit_code == 0
     assert added.stderr.startswith("warning: no vectors")

@@ -19,6 +19,7 @@ from retain.core.types import TYPES
 
 def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "100")
     start = time.monotonic()
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0, result.output

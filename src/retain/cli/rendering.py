@@ -14,6 +14,8 @@ from rich.text import Text
 from retain.cli.output import printable
 
 _BAR: Final = 5
+#: A result is one line where its id would not fit into a table; so much of the content is shown in any case.
+_LEAST_TABLE, _LEAST_CONTENT = 72, 20
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _HIDDEN: Final = frozenset({"document", "attributes"})
 
@@ -54,7 +56,7 @@ def show_results(console: Console, results: Sequence[Mapping[str, Any]]) -> None
     """What a search found, best first: the content cut to the width, the id in full."""
     if not results:
         console.print("Nothing found.")
-    elif console.is_terminal:
+    elif console.is_terminal and console.width >= _LEAST_TABLE:
         _show_result_table(console, results)
     else:
         for result in results:
@@ -90,9 +92,9 @@ def score_parts(result: Mapping[str, Any]) -> str:
 
 def _show_result_line(console: Console, result: Mapping[str, Any]) -> None:
     line = Text.assemble(bar(result["score"]), f"  {result['memory_type']:<10}  {result['memory_id']}  ")
-    line.append(printable(result["content"]))
-    line.truncate(console.width, overflow="ellipsis")
-    console.print(line, soft_wrap=True)
+    content = Text(printable(result["content"]))
+    content.truncate(max(_LEAST_CONTENT, console.width - line.cell_len), overflow="ellipsis")
+    console.print(line + content, soft_wrap=True)
     if "explanation" in result:
         console.print(f"    {score_parts(result)}", soft_wrap=True)
 

@@ -53,12 +53,15 @@ _RUSSIAN: Final = """
 только тот ты у уже что чтобы чья эта эти это этот я
 """
 
-#: Meant by somebody who asks in another of these languages.
-_MEANT: Final = frozenset({"die", "man", "mine", "par", "pas", "son", "sole", "ton", "war", "fine"})
+#: Each is a word, a name or an abbreviation to somebody who asks in another of these languages ("AI", "Ben", "May",
+#: "recycle bin"), or would be taken for one once its ending is cut off ("same" for "Sam", "done" for "Don").
+_MEANT: Final = """
+ai ben bin com come dan die dir done door era eu fine hay hun man may mia mine mit par pas same sin sole son ton war
+"""
 
 COMMON: Final = frozenset(
     word
     for text in (_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _ITALIAN_PORTUGUESE_DUTCH, _RUSSIAN)
     for word in text.split()
-    if word not in _MEANT
+    if word not in _MEANT.split()
 )

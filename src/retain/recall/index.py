@@ -63,6 +63,7 @@ class ScopeIndex:
         self._words = 0
         self._sessions = Sessions(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
         self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
+        self._blob_bytes = 0
         self._postings = Postings()
         self._columns = Columns(memory_type)
         self._derived: _Derived | None = None
@@ -78,7 +79,7 @@ class ScopeIndex:
     def nbytes(self) -> int:
         """About what the index holds in memory."""
         arrays = (self._vectors, self._here, self._archived, self._hidden_from, self._length, self._first)
-        held = sum(array.nbytes for array in arrays) + sum(map(len, self._blobs.values()))
+        held = sum(array.nbytes for array in arrays) + self._blob_bytes
         held += self._postings.nbytes + self._columns.nbytes + self._sessions.nbytes
         return held + 200 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
 
@@ -89,15 +90,16 @@ class ScopeIndex:
         latest = {row.id: row for row in rows}
         if not latest:
             return
-        self.remove(latest.keys() & self._slot_of.keys())
         batch = sorted(latest.values(), key=lambda row: row.id)
+        decoded = terms.decode([row.terms for row in batch])
+        dim = self._dimensions(batch, decoded.passages)
+        self.remove(latest.keys() & self._slot_of.keys())
         start = len(self._ids)
         if start + len(batch) > MAX_RECORDS:
             raise ValueError(f"an index holds at most {MAX_RECORDS} records")
         ids = [row.id for row in batch]
         self._sorted = self._sorted and (not self._ids or self._ids[-1] < ids[0])
-        decoded = terms.decode([row.terms for row in batch])
-        self._add_passages(batch, decoded.passages)
+        self._add_passages(batch, decoded.passages, dim)
         self._postings.add(decoded.row + start, decoded.term, decoded.times)
         lengths = np.bincount(decoded.row, decoded.times, len(batch))
         self._words += int(lengths.sum())
@@ -108,7 +110,9 @@ class ScopeIndex:
         self._hidden_from.extend([_NEVER if row.hidden_from is None else row.hidden_from for row in batch])
         self._length.extend(lengths)
         self._columns.add(batch)
-        self._blobs.update((start + int(at), batch[at].terms) for at in np.flatnonzero(decoded.passages > 1))
+        for at in np.flatnonzero(decoded.passages > 1).tolist():
+            self._blobs[start + at] = batch[at].terms
+            self._blob_bytes += len(batch[at].terms)
         self._sessions.add([row.session_id for row in batch])
         self._derived = None
 
@@ -123,27 +127,31 @@ class ScopeIndex:
             gone = self._vectors.view[self._passages(slot)]
             self._total -= gone.sum(0, dtype=np.float64)
             self._embedded -= int(gone.any(1).sum())
-            self._blobs.pop(slot, None)
+            self._blob_bytes -= len(self._blobs.pop(slot, b""))
         self._sessions.remove(slots)
         self._derived = None
         dead = len(self._ids) - len(self._slot_of)
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
 
-    def _add_passages(self, batch: Sequence[IndexRow], passages: Ints) -> None:
-        """Append the vectors of new records; zeros for those that have none."""
+    def _dimensions(self, batch: Sequence[IndexRow], passages: Ints) -> int:
+        """How many dimensions the vectors of this index and of new records have; an error if they differ."""
         dim = self._vectors.width
         for row, count in zip(batch, passages.tolist(), strict=True):
-            if row.vectors is None:
-                continue
-            if not dim:
-                dim = len(row.vectors) // (2 * count)
-                self._vectors.widen(dim)
-                self._total = np.zeros(dim)
-            if len(row.vectors) != 2 * dim * count:
-                raise ValueError(
-                    f"record {row.id} has {len(row.vectors)} bytes of vectors for {count} passages of {dim} dimensions"
-                )
+            if row.vectors is not None:
+                dim = dim or len(row.vectors) // (2 * count)
+                if len(row.vectors) != 2 * dim * count:
+                    raise ValueError(
+                        f"record {row.id} has {len(row.vectors)} bytes of vectors, "
+                        f"not those of {count} passages of {dim} dimensions"
+                    )
+        return dim
+
+    def _add_passages(self, batch: Sequence[IndexRow], passages: Ints, dim: int) -> None:
+        """Append the vectors of new records; zeros for those that have none."""
+        if dim != self._vectors.width:
+            self._vectors.widen(dim)
+            self._total = np.zeros(dim)
         starts = len(self._vectors) + np.cumsum(passages) - passages
         joined = b"".join(
             bytes(2 * dim * count) if row.vectors is None else row.vectors
@@ -347,6 +355,8 @@ def _dot(vectors: Floats, query: Floats) -> Floats:
     ``vectors @ query`` as a whole is shared out among all cores, which beside one busy process wait for each other: its
     p99 was 20 ms, against 0.8 for this. So it is done in blocks that are too small to be shared out.
     """
+    if not len(query):
+        return np.zeros(len(vectors), np.float32)
     rows = max(_UNSHARED // len(query), 1)
     whole = len(vectors) // rows * rows
     products = np.empty(len(vectors), np.float32)

@@ -1,0 +1,35 @@
+"""``python -m bench``: measures and writes ``docs/benchmarks.md`` with its plots.
+
+python -m bench                                # everything; 1,000,000 memories, several minutes
+python -m bench --users 10                     # a smaller store
+RETAIN_LOCOMO=path/to/locomo10.json make bench # with LoCoMo, if you have it
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from bench import report, speed
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=100, help="users with 10,000 memories each (default: 100)")
+    parser.add_argument(
+        "--locomo", default=os.environ.get("RETAIN_LOCOMO"), help="locomo10.json, to measure recall with"
+    )
+    parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
+    parser.add_argument("--only", choices=["speed", "quality"], help="measure one of the two; the page keeps the other")
+    options = parser.parse_args()
+    if options.only != "quality":
+        report.write_speed(options.docs, speed.measure(options.users, options.folder), options.users)
+    if options.only != "speed":
+        report.write_quality(options.docs, options.locomo)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""``docs/benchmarks.md``: the figures in tables, and a picture of each."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import matplotlib as mpl
+
+from bench import quality
+from bench.speed import USER_MEMORIES, Figure
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+_HEAD = """# Benchmarks
+
+What Retain costs and how well it recalls. Every figure is written by the command that measures it; figures of one
+table are of one run, and ratios matter more than milliseconds, because machines differ and are noisy.
+"""
+
+
+def machine() -> str:
+    """The class of machine that a figure is from."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    parts = f"Python {platform.python_version()}, numpy {version('numpy')}, apsw {version('apsw')}"
+    return f"{os.cpu_count()}-core {platform.machine()} virtual machine, {memory:.0f} GiB, {parts}"
+
+
+def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
+    """The section on speed."""
+    rows = ["| | p50 ms | p95 ms | target | met |", "|---|---:|---:|---|---|"]
+    for figure in figures:
+        mark = "" if not figure.target else ("yes" if figure.met else "**no**")
+        rows.append(f"| {figure.name} | {figure.p50:.3f} | {figure.p95:.3f} | {figure.target} | {mark} |")
+    text = (
+        f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
+        f"engine, one process.\n`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![speed](img/speed.png)\n"
+    )
+    _plot_speed(docs / "img", figures)
+    _section(docs, "Speed", text)
+
+
+def write_quality(docs: Path, locomo: str | None) -> None:
+    """The section on recall quality."""
+    tables = list(quality.tables(None if locomo is None else Path(locomo)))
+    rows = [
+        "| set | memories | queries | " + " | ".join(quality.WAYS) + " | P@5 |",
+        "|---|---:|---:|" + "---:|" * (len(quality.WAYS) + 1),
+    ]
+    for table in tables:
+        cells = " | ".join(f"{table.figures[way].recall10:.3f}" for way in quality.WAYS)
+        rows.append(
+            f"| {table.name} | {table.memories:,} | {table.questions:,} | {cells} "
+            f"| {table.figures[quality.WAYS[-1]].precision5:.3f} |"
+        )
+    text = (
+        "Recall@10: the share of a query's right answers among the first ten, averaged over queries; ranked by vectors\n"
+        "alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does (P@5 is of\n"
+        f"that). The default embedder throughout. `make bench` (`bench/quality.py` says what each set is) on a {machine()}.\n\n"
+        + "\n".join(rows)
+        + "\n\n![recall](img/recall.png)\n"
+    )
+    _plot_quality(docs / "img", tables)
+    _section(docs, "Recall quality", text)
+
+
+def _section(docs: Path, title: str, text: str) -> None:
+    """Put a section in the place of the one with its title, or at the end."""
+    page = docs / "benchmarks.md"
+    known = page.read_text(encoding="utf-8") if page.exists() else _HEAD
+    section = f"## {title}\n\n{text}"
+    pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    if pattern.search(known):
+        known = pattern.sub(lambda _: section + "\n", known, count=1)
+    else:
+        known = known.rstrip() + "\n\n" + section
+    page.write_text(known.rstrip() + "\n", encoding="utf-8")
+
+
+def _plot_speed(folder: Path, figures: Sequence[Figure]) -> None:
+    shown = [figure for figure in figures if "multiple" not in figure.name][::-1]
+    canvas, axes = plt.subplots(figsize=(8, 0.36 * len(shown) + 1.2))
+    names = [figure.name for figure in shown]
+    colours = ["#9aa5b1" if figure.name.startswith("floor") else "#2f6fb0" for figure in shown]
+    axes.barh(names, [figure.p95 for figure in shown], color="#d6e0ea", label="p95")
+    axes.barh(names, [figure.p50 for figure in shown], color=colours, height=0.5, label="p50")
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds (log scale); dark: p50, light: p95; grey: physical floor")
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(canvas, folder / "speed.png")
+
+
+def _plot_quality(folder: Path, tables: Sequence[quality.Table]) -> None:
+    canvas, axes = plt.subplots(figsize=(9, 4))
+    width = 0.8 / len(quality.WAYS)
+    colours = ("#c7d3df", "#9fb7cf", "#5f93c4", "#1f5c99")
+    for number, way in enumerate(quality.WAYS):
+        places = [place + number * width for place in range(len(tables))]
+        heights = [table.figures[way].recall10 for table in tables]
+        axes.bar(places, heights, width, label=way, color=colours[number])
+    axes.set_xticks(
+        [place + 1.5 * width for place in range(len(tables))], [t.name for t in tables], rotation=20, ha="right"
+    )
+    axes.set_ylabel("recall@10")
+    axes.set_ylim(0, 1)
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(canvas, folder / "recall.png")
+
+
+def _save(canvas: plt.Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    plt.close(canvas)

@@ -1,0 +1,387 @@
+"""The recall index of one scope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recall import naive
+from retain.core.filters import parse
+from retain.core.types import MemoryType
+from retain.ports import IndexRow
+from retain.recall import index, postings, terms
+from retain.recall.embedders.static import StaticEmbedder
+from retain.recall.index import Hit, ScopeIndex
+from retain.recall.passages import split
+
+EMBEDDER = StaticEmbedder()
+
+
+def record_id(number: int) -> str:
+    return f"{number:08x}-0000-7000-8000-000000000000"
+
+
+def row(
+    number: int,
+    text: str,
+    *,
+    session: str | None = None,
+    metadata: str = "{}",
+    hidden_from: int | None = None,
+    archived: bool = False,
+    embedded: bool = True,
+) -> IndexRow:
+    passages = split(text)
+    vectors = EMBEDDER.embed(passages).astype(np.float16).tobytes() if embedded else None
+    return IndexRow(
+        record_id(number),
+        "agent",
+        session,
+        number,
+        number,
+        hidden_from,
+        archived,
+        metadata,
+        vectors,
+        terms.encode(passages),
+    )
+
+
+def rows(*texts: str, session: str | None = None) -> list[IndexRow]:
+    return [row(number, text, session=session) for number, text in enumerate(texts)]
+
+
+def indexed(*texts: str, session: str | None = None) -> ScopeIndex:
+    return ScopeIndex(MemoryType.LONG_TERM, rows(*texts, session=session))
+
+
+def ask(scope: ScopeIndex, query: str, top_k: int = 5, *, now: int = 0, **options: object) -> list[Hit]:
+    return scope.search(EMBEDDER.embed([query])[0], terms.query_terms(query), top_k=top_k, now=now, **options)  # type: ignore[arg-type]
+
+
+def numbers(hits: Sequence[Hit]) -> list[int]:
+    return [int(hit.id[:8], 16) for hit in hits]
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+
+def test_of_three_memories_the_two_about_skiing_come_first() -> None:
+    scope = indexed("User enjoys skiing", "User avoids advanced slopes", "User likes coffee with mountain view")
+    assert numbers(ask(scope, "skiing preferences", 2)) == [0, 1]
+
+
+def test_a_memory_is_found_by_what_it_means_without_a_common_word() -> None:
+    scope = indexed("User likes French cuisine")
+    assert numbers(ask(scope, "Paris trip planning")) == [0]
+
+
+def test_an_empty_scope_answers_with_nothing() -> None:
+    assert ask(indexed(), "anything") == []
+    assert indexed().select(5, now=0) == []
+
+
+def test_an_exact_match_scores_high_and_an_unrelated_memory_low_even_in_a_scope_of_one() -> None:
+    scope = indexed("User likes French cuisine")
+    assert ask(scope, "User likes French cuisine")[0].score > 0.9
+    assert ask(scope, "kernel panic in the network driver")[0].score < 0.1
+
+
+def test_the_same_match_scores_alike_in_a_small_scope_and_in_a_large_one() -> None:
+    small = indexed("The spare key is with Mrs. Okafor")
+    others = [f"Note {number} about something else entirely" for number in range(300)]
+    large = indexed("The spare key is with Mrs. Okafor", *others)
+    query = "who has the spare key?"
+    assert ask(small, query)[0].score > 0.7
+    assert abs(ask(small, query)[0].score - ask(large, query)[0].score) < 0.3
+
+
+def test_scores_fall_from_hit_to_hit_and_stay_between_nought_and_one() -> None:
+    scope = indexed("red wine", "white wine", "wine glasses", "beer", "train to Berlin", "")
+    scores = [hit.score for hit in ask(scope, "white wine", 10)]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 6
+    assert all(0 <= score <= 1 for score in scores)
+
+
+def test_of_equal_memories_the_newer_comes_first() -> None:
+    scope = indexed("water the plants", "call the bank", "water the plants", "water the plants")
+    assert numbers(ask(scope, "water the plants", 3)) == [3, 2, 0]
+
+
+def test_of_many_equal_memories_the_newest_come_first_whatever_order_they_arrived_in() -> None:
+    scope = indexed()
+    for number in (*range(0, 60, 2), *range(59, 0, -2)):
+        scope.upsert([row(number, "the same thing again")])
+    assert numbers(ask(scope, "the same thing again", 4)) == [59, 58, 57, 56]
+    assert [int(found[:8], 16) for found in scope.select(3, now=0)] == [59, 58, 57]
+
+
+def test_the_passage_that_matched_is_named() -> None:
+    filler = "The meeting went on about budgets and the usual matters of the quarter. " * 12
+    scope = indexed(filler + "\nThe password of the guest network is heliotrope.\n" + filler)
+    hit = ask(scope, "guest network password")[0]
+    passages = split(filler + "\nThe password of the guest network is heliotrope.\n" + filler)
+    assert "heliotrope" in passages[hit.passage]
+
+
+def test_neighbours_in_a_session_lend_what_a_short_answer_leaves_out() -> None:
+    chat = [
+        "Where did you go hiking with your sister in the mountains last summer?",
+        "We spent nine days on the trail around Mont Blanc",
+        "The mountain huts on that hiking trail must have been lovely in summer",
+        "The hiking trail was steep, and the mountains were still full of snow in summer",
+        "My hiking boots fell apart on the third mountain pass",
+        "Did you hike every mountain stage of the trail on foot?",
+        "We hiked all the stages of the mountain trail, every summer day",
+        "Next summer my sister wants to go hiking in the mountains again",
+    ]
+    apart = ask(indexed(*chat), "summer hiking trip with her sister", 8, explain=True)
+    together = ask(indexed(*chat, session="s1"), "summer hiking trip with her sister", 8, explain=True)
+    assert all(hit.parts["neighbours"] == 0 for hit in apart)
+    lent = {number: hit.parts["neighbours"] for number, hit in zip(numbers(together), together, strict=True)}
+    assert lent[1] > 0
+
+
+def test_unrelated_records_of_one_session_lend_each_other_next_to_nothing() -> None:
+    notes = ["Oven timer broke", "Lisbon flight at nine", "Invoice 77 is unpaid", "Learn the cello", "Buy oat milk"]
+    hits = ask(indexed(*notes, session="s1"), "when is my flight to Lisbon?", 5, explain=True)
+    assert max(hit.parts["neighbours"] for hit in hits) < 0.05
+
+
+def test_an_explained_hit_shows_parts_that_add_up_to_its_evidence() -> None:
+    scope = indexed("I flew to Oslo", "It was cold there", "The flight back was late", session="s1")
+    for hit in ask(scope, "flight to Oslo", explain=True):
+        parts = dict(hit.parts)
+        assert sum(parts[name] for name in ("vector", "lexical", "neighbours")) == pytest.approx(
+            parts["evidence"], abs=1e-4
+        )
+    assert ask(scope, "flight to Oslo")[0].parts == {}
+
+
+# --- what is not found ------------------------------------------------------------------------------------------------
+
+
+def test_a_hidden_record_is_out_of_every_answer_from_its_moment_on_and_starves_none() -> None:
+    scope = indexed()
+    scope.upsert(row(number, "lunch with Ana", hidden_from=100) for number in range(20))
+    scope.upsert([row(20, "lunch with Bo"), row(21, "dinner")])
+    assert numbers(ask(scope, "lunch with Ana", 2, now=99)) == [19, 18]
+    assert numbers(ask(scope, "lunch with Ana", 2, now=100)) == [20, 21]
+    assert [int(found[:8], 16) for found in scope.select(9, now=100)] == [21, 20]
+
+
+def test_archived_records_are_found_only_where_they_are_asked_for() -> None:
+    scope = ScopeIndex(MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived=True), row(1, "booked a train")])
+    assert numbers(ask(scope, "hotel in Rome")) == [1]
+    assert numbers(ask(scope, "hotel in Rome", include_archived=True)) == [0, 1]
+
+
+def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
+    scope = ScopeIndex(
+        MemoryType.LONG_TERM,
+        [row(number, "ski holiday", metadata=json.dumps({"year": 2000 + number})) for number in range(30)],
+    )
+    hits = ask(scope, "ski holiday", 3, where=parse({"year": {"lt": 2005}}))
+    assert numbers(hits) == [4, 3, 2]
+    assert ask(scope, "ski holiday", 3, where=parse({"year": 1999})) == []
+
+
+def test_a_record_that_is_not_embedded_yet_is_found_by_its_words() -> None:
+    scope = ScopeIndex(
+        MemoryType.LONG_TERM,
+        [row(0, "the wifi password is heliotrope", embedded=False), row(1, "a boat trip on the lake")],
+    )
+    hit = ask(scope, "wifi password", explain=True)[0]
+    assert numbers([hit]) == [0]
+    assert hit.parts["vector"] == 0
+    assert hit.parts["lexical"] > 0
+
+
+def test_a_scope_without_any_vectors_takes_them_once_they_come() -> None:
+    scope = ScopeIndex(
+        MemoryType.LONG_TERM, [row(0, "green tea", embedded=False), row(1, "the stock market", embedded=False)]
+    )
+    assert numbers(ask(scope, "green tea", 1)) == [0]
+    scope.upsert([row(0, "green tea"), row(1, "the stock market")])
+    assert ask(scope, "beverages", explain=True)[0].parts["vector"] != 0
+
+
+def test_a_query_without_a_vector_goes_by_words_alone() -> None:
+    scope = indexed("green tea", "the stock market")
+    hits = scope.search(None, terms.query_terms("stock"), top_k=1, now=0)
+    assert numbers(hits) == [1]
+
+
+def test_a_query_without_a_word_or_a_vector_gives_the_newest() -> None:
+    scope = indexed("one", "two", "three")
+    assert numbers(scope.search(None, terms.query_terms("…"), top_k=2, now=0)) == [2, 1]
+    assert numbers(ask(scope, "", 2)) == [2, 1]
+
+
+def test_vectors_of_the_wrong_size_are_refused_by_name() -> None:
+    scope = indexed("one")
+    with pytest.raises(ValueError, match=record_id(1)):
+        scope.upsert([row(0, "nought"), row(1, "two")._replace(vectors=b"\0" * 6)])
+    assert len(scope) == 1
+    assert numbers(ask(scope, "one")) == [0]
+
+
+# --- following changes --------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_record_is_found_by_its_new_text_only() -> None:
+    scope = indexed("lives in Lisbon", "has a dog")
+    scope.upsert([row(0, "lives in Toronto")])
+    hits = ask(scope, "Lisbon", explain=True)
+    assert all(hit.parts["lexical"] == 0 for hit in hits)
+    assert numbers(ask(scope, "Toronto", 1)) == [0]
+    assert len(scope) == 2
+
+
+def test_a_removed_record_is_gone_at_once_and_removing_it_again_changes_nothing() -> None:
+    scope = indexed("lives in Lisbon", "has a dog")
+    scope.remove([record_id(0), record_id(7)])
+    scope.remove([record_id(0)])
+    assert numbers(ask(scope, "Lisbon")) == [1]
+    assert record_id(0) not in scope
+    assert record_id(1) in scope
+
+
+def test_memory_is_given_back_when_most_records_are_removed() -> None:
+    scope = indexed(*(f"note number {number} on some subject or other" for number in range(600)))
+    before = scope.nbytes
+    scope.remove([record_id(number) for number in range(580)])
+    assert len(scope) == 20
+    assert scope.nbytes < before / 4
+    assert numbers(ask(scope, "note number 590", 1)) == [590]
+
+
+# --- however it came to be ----------------------------------------------------------------------------------------------
+
+DIM = 6
+WORDS = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
+NOW = 50
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_thresholds() -> Iterator[None]:
+    """Merges and renumbering happen in small indexes too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postings, "_TAIL", 12)
+        patch.setattr(index, "_SLACK", 3)
+        yield
+
+
+@st.composite
+def made_up_rows(draw: st.DrawFn) -> IndexRow:
+    passages = draw(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=3))
+    seed = draw(st.integers(0, 40))
+    vectors = np.random.default_rng(seed).normal(0.2, 1, (len(passages), DIM))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    blob = None if seed % 8 == 0 else vectors.astype(np.float16).tobytes()
+    number = draw(st.integers(0, 25))
+    return IndexRow(
+        record_id(number),
+        draw(st.sampled_from(["a", "b"])),
+        draw(st.sampled_from([None, "s", "t"])),
+        number,
+        number,
+        draw(st.sampled_from([None, NOW, NOW + 1])),
+        draw(st.booleans()),
+        draw(st.sampled_from(["{}", '{"n": 1}', '{"n": 2}'])),
+        blob,
+        terms.encode([" ".join(words) for words in passages]),
+    )
+
+
+Steps = list[tuple[list[IndexRow], list[int]]]
+STEPS = st.lists(
+    st.tuples(st.lists(made_up_rows(), max_size=8), st.lists(st.integers(0, 25), max_size=6)), min_size=1, max_size=6
+)
+QUERY_WORDS = st.lists(st.sampled_from((*WORDS, "yak")), max_size=3)
+
+
+def followed(steps: Steps, *, asked_between: bool) -> tuple[ScopeIndex, dict[str, IndexRow]]:
+    """An index that went through the steps, and the records that are there at the end."""
+    scope = ScopeIndex(MemoryType.LONG_TERM)
+    there: dict[str, IndexRow] = {}
+    for added, removed in steps:
+        scope.upsert(added)
+        there.update((new.id, new) for new in added)
+        if asked_between:
+            scope.search(unit(1), terms.query_terms("ant bee"), top_k=3, now=NOW, where=parse({"n": 1}))
+        scope.remove([record_id(number) for number in removed])
+        for number in removed:
+            there.pop(record_id(number), None)
+    return scope, there
+
+
+def unit(seed: int) -> npt.NDArray[np.float32]:
+    vector = np.random.default_rng(seed).normal(size=DIM)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), include_archived=st.booleans(), asked_between=st.booleans()
+)
+def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
+    steps: Steps, words: list[str], seed: int, include_archived: bool, asked_between: bool
+) -> None:
+    scope, there = followed(steps, asked_between=asked_between)
+    query = None if seed == 0 else unit(seed)
+    query_terms = terms.query_terms(" ".join(words))
+    where = parse({"n": [1, 2], "agent_id": "a"}) if seed % 3 == 1 else None
+    expected = (
+        naive.search(
+            list(there.values()),
+            None if query is None else query.tolist(),
+            query_terms.tolist(),
+            now=NOW,
+            where=where,
+            include_archived=include_archived,
+        )
+        if there
+        else []
+    )
+    hits = scope.search(
+        query, query_terms, top_k=99, now=NOW, where=where, include_archived=include_archived, explain=True
+    )
+    evidence = dict(expected)
+    assert {hit.id for hit in hits} == set(evidence)
+    for hit in hits:
+        assert hit.parts["evidence"] == pytest.approx(evidence[hit.id], abs=1e-4)
+    for better, worse in pairwise(hits):
+        assert evidence[better.id] > evidence[worse.id] - 1e-4
+        assert better.score > worse.score or better.id > worse.id
+    best = scope.search(query, query_terms, top_k=3, now=NOW, where=where, include_archived=include_archived)
+    assert [hit.id for hit in best] == [hit.id for hit in hits[:3]]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), asked_between=st.booleans())
+def test_an_index_answers_as_if_it_had_been_built_from_what_it_holds(
+    steps: Steps, words: list[str], seed: int, asked_between: bool
+) -> None:
+    scope, there = followed(steps, asked_between=asked_between)
+    fresh = ScopeIndex(MemoryType.LONG_TERM, there.values())
+    query_terms = terms.query_terms(" ".join(words))
+    answers = [
+        index.search(unit(seed), query_terms, top_k=8, now=NOW, include_archived=True, explain=True)
+        for index in (scope, fresh)
+    ]
+    assert len(scope) == len(fresh) == len(there)
+    assert scope.select(99, now=NOW, where=parse({"n": 1})) == fresh.select(99, now=NOW, where=parse({"n": 1}))
+    passages = {hit.id: hit.passage for hit in answers[1]}
+    for old, new in zip(*answers, strict=True):
+        assert old.score == pytest.approx(new.score, abs=1e-4)  # so that what changes places is as good as equal
+        assert old.passage == passages.get(old.id, old.passage)
+        assert np.isfinite(old.score)
