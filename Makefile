@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types layers tests bench format constraints clean
+.PHONY: help setup run test check lint types layers tests bench reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -41,6 +41,9 @@ tests: $(STAMP)  ## the tests alone
 
 bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.md
 	$(BIN)/python -m bench
+
+reference: $(STAMP)  ## rewrite the generated pages of docs/reference
+	@for page in cli settings errors; do $(BIN)/python -m retain.cli.reference $$page > docs/reference/$$page.md; done
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

@@ -177,9 +177,11 @@ def _said(turn: dict[str, str]) -> str:
 
 
 def labelled(path: Path) -> Table:
-    """One of the sets in ``bench/data``."""
+    """One of the sets in ``bench/data``: memories and queries, or queries about the ``memories_of`` another."""
     written = json.loads(path.read_text("utf-8"))
-    memories = [Memory(memory["id"], memory["text"], memory.get("session")) for memory in written["memories"]]
+    holder = path.with_name(written["memories_of"]) if "memories_of" in written else path
+    listed = json.loads(holder.read_text("utf-8"))["memories"]
+    memories = [Memory(memory["id"], memory["text"], memory.get("session")) for memory in listed]
     questions = [Question(query["text"], frozenset(query["relevant"])) for query in written["queries"]]
     return measure(written["name"], [Collection(memories, questions)])
 

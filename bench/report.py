@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -59,11 +60,10 @@ def write_quality(docs: Path, locomo: str | None) -> None:
             f"| {table.figures[quality.WAYS[-1]].precision5:.3f} |"
         )
     text = (
-        "Recall@10: the share of a query's right answers among the first ten, averaged over queries; ranked by vectors\n"
-        "alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does (P@5 is of\n"
-        f"that). The default embedder throughout. `make bench` (`bench/quality.py` says what each set is) on a {machine()}.\n\n"
-        + "\n".join(rows)
-        + "\n\n![recall](img/recall.png)\n"
+        "Recall@10: the share of a query's right answers among the first ten, averaged over queries; ranked by\n"
+        "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does\n"
+        "(P@5 is of that). The default embedder throughout; `bench/quality.py` says what each set is.\n"
+        f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![recall](img/recall.png)\n"
     )
     _plot_quality(docs / "img", tables)
     _section(docs, "Recall quality", text)
@@ -113,7 +113,7 @@ def _plot_quality(folder: Path, tables: Sequence[quality.Table]) -> None:
     _save(canvas, folder / "recall.png")
 
 
-def _save(canvas: plt.Figure, path: Path) -> None:
+def _save(canvas: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
     plt.close(canvas)

@@ -180,7 +180,7 @@ class Sessions:
     def history(
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
     ) -> list[dict[str, Any]]:
-        """Every message of a session, in order; with ``limit``, its last ones. Where users share its name, say whose."""
+        """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
         users = self._parts.history.owners(self._tenant, agent_id, session_id) if user_id is None else [user_id]
         if len(users) > 1:
             raise InvalidInputError(

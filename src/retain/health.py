@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,7 +24,7 @@ from retain.core.errors import NotAStoreError, RetainError
 from retain.core.types import MIB
 from retain.recall.embedders import open_embedder
 from retain.recall.summaries import open_summarizer
-from retain.settings import SETTINGS, Settings, read_settings, sqlite_path
+from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path
 from retain.storage.sql import migrations
 from retain.storage.sqlite.database import Database
 
@@ -61,7 +60,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
         settings = read_settings(environ, url=url, home=home)
     except RetainError as problem:
         return [*checks, _failed("settings", problem, "correct the setting that is named")]
-    checks.append(_settings(settings, environ, url=url, home=home))
+    checks.append(_settings(given_settings(environ, url=url, home=home)))
     checks.append(_home(settings.home))
     checks += _store(settings)
     checks += [_embedder(settings.embedder), _summarizer(settings.summarizer)]
@@ -78,32 +77,13 @@ def _python() -> Check:
     return Check("python", Status.FAILED, found, "use Python 3.11 or newer")
 
 
-def _settings(settings: Settings, environ: Mapping[str, str], *, url: str | None, home: str | Path | None) -> Check:
+def _settings(given: Mapping[str, Given]) -> Check:
     """Every setting as it was given, and where."""
-    given = {"url": url, "home": home}
-    file, in_file = _settings_file(settings, environ, home)
     lines = []
     for name, default, _meaning in SETTINGS:
-        sources = (
-            (given.get(name), "argument"),
-            (environ.get(f"RETAIN_{name.upper()}"), "environment"),
-            (in_file.get(name), str(file)),
-            (default, "default"),
-        )
-        value, source = next(pair for pair in sources if pair[0] not in (None, ""))
-        lines.append(f"{name} = {_without_password(str(value))} ({source})")
+        value, source = given.get(name, (default, "default"))
+        lines.append(f"{name} = {_without_password(value)} ({source})")
     return Check("settings", Status.OK, "\n".join(lines))
-
-
-def _settings_file(
-    settings: Settings, environ: Mapping[str, str], home: str | Path | None
-) -> tuple[Path, dict[str, object]]:
-    """The ``retain.toml`` that was read, if any. It has been read without complaint before."""
-    start = Path(home or environ.get("RETAIN_HOME") or settings.home).expanduser()
-    for path in (Path("retain.toml"), start / "retain.toml"):
-        if path.is_file():
-            return path.absolute(), tomllib.loads(path.read_text(encoding="utf-8"))
-    return Path("retain.toml"), {}
 
 
 def _home(home: Path) -> Check:

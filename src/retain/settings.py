@@ -55,27 +55,43 @@ class Settings:
     busy_seconds: float = 60.0
 
 
+class Given(NamedTuple):
+    """A setting as it was given, and where."""
+
+    value: str
+    source: str
+
+
+def given_settings(
+    environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None
+) -> dict[str, Given]:
+    """The settings that were given: arguments win over the environment, the environment over ``retain.toml``."""
+    arguments = {"url": url, "home": None if home is None else str(home)}
+    start = arguments["home"] or environ.get("RETAIN_HOME") or platformdirs.user_data_dir("retain", appauthor=False)
+    path, file = _read_file(Path(start).expanduser())
+    given = {}
+    for setting in SETTINGS:
+        name = setting.name
+        variable = f"RETAIN_{name.upper()}"
+        sources = ((arguments.get(name), "argument"), (environ.get(variable), variable), (file.get(name), str(path)))
+        found = next((Given(str(value), source) for value, source in sources if value not in (None, "")), None)
+        if found is not None:
+            given[name] = found
+    return given
+
+
 def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:
-    """The settings in force; arguments win over the environment, the environment over ``retain.toml``."""
-    given = {"url": url, "home": None if home is None else str(home)}
-    start = given["home"] or environ.get("RETAIN_HOME") or platformdirs.user_data_dir("retain", appauthor=False)
-    file = _read_file(Path(start).expanduser())
-
-    def value(name: str) -> str:
-        for source in (given.get(name), environ.get(f"RETAIN_{name.upper()}"), file.get(name)):
-            if source not in (None, ""):
-                return str(source)
-        return ""
-
-    folder = Path(value("home") or start).expanduser().absolute()
+    """The settings in force."""
+    given = {name: found.value for name, found in given_settings(environ, url=url, home=home).items()}
+    folder = Path(given.get("home") or platformdirs.user_data_dir("retain", appauthor=False)).expanduser().absolute()
     return Settings(
         home=folder,
-        url=value("url") or f"sqlite:///{folder / 'retain.db'}",
-        embedder=value("embedder") or "static",
-        summarizer=value("summarizer") or "extractive",
-        index_bytes=int(_number("index_mib", value("index_mib"), 512, least=1) * MIB),
-        max_content_bytes=int(_number("max_content_bytes", value("max_content_bytes"), MAX_CONTENT_BYTES, least=1)),
-        busy_seconds=_number("busy_seconds", value("busy_seconds"), 60, least=0),
+        url=given.get("url") or f"sqlite:///{folder / 'retain.db'}",
+        embedder=given.get("embedder", "static"),
+        summarizer=given.get("summarizer", "extractive"),
+        index_bytes=int(_number("index_mib", given, 512, least=1) * MIB),
+        max_content_bytes=int(_number("max_content_bytes", given, MAX_CONTENT_BYTES, least=1)),
+        busy_seconds=_number("busy_seconds", given, 60, least=0),
     )
 
 
@@ -87,13 +103,14 @@ def sqlite_path(url: str) -> Path:
     return Path(rest).expanduser().absolute()
 
 
-def _read_file(home: Path) -> dict[str, Any]:
+def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
+    """The settings file, in the working folder or in the home, and what it says."""
     for path in (Path("retain.toml"), home / "retain.toml"):
         try:
             text = path.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except (OSError, UnicodeDecodeError) as problem:
-            if isinstance(problem, FileNotFoundError | NotADirectoryError):
-                continue
             raise InvalidSettingsError(f"cannot read {path}: {problem}") from problem
         try:
             values = tomllib.loads(text)
@@ -102,11 +119,12 @@ def _read_file(home: Path) -> dict[str, Any]:
         known = {setting.name for setting in SETTINGS}
         if unknown := sorted(set(values) - known):
             raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
-        return values
-    return {}
+        return path.absolute(), values
+    return home / "retain.toml", {}
 
 
-def _number(name: str, text: str, default: float, *, least: float) -> float:
+def _number(name: str, given: Mapping[str, str], default: float, *, least: float) -> float:
+    text = given.get(name, "")
     try:
         number = float(text) if text else float(default)
     except ValueError:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from retain import Retain
+from retain.cli import main
 from retain.cli.app import app
 from retain.cli.outcomes import exit_code
 from retain.cli.rendering import show_results
@@ -307,12 +306,19 @@ def test_a_closed_pipe_ends_quietly(home: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal for one process")
-def test_an_interrupt_ends_quietly(home: Path) -> None:
-    env = {**os.environ, "RETAIN_HOME": str(home)}
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([SCRIPT, "add", "-", "-u", "alice"], env=env, text=True, **pipes) as process:
-        time.sleep(1.0)  # it waits for its standard input now
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
-    assert (process.returncode, stdout, stderr) == (130, "", "")
+class _Interrupted(io.StringIO):
+    """A terminal at which Ctrl-C is pressed instead of text being typed."""
+
+    def read(self, size: int | None = -1) -> str:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_quietly(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["retain", "add", "-", "-u", "alice", "--home", str(home)])
+    monkeypatch.setattr(sys, "stdin", _Interrupted())
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", "")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
 from conformance.engines import ENGINES, Engine
 from conformance.samples import Person
 

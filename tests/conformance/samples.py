@@ -10,7 +10,7 @@ from retain.core.content import pack
 from retain.core.ids import IdSource
 from retain.core.records import Encoding, Entry, Fact, Message, Move, Record, Scope
 from retain.core.times import DAY
-from retain.core.types import MemoryType, State
+from retain.core.types import Kind, MemoryType, State
 from retain.ports import Cursor, IndexRow, RecallFeed, RecordStore
 
 #: A moment in 2026; tests count from here.
@@ -125,15 +125,17 @@ def fact(name: str, value: Any = None, *, source: str = "ann", target: str | Non
 class Follower:
     """An index that follows a scope as the feed's contract says, and keeps what it was told."""
 
-    def __init__(self, feed: RecallFeed, scope: Scope, kind: Any, *, model: str = MODEL) -> None:
-        self._look = lambda since: feed.changes(scope, kind, since, model=model)
+    def __init__(self, feed: RecallFeed, scope: Scope, kind: Kind, *, model: str = MODEL) -> None:
+        self._feed = feed
+        self._what = (scope, kind)
+        self._model = model
         self.cursor: Cursor | None = None
         self.rows: dict[str, IndexRow] = {}
         self.reloads = 0
 
     def look(self) -> dict[str, IndexRow]:
         """Catch up; everything that is live in the scope."""
-        changes = self._look(self.cursor)
+        changes = self._feed.changes(*self._what, self.cursor, model=self._model)
         if changes.reload:
             self.reloads += 1
             self.rows.clear()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, fact
-
 from retain.core.errors import RetainError
 from retain.core.times import DAY
 from retain.ports import FactStore

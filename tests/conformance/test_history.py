@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
-
 from retain.core.records import Scope
 from retain.core.times import DAY, SECOND, iso
 from retain.ports import History

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, there
-
 from retain.core.records import Encoding, Record
-from retain.core.types import LIVE, TYPES, MemoryType, State
+from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 OTHER_MODEL = "model-b"
@@ -19,9 +20,9 @@ PER_AGENT = [kind for kind in TYPES.values() if kind.durable and "agent" in kind
 
 
 def add(
-    engine: Engine, who: Person, *contents: str, kind: MemoryType = MemoryType.LONG_TERM, **fields: object
+    engine: Engine, who: Person, *contents: str, kind: MemoryType = MemoryType.LONG_TERM, **fields: Any
 ) -> list[Record]:
-    entries = [entry(who, content, kind=kind, **fields) for content in contents]  # type: ignore[arg-type]
+    entries = [entry(who, content, kind=kind, **fields) for content in contents]
     engine.records.insert(who.subject, TYPES[kind], entries, prune=False, now=NOW)
     return [item.record for item in entries]
 
@@ -104,7 +105,6 @@ def test_adds_are_seen(engine: Engine, index: Follower, me: Person) -> None:
     assert set(index.look()) == {one.id}
     (two,) = add(engine, me, "two")
     assert set(index.look()) == {one.id, two.id}
-    assert index.reloads == 1 or index.reloads == 2, "what is new is enough"
 
 
 def test_only_what_is_new_is_read_again(engine: Engine, me: Person) -> None:
@@ -257,18 +257,17 @@ def test_a_follower_catches_up_with_a_change_of_very_many_records(engine: Engine
 
 
 @pytest.mark.parametrize("kind", PER_AGENT, ids=lambda kind: str(kind.name))
-def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: Engine, me: Person, kind: object) -> None:
-    name = kind.name  # type: ignore[attr-defined]
+def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: Engine, me: Person, kind: Kind) -> None:
     mine = Follower(engine.feed, me.scope("agent"), kind)
     theirs = Follower(engine.feed, me.scope("agent_2"), kind)
-    (one,) = add(engine, me, "one", kind=name, agent_id="agent")
-    (two,) = add(engine, me, "two", kind=name, agent_id="agent_2")
+    (one,) = add(engine, me, "one", kind=kind.name, agent_id="agent")
+    (two,) = add(engine, me, "two", kind=kind.name, agent_id="agent_2")
     assert (set(mine.look()), set(theirs.look())) == ({one.id}, {two.id})
 
-    add(engine, me, "three", kind=name, agent_id="agent_2")
+    add(engine, me, "three", kind=kind.name, agent_id="agent_2")
     engine.records.replace(changed(two, content="zwei"))
     cursor = mine.cursor
-    changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL)  # type: ignore[arg-type]
+    changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL)
 
     assert (changes.reload, changes.rows, changes.gone) == (False, [], []), "another agent's records never appear"
     assert theirs.look()[two.id].terms == b"zwei"
@@ -280,10 +279,9 @@ def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: En
 
 
 @pytest.mark.parametrize("kind", SHARED, ids=lambda kind: str(kind.name))
-def test_agents_share_the_records_of_the_other_kinds(engine: Engine, me: Person, kind: object) -> None:
-    name = kind.name  # type: ignore[attr-defined]
-    (one,) = add(engine, me, "one", kind=name, agent_id="agent")
-    (two,) = add(engine, me, "two", kind=name, agent_id="agent_2")
+def test_agents_share_the_records_of_the_other_kinds(engine: Engine, me: Person, kind: Kind) -> None:
+    (one,) = add(engine, me, "one", kind=kind.name, agent_id="agent")
+    (two,) = add(engine, me, "two", kind=kind.name, agent_id="agent_2")
 
     assert set(Follower(engine.feed, me.scope("agent_3", "sess"), kind).look()) == {one.id, two.id}
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import NOW, PATHS, Person, bring, changed, entry, move, new_id, there
-
 from retain.core.errors import ConflictError, QuotaExceededError
 from retain.core.records import Record
 from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conformance.engines import Engine
-from conformance.samples import NOW, Follower, Person, changed, entry, move
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from conformance.engines import Engine
+from conformance.samples import NOW, Follower, Person, changed, entry, move
 from retain.core.errors import ConflictError, QuotaExceededError
 from retain.core.records import Move, Record
 from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
@@ -30,7 +30,7 @@ Sizes = st.integers(min_value=1, max_value=40)
 Limits = st.none() | st.integers(min_value=0, max_value=9)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The model says that the store must refuse, changing nothing."""
 
 
@@ -62,7 +62,7 @@ class Model:
         while not self.fits(len(records), sum(len(record.content) for record in records)):
             oldest = sorted(self.live(), key=lambda record: record.dated_at)
             if not prune or not oldest:
-                raise Refused
+                raise RefusedError
             for record in oldest[: max(1, len(oldest) // 10)]:
                 self._put(record, State.RECYCLED)
                 pruned += 1
@@ -75,7 +75,7 @@ class Model:
         if there.state not in LIVE or there.version != record.version:
             return False
         if not self.fits(0, len(record.content) - len(there.content)):
-            raise Refused
+            raise RefusedError
         self.records[record.id] = replace(record, version=record.version + 1)
         self._check_names()
         return True
@@ -90,7 +90,7 @@ class Model:
             if answers[-1]:
                 entering = step.target in LIVE and there.state not in LIVE
                 if entering and not self.fits(1, len(there.content)):
-                    raise Refused
+                    raise RefusedError
                 self._put(there, step.target)
                 self._check_names()
         return answers
@@ -101,7 +101,7 @@ class Model:
     def _check_names(self) -> None:
         names = [record.name for record in self.live() if record.name is not None]
         if len(names) != len(set(names)):
-            raise Refused
+            raise RefusedError
 
 
 class Machine(RuleBasedStateMachine):
@@ -123,7 +123,7 @@ class Machine(RuleBasedStateMachine):
         before = dict(self.model.records)
         try:
             expected = on_model()
-        except Refused:
+        except RefusedError:
             self.model.records = before
             with pytest.raises((QuotaExceededError, ConflictError)):
                 on_store()
@@ -178,9 +178,7 @@ class Machine(RuleBasedStateMachine):
             self.both(lambda: self.model.replace(new.record), lambda: self.engine.records.replace(new))
 
     @rule(
-        steps=st.lists(
-            st.tuples(Places, st.sampled_from(State), st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=4
-        )
+        steps=st.lists(st.tuples(Places, st.sampled_from(State), st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=4)
     )
     def transition(self, steps: list[tuple[int, State, int]]) -> None:
         moves = [
@@ -254,8 +252,8 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", [MemoryType.LONG_TERM, MemoryType.EPISODIC])
 def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Machine(engine, kind),
+    run_state_machine_as_test(
+        lambda: Machine(engine, kind),  # type: ignore[arg-type]  # a factory will do, its documentation says
         settings=settings(
             max_examples=60,
             stateful_step_count=25,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import Person
-
 from retain.ports import SchemaStore
 
 

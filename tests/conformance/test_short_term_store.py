@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
-
 from retain.core.records import Message, Scope
 from retain.core.times import SECOND
 from retain.ports import ShortTermStore

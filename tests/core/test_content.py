@@ -43,7 +43,11 @@ from retain.core.errors import (
 
 Text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 Json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | Text,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | Text,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(Text, inner, max_size=4),
     max_leaves=12,
 )
@@ -236,11 +240,19 @@ def test_metadata_may_have_as_many_bytes_as_allowed_and_not_one_more() -> None:
     frame = len('{"a":""}')
     assert check_metadata({"a": "x" * (MAX_METADATA_BYTES - frame)})
     for over in ("x" * (MAX_METADATA_BYTES - frame + 1), "ü" * (MAX_METADATA_BYTES // 2)):
-        with pytest.raises(InvalidMetadataError, match=r"too large \(max: 262,144\); put large values into the content"):
+        with pytest.raises(
+            InvalidMetadataError, match=r"too large \(max: 262,144\); put large values into the content"
+        ):
             check_metadata({"a": over})
 
 
-@given(st.recursive(st.from_type(object) | st.text() | st.floats(), lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner), max_leaves=6))
+@given(
+    st.recursive(
+        st.from_type(object) | st.text() | st.floats(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+        max_leaves=6,
+    )
+)
 def test_whatever_is_given_as_metadata_is_stored_or_refused_in_our_words(metadata: object) -> None:
     try:
         text = dump_metadata(metadata)
@@ -284,7 +296,9 @@ def test_every_json_value_equals_itself(value: object) -> None:
 # --- ids ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["a", "user_123", "ann@example.com", "a b", "ü", "東京", "a/b", "%", "x" * MAX_ID_CHARS, "**"])
+@pytest.mark.parametrize(
+    "value", ["a", "user_123", "ann@example.com", "a b", "ü", "東京", "a/b", "%", "x" * MAX_ID_CHARS, "**"]
+)
 def test_printable_text_is_an_id(value: str) -> None:
     assert check_id(value, "user_id") is value
 

@@ -271,7 +271,7 @@ def test_a_filter_can_be_moved_below_a_field() -> None:
         ({"or": [{}]}, "a filter must be an object with at least one field, not {}"),
         ({"not": {}}, "a filter must be an object with at least one field"),
         ({"created_at": "yesterday"}, "the filter on 'created_at' needs a time: created_at 'yesterday' is not an ISO"),
-        ({"created_at": datetime(2026, 1, 15)}, "has no time zone"),
+        ({"created_at": CREATED.replace(tzinfo=None)}, "has no time zone"),
         ({"updated_at": None}, "needs a time"),
         ({"updated_at": {"gt": True}}, "needs a time"),
         ({"created_at": {"in": ["x"]}}, "needs a time"),
@@ -359,7 +359,13 @@ def test_each_operator_and_its_negative_are_opposites(
     assert passes({name: {pair[0]: operand}}, document) is not passes({name: {pair[1]: operand}}, document)
 
 
-@given(st.recursive(st.from_type(object) | st.text() | Values, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.none(), inner), max_leaves=6))
+@given(
+    st.recursive(
+        st.from_type(object) | st.text() | Values,
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.none(), inner),
+        max_leaves=6,
+    )
+)
 def test_whatever_is_given_as_filters_is_understood_or_refused_in_our_words(filters: Any) -> None:
     try:
         where = parse(filters)

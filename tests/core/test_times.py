@@ -12,7 +12,7 @@ from retain.core.errors import InvalidInputError
 from retain.core.times import DAY, EPOCH, SECOND, iso, moment, when
 
 Offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-Aware = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=Offsets)
+Aware = st.datetimes(timezones=Offsets).filter(lambda time: 1 < time.year < 9999)
 
 
 @given(Aware)
@@ -40,13 +40,15 @@ def test_seconds_since_1970_are_understood() -> None:
     assert moment("2026-01-15T12:00:00Z") == moment(1_768_478_400) == 1_768_478_400 * SECOND
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-15T25:00:00Z", "12:00", "\ud800", "5"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-15T25:00:00Z", "12:00", "\ud800", "5"]
+)
 def test_text_that_is_no_time_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(InvalidInputError, match=r"^since .* is not an ISO 8601 date and time$"):
         moment(text, what="since")
 
 
-@pytest.mark.parametrize("naive", [datetime(2026, 1, 15, 12), "2026-01-15T12:00:00", "2026-01-15"])
+@pytest.mark.parametrize("naive", [EPOCH.replace(tzinfo=None), "2026-01-15T12:00:00", "2026-01-15"])
 def test_a_time_without_a_zone_is_refused_with_advice(naive: datetime | str) -> None:
     with pytest.raises(InvalidInputError, match="has no time zone; use datetime"):
         moment(naive)

@@ -74,7 +74,7 @@ def test_nothing_leads_back_from_deleting() -> None:
 
 
 def test_what_is_live_can_be_recalled_and_counts() -> None:
-    assert LIVE == {State.ACTIVE, State.ARCHIVED}
+    assert {State.ACTIVE, State.ARCHIVED} == LIVE
 
 
 def test_every_state_can_be_reached_and_every_record_can_be_deleted() -> None:
@@ -101,5 +101,7 @@ def test_a_kind_is_known_by_its_member_and_by_its_name(kind: MemoryType) -> None
 
 @pytest.mark.parametrize("value", ["", "LONG_TERM", "long-term", "longterm", None, 3, [], "episodic "])
 def test_an_unknown_kind_is_refused_with_the_known_ones(value: object) -> None:
-    with pytest.raises(InvalidKindError, match=r"working, short_term, long_term, persona, episodic, entity, structured"):
+    with pytest.raises(
+        InvalidKindError, match=r"working, short_term, long_term, persona, episodic, entity, structured"
+    ):
         kind_of(value)  # type: ignore[arg-type]

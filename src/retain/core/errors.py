@@ -77,9 +77,15 @@ class QuotaExceededError(RetainError):
 
 
 class ConflictError(RetainError):
-    """The record changed since it was read, or its state does not allow the move; nothing was changed."""
+    """Its state does not allow what was asked, or its name or id is taken; nothing was changed."""
 
     code = "conflict"
+
+
+class StaleError(ConflictError):
+    """Another writer changed the record since it was read; nothing was changed. Read it again and retry."""
+
+    code = "stale"
     retryable = True
 
 

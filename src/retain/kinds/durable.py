@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retain.core.content import check_content
-from retain.core.errors import ConflictError, InvalidKindError, NotFoundError
+from retain.core.errors import ConflictError, InvalidKindError, NotFoundError, StaleError
 from retain.core.filters import Filter
 from retain.core.ids import is_id
 from retain.core.records import Entry, Move, Record, Scope
@@ -87,12 +87,12 @@ class Durable:
         return self.parts.records.named(self.scope.subject, TYPES[kind], name, now=self.parts.now())
 
     def change(self, record: Record, **changes: Any) -> Record:
-        """Write a new version of a record; ``ConflictError`` if another writer was faster."""
+        """Write a new version of a record; ``StaleError`` if another writer was faster."""
         changed = replace(record, **changes, updated_at=self.parts.now())
         check_content(changed.content, max_bytes=self.parts.max_content_bytes)
         (encoding,) = self.parts.recall.encode([changed])
         if not self.parts.records.replace(Entry(changed, encoding)):
-            raise ConflictError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         return replace(changed, version=record.version + 1)
 
     def recycle(self, record_id: str, *, reason: str) -> Record:
@@ -102,7 +102,7 @@ class Durable:
             move = Move(record.id, record.version, record.state, State.RECYCLED, reason)
             if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) == [True]:
                 return record
-        raise ConflictError(f"memory {record_id} keeps changing; try again")
+        raise StaleError(f"memory {record_id} keeps changing; try again")
 
     def restore(self, record_id: str) -> Record:
         """Bring a record back from the recycle bin, exactly as it was."""
@@ -114,7 +114,7 @@ class Durable:
         target = record.previous or State.ACTIVE
         move = Move(record.id, record.version, record.state, target, "restored by the user")
         if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) != [True]:
-            raise ConflictError(f"memory {record_id} was changed by another writer meanwhile; try again")
+            raise StaleError(f"memory {record_id} was changed by another writer meanwhile; try again")
         return replace(record, state=target)
 
     def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from retain.core.content import check_content, check_count, check_id, check_metadata, dump_json
-from retain.core.errors import ConflictError, InvalidInputError, NotFoundError
+from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StaleError
 from retain.core.facts import holds_at
 from retain.core.ids import is_id
 from retain.core.records import Fact, Record
@@ -202,7 +202,7 @@ class Entity:
             except ConflictError:
                 continue  # another writer made or changed it; look again
             return there.id
-        raise ConflictError(f"entity {name!r} keeps changing; try again")
+        raise StaleError(f"entity {name!r} keeps changing; try again")
 
     def _known_or_new(self, entity: str) -> str:
         if is_id(entity):

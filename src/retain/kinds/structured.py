@@ -13,6 +13,7 @@ from retain.core.errors import (
     InvalidInputError,
     MissingExtraError,
     SchemaViolationError,
+    StaleError,
 )
 from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
 from retain.core.records import Record
@@ -62,7 +63,7 @@ class Structured:
                 return self._records.change(there, content=draft.content, metadata=draft.metadata).id
             except ConflictError:
                 continue  # another writer put the same key; look again
-        raise ConflictError(f"document {key!r} of {collection!r} keeps changing; try again")
+        raise StaleError(f"document {key!r} of {collection!r} keeps changing; try again")
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
         """The document that has a key."""

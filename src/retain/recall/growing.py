@@ -29,11 +29,14 @@ class Growing:
         return self._room.nbytes
 
     def extend(self, rows: npt.ArrayLike) -> None:
-        """Append rows. Views taken before may no longer be current."""
+        """Append rows. Views taken before may no longer be current; the first rows may be taken over as they are."""
         new = np.asarray(rows, self._room.dtype)
         start, end = len(self.view), len(self.view) + len(new)
+        if not start:
+            self.replace(new)
+            return
         if end > len(self._room):
-            room = np.empty((end if not start else end + end // 4 + 16, *self._room.shape[1:]), self._room.dtype)
+            room = np.empty((end + end // 4 + 16, *self._room.shape[1:]), self._room.dtype)
             room[:start] = self.view
             self._room = room
         self._room[start:end] = new

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from retain.core.errors import EmbedderError
+from retain.core.errors import EmbedderError, EmbedderUnavailableError
 from retain.core.filters import Filter
 from retain.core.records import Encoding, Message, Record, Scope
 from retain.core.types import TYPES, Kind, MemoryType
@@ -147,13 +147,19 @@ class Recall:
     def reembed(
         self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
     ) -> int:
-        """Embed every record that has no vectors of this model; how many there were."""
+        """Embed every record that has no vectors of this model; how many there were.
+
+        Raises ``EmbedderUnavailableError`` where the embedder does not answer; what is done by then stays done.
+        """
+        self._embedder.embed(["ready?"])
         total = 0
         for subject in self._feed.subjects(tenant):
             for name in kinds:
                 while done := self._reembed_batch(subject, TYPES[name]):
                     total += done
                     progress(done)
+                if self._without_until:
+                    raise EmbedderUnavailableError(f"the embedder went away after {total:,} memories; try again")
         return total
 
     def drop(self, scope: Scope, kind: Kind) -> None:

@@ -51,9 +51,8 @@ class Sessions:
         """Add slots, in order of their ids, each in the session of that name or in none."""
         start = len(self._names)
         self._names += names
-        nowhere = np.full(len(names), NONE)
-        self._previous.extend(nowhere)
-        self._next.extend(nowhere)
+        for links in (self._previous, self._next):
+            links.extend(np.full(len(names), NONE))
         self._likeness.extend(np.zeros(len(names), np.float32))
         touched: dict[str, list[int]] = {}
         for slot, name in enumerate(names, start):

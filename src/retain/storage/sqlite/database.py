@@ -139,7 +139,9 @@ class Database:
     def _prepare(self) -> None:
         """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
         connection = self._writer
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # closing would write what another's log holds
+        log = Path(f"{self.path}-wal")
+        if log.exists() and log.stat().st_size > 0:  # closing would write it into a file that may not be ours
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         version = self._version(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         steps = migrations(_PACKAGE)

@@ -69,10 +69,6 @@ SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated
 FROM records
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (model IS NOT ? OR vectors IS NULL) LIMIT ?
 
--- name: count_unembedded
-SELECT count(*) FROM records
-WHERE subject = ? AND state IN ('active', 'archived') AND (model IS NOT ? OR vectors IS NULL)
-
 -- name: index_rows
 SELECT id, agent_id, session_id, created_at, updated_at, hidden_from, state = 'archived', metadata,
        CASE WHEN model = ? THEN vectors END, terms

@@ -1,0 +1,41 @@
+"""A store in a folder of its own, and records to put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.samples import NOW, Person, entry
+from retain.core.records import Record
+from retain.core.types import TYPES, MemoryType
+from retain.storage.sqlite.database import Database
+from retain.storage.sqlite.records import SqliteRecords
+
+ME = Person("t", "u")
+Put = Callable[..., Record]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store" / "retain.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    opened = Database(path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def put() -> Put:
+    def write(database: Database, content: str = "User enjoys skiing", **fields: Any) -> Record:
+        made = entry(ME, content, **fields)
+        kind = TYPES[MemoryType.LONG_TERM]
+        SqliteRecords(database).insert(ME.subject, kind, [made], prune=False, now=NOW)
+        return made.record
+
+    return write

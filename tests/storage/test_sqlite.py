@@ -1,0 +1,407 @@
+"""The embedded engine keeps what it said it kept, forgets what was deleted, and migrates all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import apsw
+import pytest
+
+from conformance.samples import NOW, changed, message, move, new_id, there
+from retain import Retain
+from retain.core.content import pack
+from retain.core.errors import ClosedError, StorageError
+from retain.core.records import Record
+from retain.core.times import SECOND
+from retain.core.types import TYPES, MemoryType, State
+from retain.storage.sql import migrations
+from retain.storage.sqlite import database as database_module
+from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
+from retain.storage.sqlite.database import APPLICATION_ID, Database
+from retain.storage.sqlite.records import SqliteRecords
+from storage.child import put as put_plainly
+from storage.children import children
+from storage.conftest import ME, Put
+from storage.power import disk, survivors
+from storage.schema import ADVICE, LISTING, listing, new_store
+
+PACKAGE = "retain.storage.sqlite"
+LONG_TERM = TYPES[MemoryType.LONG_TERM]
+
+
+# --- what was added is there -------------------------------------------------------------------------------------
+
+
+def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    acknowledged: list[str] = []
+    chance = random.Random()
+
+    for _ in range(10):
+        with children(1, "add_forever", home) as (child,):
+            acknowledged += [child.hear() for _ in range(chance.randint(1, 25))]
+            os.kill(child.process.pid, signal.SIGKILL)
+            acknowledged += child.rest()
+            assert child.process.returncode == -signal.SIGKILL
+
+        ids, integrity = survivors(home / "retain.db")
+        assert set(acknowledged) <= set(ids)
+        assert len(ids) <= len(acknowledged) + 10, "at most the one that each round was killed in comes on top"
+        assert integrity == "ok"
+
+    with Retain.open(home=home) as retain:
+        memory = retain.manager("user_123", "agent")
+        assert all(memory.get(memory_id)["content"] for memory_id in acknowledged)
+        assert memory.count_memories("long_term") == len(ids), "and the count is that of what is there"
+        assert retain.database.check() == []
+
+
+def test_a_commit_is_synced_before_it_returns(path: Path, put: Put) -> None:
+    with disk() as recorded:
+        database = Database(path)
+        log = path.with_name("retain.db-wal")
+        try:
+            for n in range(20):
+                before = recorded.file(log).syncs if str(log) in recorded.files else 0
+                put(database, f"memory {n}")
+                assert recorded.file(log).syncs > before
+                assert recorded.unsynced() == [], "nothing that was written waits for the system to write it"
+        finally:
+            database.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, put: Put, seed: int) -> None:
+    chance = random.Random(seed)
+    with disk() as recorded:
+        database = Database(path)
+        try:
+            with database.write() as connection:
+                connection.wal_autocheckpoint(chance.randint(5, 20))  # power is lost around checkpoints too
+            added = []
+            for n in range(25):
+                added.append(put(database, f"memory {n} " + "x" * chance.randint(0, 9_000)).id)
+                where = tmp_path / f"after {n}"
+                recorded.lose_power(where, chance if n % 2 else None)
+                assert survivors(where / "retain.db") == (added, "ok")
+        finally:
+            database.close()
+
+    again = Database(tmp_path / "after 24" / "retain.db")
+    try:
+        assert SqliteRecords(again).usage(ME.subject, LONG_TERM).memories == 25
+        put(again, "life goes on")
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
+    tmp_path: Path, path: Path, put: Put, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with disk() as recorded:
+        database = Database(path)
+        try:
+            kept = [put(database, f"memory {n}").id for n in range(5)]
+            with database.write() as connection:
+                connection.execute("PRAGMA cache_size=5")
+            with database.write() as connection:
+                connection.execute("UPDATE records SET content = content || ?", ("y" * 200_000,))
+                recorded.lose_power(tmp_path / "after", chance)
+        finally:
+            database.close()
+
+    assert survivors(tmp_path / "after" / "retain.db") == (kept, "ok")
+    again = Database(tmp_path / "after" / "retain.db")
+    try:
+        contents = [record.content for record in SqliteRecords(again).fetch(ME.subject, kept, now=NOW).values()]
+        assert contents == [f"memory {n}" for n in range(5)]
+    finally:
+        again.close()
+
+
+def test_the_settings_that_durability_and_deletion_rest_on_are_in_force_on_every_connection(
+    database: Database, path: Path
+) -> None:
+    database.close()
+    for opened in (Database(path), Database(path)):  # as it was made, and as it is found
+        with ExitStack() as stack:
+            stack.callback(opened.close)
+            connections = [stack.enter_context(opened.read()) for _ in range(12)]
+            connections.append(stack.enter_context(opened.write()))
+            assert len(set(map(id, connections))) == 13
+            for connection in connections:
+                assert connection.pragma("journal_mode") == "wal"
+                assert connection.pragma("synchronous") == 2
+                assert connection.pragma("secure_delete") == 1
+                assert connection.pragma("foreign_keys") == 1
+
+
+def test_a_write_that_raises_leaves_nothing_behind(database: Database, put: Put) -> None:
+    record = put(database)
+
+    def delete_and_fail() -> None:
+        with database.write() as connection:
+            connection.execute("DELETE FROM records")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        delete_and_fail()
+
+    assert there(SqliteRecords(database), ME, record.id) == record
+    put(database, "and the next write is well")
+
+
+def test_a_store_that_was_closed_says_so(database: Database, put: Put) -> None:
+    record = put(database)
+    database.close()
+    database.close()
+
+    assert not database.usable
+    for use in (lambda: put(database), lambda: SqliteRecords(database).get(ME.subject, record.id), database.check):
+        with pytest.raises(ClosedError, match=r"was closed; open it again with Retain\.open\(\)"):
+            use()
+
+
+def test_a_store_that_was_closed_is_one_file(database: Database, path: Path, put: Put) -> None:
+    put(database)
+    database.close()
+
+    assert [file.name for file in path.parent.iterdir()] == ["retain.db"]
+
+
+# --- what was deleted is not ------------------------------------------------------------------------------------
+
+
+def remains(database: Database) -> bytes:
+    """All that the files hold once the log is emptied into the store."""
+    with database.write() as connection:
+        pass
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert [file.stat().st_size for file in database.path.parent.glob("*-wal")] == [0]
+    return b"".join(file.read_bytes() for file in database.path.parent.iterdir())
+
+
+@pytest.fixture
+def secret() -> str:
+    """A text that is nowhere else and gets no shorter by compression."""
+    return "".join(
+        random.Random(os.urandom(8)).choices(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!?#%&()=+*,.;:-_<>|^~$", k=900
+        )
+    )
+
+
+def traces(files: bytes, *texts: str) -> list[str]:
+    """Which of the texts, or of their parts, the files still hold."""
+    found = []
+    for text in texts:
+        stored = pack(text)
+        raw = stored.encode() if isinstance(stored, str) else stored
+        found += [text[:20] for start in range(0, max(1, len(raw) - 24), 64) if raw[start : start + 24] in files]
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 40], ids=["short", "long"])
+def test_deleted_text_is_not_left_in_the_files(database: Database, put: Put, secret: str, times: int) -> None:
+    chance = random.Random(5)
+    content = secret * times if times == 1 else "".join(chance.choices(secret, k=60_000))
+    put(database, "a neighbour")
+    gone = put(database, content, metadata={"m": secret[:300]}, name=secret[300:500], session_id=secret[500:700])
+    put(database, "another neighbour")
+    texts = (content, secret[:300], secret[300:500], secret[500:700])
+    assert len(set(traces(remains(database), *texts))) == len({text[:20] for text in texts}), "the search can find it"
+
+    with database.write() as connection:
+        connection.execute("DELETE FROM records WHERE id = ?", (gone.id,))
+
+    assert traces(remains(database), *texts, gone.id) == []
+
+
+def test_text_that_was_replaced_is_not_left_in_the_files(database: Database, put: Put, secret: str) -> None:
+    record = put(database, secret)
+    assert traces(remains(database), secret) != []
+
+    assert SqliteRecords(database).replace(changed(record, content="something else"))
+
+    assert traces(remains(database), secret) == []
+
+
+def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_files(
+    database: Database, secret: str
+) -> None:
+    store = SqliteShortTerm(database)
+    expiring, removed = message(secret[:400]), message(secret[400:])
+    store.append(ME.scope("agent", "one"), [expiring], ttl=SECOND, now=NOW, most=9)
+    store.append(ME.scope("agent", "two"), [removed, message("stays")], ttl=99 * SECOND, now=NOW, most=9)
+    assert traces(remains(database), expiring.content, removed.content) != []
+
+    store.remove(ME.scope("agent", "two"), [removed.id])
+    store.append(ME.scope("agent", "two"), [message("later")], ttl=99 * SECOND, now=NOW + SECOND, most=9)
+
+    assert traces(remains(database), expiring.content, removed.content, expiring.id) == []
+    assert [turn.content for turn in store.window(ME.scope("agent", "two"), now=NOW + SECOND)] == ["stays", "later"]
+
+
+# --- the list of changes ------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database: Database, put: Put) -> None:
+    records = SqliteRecords(database)
+    record = put(database)
+    for n in range(700):  # each change falls on an odd transaction, each insert on an even one
+        there_now = there(records, ME, record.id)
+        assert records.replace(changed(there_now, content=f"version {n}"))
+        put(database, f"memory {n}")
+
+    with database.read() as connection:
+        listed = connection.execute("SELECT id FROM changes").fetchall()
+    assert 0 < len(listed) <= 512
+
+
+# --- migrations --------------------------------------------------------------------------------------------------
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def filled(path: Path, put: Put) -> Record:
+    """A store that has one record, closed."""
+    database = Database(path)
+    record = put(database)
+    SqliteHistory(database).append(ME.scope(), [message("hello")])
+    database.close()
+    return record
+
+
+def test_a_new_store_has_the_schema_that_was_agreed_on(tmp_path: Path) -> None:
+    assert new_store(tmp_path) == LISTING.read_text(encoding="utf-8"), ADVICE
+
+
+def test_migrating_step_by_step_equals_creating(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = migrations(PACKAGE)
+    assert [number for number, _ in steps] == list(range(1, len(steps) + 1))
+
+    for upto in range(1, len(steps) + 1):
+        monkeypatch.setattr(database_module, "migrations", lambda package, upto=upto: steps[:upto])
+        Database(path).close()
+    again = Database(path)
+    with again.read() as connection:
+        migrated = listing(connection)
+    again.close()
+
+    assert migrated == new_store(tmp_path / "new")
+
+
+def test_opening_a_store_again_changes_nothing(path: Path, filled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest(path)
+    ran: list[str] = []
+    steps = migrations(PACKAGE)
+    monkeypatch.setattr(database_module, "migrations", lambda package: [(n, _Noted(sql, ran)) for n, sql in steps])
+
+    for _ in range(3):
+        Database(path).close()
+
+    assert ran == []
+    assert digest(path) == before
+
+
+class _Noted(str):
+    """A script that tells when it is run; SQLite asks for its bytes."""
+
+    __slots__ = ("_ran",)
+    _ran: list[str]
+
+    def __new__(cls, sql: str, ran: list[str]) -> _Noted:
+        noted = super().__new__(cls, sql)
+        noted._ran = ran
+        return noted
+
+    def encode(self, *arguments: str) -> bytes:
+        self._ran.append(str(self))
+        return super().encode(*arguments)
+
+
+@pytest.fixture
+def next_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Migrations that come after those that there are."""
+    steps: list[str] = []
+    real = migrations(PACKAGE)
+    monkeypatch.setattr(
+        database_module,
+        "migrations",
+        lambda package: [*real, *((len(real) + n, script) for n, script in enumerate(steps, 1))],
+    )
+    return steps
+
+
+def test_a_migration_keeps_what_is_there(path: Path, filled: Record, next_steps: list[str]) -> None:
+    next_steps += ["CREATE TABLE tools (id TEXT PRIMARY KEY) STRICT", "ALTER TABLE tools ADD COLUMN name TEXT"]
+
+    database = Database(path)
+
+    assert there(SqliteRecords(database), ME, filled.id) == filled
+    with database.read() as connection:
+        assert connection.pragma("user_version") == len(migrations(PACKAGE)) + 2
+        assert connection.pragma("application_id") == APPLICATION_ID
+        assert connection.execute("SELECT id, name FROM tools").fetchall() == []
+    database.close()
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, filled: Record, next_steps: list[str]) -> None:
+    before = digest(path)
+    next_steps += [
+        "CREATE TABLE tools (id TEXT)",
+        "DELETE FROM records; UPDATE records SET no_such_column = 1",
+    ]
+
+    with pytest.raises(StorageError, match=f"{path} failed: .*no_such_column"):
+        Database(path)
+
+    assert digest(path) == before
+    next_steps.clear()
+    database = Database(path)
+    assert there(SqliteRecords(database), ME, filled.id) == filled
+    with database.read() as connection:
+        assert listing(connection) == LISTING.read_text(encoding="utf-8")
+    database.close()
+
+
+def test_a_new_store_whose_migration_failed_can_be_opened_later(path: Path, next_steps: list[str], put: Put) -> None:
+    next_steps += ["CREATE TABLE broken ("]
+    with pytest.raises(StorageError):
+        Database(path)
+
+    next_steps.clear()
+    database = Database(path)
+    put(database)
+    with database.read() as connection:
+        assert listing(connection) == LISTING.read_text(encoding="utf-8")
+    database.close()
+
+
+def test_a_record_that_was_recycled_by_one_process_is_so_for_the_next(path: Path, put: Put) -> None:
+    database = Database(path)
+    record = put(database)
+    SqliteRecords(database).transition(ME.subject, [move(record, State.RECYCLED)], now=NOW)
+    put_plainly(database, new_id())
+    database.close()
+
+    again = Database(path)
+    assert there(SqliteRecords(again), ME, record.id).state is State.RECYCLED
+    assert SqliteRecords(again).usage(ME.subject, LONG_TERM).memories == 1
+    again.close()
+
+
+def test_the_file_says_whose_it_is(path: Path, filled: Record) -> None:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    assert int(connection.pragma("application_id")).to_bytes(4, "big") == b"Retn"
+    connection.close()
