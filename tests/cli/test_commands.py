@@ -306,10 +306,13 @@ def test_a_closed_pipe_ends_quietly(home: Path) -> None:
     assert done.stderr == ""
 
 
-class _Interrupted(io.StringIO):
+class _Interrupted(io.RawIOBase):
     """A terminal at which Ctrl-C is pressed instead of text being typed."""
 
-    def read(self, size: int | None = -1) -> str:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _buffer: object) -> int:
         raise KeyboardInterrupt
 
 
@@ -317,7 +320,7 @@ def test_an_interrupt_ends_quietly(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["retain", "add", "-", "-u", "alice", "--home", str(home)])
-    monkeypatch.setattr(sys, "stdin", _Interrupted())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(_Interrupted())))
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130

@@ -130,6 +130,7 @@ def test_a_home_that_cannot_be_written_is_a_failed_check(tmp_path: Path) -> None
 import os, stat, sys, tempfile
 from retain.health import check_health
 home = tempfile.mkdtemp()
+check_health({}, home=home)  # loads what somebody else may not be able to read
 os.chmod(home, stat.S_IRUSR | stat.S_IXUSR)
 if os.geteuid() == 0:  # the superuser may write anywhere: be somebody else
     os.chown(home, 65534, 65534)
