@@ -125,7 +125,7 @@ def test_a_home_that_is_a_file_is_a_failed_check(tmp_path: Path) -> None:
     assert checks["home"]["status"] == "failed"
 
 
-def test_a_home_that_cannot_be_written_is_a_failed_check(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_a_failed_check() -> None:
     program = """
 import os, stat, sys, tempfile
 from retain.health import check_health
@@ -138,7 +138,9 @@ if os.geteuid() == 0:  # the superuser may write anywhere: be somebody else
 (found,) = [check for check in check_health({}, home=home) if check.name == "home"]
 print(found.status, found.fix)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd="/", capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.startswith("failed make ")
     assert "chmod" in done.stdout
 

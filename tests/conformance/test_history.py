@@ -41,7 +41,7 @@ def test_messages_come_back_exactly_as_they_were(history: History, me: Person) -
 
 def test_the_order_is_that_of_appending_whatever_the_clock_said(history: History, me: Person) -> None:
     late, early = message("first", at=NOW + DAY), message("second", at=NOW)
-    early = early._replace(id="0" + early.id[1:])
+    early = early._replace(id="0000" + early.id[4:])
 
     history.append(me.scope(), [late])
     history.append(me.scope(), [early])

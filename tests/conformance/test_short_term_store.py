@@ -43,7 +43,7 @@ def test_messages_come_back_in_their_order_and_exactly_as_they_were(
 
 def test_the_order_is_that_of_appending_whatever_the_clock_said(store: ShortTermStore, me: Person) -> None:
     first, second = message("first", at=NOW + 9), message("second", at=NOW)
-    second = second._replace(id="0" + second.id[1:])
+    second = second._replace(id="0000" + second.id[4:])
     append(store, me.scope(), first)
     append(store, me.scope(), second)
 

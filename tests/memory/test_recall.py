@@ -104,7 +104,7 @@ def test_a_new_embedder_never_compares_vectors_of_two_models(retain: Retain) -> 
         twin.retrieve("cccc")
         with other.database.read() as connection:
             models = connection.execute("SELECT DISTINCT models.id FROM records JOIN models ON model = code").fetchall()
-        assert models == [("letters-26",)], "recall embedded the records anew"
+        assert models == [(other.recall.model,)], "recall embedded the records anew"
     assert memory.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd", "and back again"
 
 

@@ -54,7 +54,7 @@ def test_rf_003_3_add_long_term_memory(memory: MemoryManager, retain: Retain) ->
         rows = connection.execute(
             "SELECT length(vectors), models.id FROM records JOIN models ON model = code"
         ).fetchall()
-    assert rows == [(2 * retain.embedder.dim, retain.embedder.id)], "an embedding is made from the content"
+    assert rows == [(2 * retain.embedder.dim, retain.recall.model)], "an embedding is made from the content"
 
 
 def test_rf_003_4_retrieve_by_semantic_search(memory: MemoryManager) -> None:

@@ -255,6 +255,7 @@ def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_fi
 def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database: Database, put: Put) -> None:
     records = SqliteRecords(database)
     record = put(database)
+    put(database, "one more, so that they alternate as said")
     for n in range(700):  # each change falls on an odd transaction, each insert on an even one
         there_now = there(records, ME, record.id)
         assert records.replace(changed(there_now, content=f"version {n}"))

@@ -352,8 +352,8 @@ class _Derived(NamedTuple):
 def _dot(vectors: Floats, query: Floats) -> Floats:
     """Each vector's product with the query.
 
-    ``vectors @ query`` as a whole is shared out among all cores, which beside one busy process wait for each other: its
-    p99 was 20 ms, against 0.8 for this. So it is done in blocks that are too small to be shared out.
+    ``vectors @ query`` as a whole is shared out among all cores, which beside a busy process wait for each other, for up
+    to 20 ms at the 99th percentile. So it is done in blocks that are too small to be shared out.
     """
     if not len(query):
         return np.zeros(len(vectors), np.float32)

@@ -80,8 +80,8 @@ class Recall:
 
     @property
     def model(self) -> str:
-        """The id of the embedder in use."""
-        return self._embedder.id
+        """The embedder and the tokenizer in use, by name: records of another are encoded anew."""
+        return f"{self._embedder.id}/{terms.VERSION}"
 
     def encode(self, records: Sequence[Record]) -> list[Encoding]:
         """What recall needs of each record. Without the embedder records are kept all the same, and embedded later."""

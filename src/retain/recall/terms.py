@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from retain.recall.common_words import COMMON
 
+#: Names what ``tokenize`` does, so that records encoded otherwise can be told: count it up with every change.
+VERSION: Final = "terms-1"
 #: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _MOST: Final = 255
