@@ -352,7 +352,7 @@ class _Derived(NamedTuple):
 def _dot(vectors: Floats, query: Floats) -> Floats:
     """Each vector's product with the query.
 
-    ``vectors @ query`` as a whole is shared out among all cores, which beside a busy process wait for each other, for up
+    ``vectors @ query`` as a whole is shared out among all cores, which wait for each other beside a busy process, up
     to 20 ms at the 99th percentile. So it is done in blocks that are too small to be shared out.
     """
     if not len(query):
