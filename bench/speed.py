@@ -56,6 +56,16 @@ def sentences(count: int, seed: int) -> list[str]:
     ]
 
 
+def questions(count: int, seed: int) -> list[str]:
+    """Queries as agents ask them about such texts."""
+    rnd = random.Random(seed)
+    pick = rnd.choice
+    return [
+        f"what does {pick(_PEOPLE)} think of {pick(_THINGS)} and {pick(_THINGS)} in {pick(_PLACES)}?"
+        for _ in range(count)
+    ]
+
+
 def timed(call: Callable[[int], object], rounds: int = ROUNDS) -> tuple[float, float]:
     """Milliseconds at p50 and p95 of so many calls, after a few that do not count."""
     for number in range(10):
@@ -117,7 +127,7 @@ def import_ms() -> tuple[float, float]:
 
 def measure(users: int, folder: Path | None = None) -> list[Figure]:
     """Every figure, over a store of so many users."""
-    queries = sentences(ROUNDS + 20, -1)
+    queries = questions(ROUNDS + 20, -1)
     fresh = iter(sentences(20 * ROUNDS, -2))
     with store(users, folder) as (retain, filled):
         retain.quotas.set("long_term", max_memories=10**9)

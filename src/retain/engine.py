@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import threading
@@ -31,6 +32,8 @@ from retain.storage.sqlite.database import Database
 from retain.storage.sqlite.facts import SqliteFacts
 from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
 from retain.storage.sqlite.schemas import SqliteSchemas
+
+logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 
 
 def system_clock() -> datetime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import apsw
 import pytest
 
 from conformance.samples import NOW, there
@@ -70,6 +71,35 @@ def test_a_new_file_can_be_opened_by_many_processes_at_once(tmp_path: Path) -> N
             assert SqliteRecords(database).usage("t/u", LONG_TERM).memories == 8
             assert database.check() == []
             database.close()
+
+
+def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_not_taken_for_someone_elses(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.parent.mkdir()
+    empty = apsw.Connection(str(path))
+    empty.pragma("journal_mode", "wal")
+    met: list[bool] = []
+    faster: list[Database] = []
+
+    def look(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
+        if "sqlite_schema" in statement and not met:
+            met.append(True)
+            faster.append(Database(path))  # in the midst of the other's look, all is made and committed
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.exec_trace = look
+
+    monkeypatch.setattr(apsw, "connection_hooks", [hook])
+
+    slower = Database(path)
+
+    assert len(faster) == 1
+    for opened in (slower, *faster):
+        assert opened.check() == []
+        opened.close()
+    empty.close()
 
 
 def test_threads_read_what_others_write(database: Database, put: Put) -> None:

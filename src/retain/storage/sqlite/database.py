@@ -139,8 +139,7 @@ class Database:
     def _prepare(self) -> None:
         """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
         connection = self._writer
-        log = Path(f"{self.path}-wal")
-        if log.exists() and log.stat().st_size > 0:  # closing would write it into a file that may not be ours
+        if self._has_log():  # closing would write it into a file that may not be ours
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         version = self._version(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -163,10 +162,17 @@ class Database:
                     connection.execute("ROLLBACK")
                 raise
 
+    def _has_log(self) -> bool:
+        try:
+            return Path(f"{self.path}-wal").stat().st_size > 0
+        except OSError:
+            return False
+
     def _version(self, connection: apsw.Connection) -> int:
-        version = int(connection.pragma("user_version"))
-        ours = int(connection.pragma("application_id")) == APPLICATION_ID
-        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+        with connection:  # one view of the file, whatever another process makes of it meanwhile
+            version = int(connection.pragma("user_version"))
+            ours = int(connection.pragma("application_id")) == APPLICATION_ID
+            empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
         if not ours and not empty:
             raise NotAStoreError(
                 f"{self.path} is an SQLite database, but not Retain's; name another file in RETAIN_URL or RETAIN_HOME"
