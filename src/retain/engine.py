@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from retain.core.content import check_id, check_tenant
-from retain.core.errors import InvalidInputError
+from retain.core.errors import InvalidInputError, told
 from retain.core.records import Message, Scope, Usage
 from retain.core.times import Clock
 from retain.core.types import DURABLE, MemoryType, kind_of
@@ -48,7 +48,7 @@ class Retain:
         self.settings = settings
         self.tenant = check_tenant(tenant)
         if clock is not None and not callable(clock):
-            raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {clock!r:.60}")
+            raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
         self.embedder: Embedder = open_embedder(settings.embedder)
         summarizer = open_summarizer(settings.summarizer)
         self.database = Database(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
@@ -203,8 +203,10 @@ class Sessions:
 def _limit(name: str, value: float) -> int | None:
     if value == math.inf:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInputError(f"{name} must be a whole number of at least 0, or math.inf for no limit, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInputError(
+            f"{name} must be a whole number of at least 0, or math.inf for no limit, not {told(value)}"
+        )
     return value
 
 

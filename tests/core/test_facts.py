@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retain.core.content import same_json
 from retain.core.facts import holds_at, succession
 from retain.core.records import Fact
 
@@ -91,12 +92,14 @@ def test_the_latest_begun_holds_in_the_end(told: list[Told]) -> None:
 
 
 @given(spans(Any_length))
-def test_without_replacing_nothing_ends(told: list[Told]) -> None:
-    known, _ = learn(told, replacing=False)
+def test_without_replacing_a_fact_ends_only_when_it_is_told_to_have_ended(told: list[Told]) -> None:
+    known, repeated = learn(told, replacing=False)
 
     for fact in known:
-        length = told[int(fact.id.split()[1])][1]
-        assert fact.until == (None if length is None else fact.since + length)
+        since, length, _ = told[int(fact.id.split()[1])]
+        own = None if length is None else since + length
+        told_later = {new.until for new in repeated if same_json(new.value, fact.value)}
+        assert fact.until == own or (own is None and fact.until in told_later)
 
 
 def test_a_fact_holds_from_its_first_instant_until_just_before_its_last() -> None:

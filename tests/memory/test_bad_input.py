@@ -208,7 +208,7 @@ def test_kinds_that_are_no_list_of_kinds_are_refused(memory: MemoryManager, argu
         memory.retrieve("query", **arguments)
 
 
-@pytest.mark.parametrize("limit", [-1, 2.5, True, "many"])
+@pytest.mark.parametrize("limit", [-1, 2.5, True, "many", 10**30])
 def test_an_absurd_quota_is_refused(retain: Retain, limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="whole number"):
         retain.quotas.set("long_term", max_memories=limit)
@@ -224,6 +224,20 @@ def test_a_clock_without_a_time_zone_is_refused(retain: Retain) -> None:
         naive.manager("user", "agent").add("something")
     with pytest.raises(InvalidInputError, match="clock must be a callable"):
         Retain.open(home=retain.settings.home, clock=datetime.now(UTC))  # type: ignore[arg-type]
+
+
+def test_a_number_of_thousands_of_digits_is_refused_like_any_other(memory: MemoryManager) -> None:
+    huge: Any = 10**5_000
+    attempts: list[Attempt] = [
+        lambda m: m.add(huge),
+        lambda m: m.add("content", "long_term", {"n": huge}),
+        lambda m: m.retrieve("query", top_k=huge),
+        lambda m: m.retrieve("query", filters={"n": huge}),
+        lambda m: m.get(huge),
+    ]
+    for attempt in attempts:
+        with pytest.raises(RetainError):
+            attempt(memory)
 
 
 def test_every_error_is_in_one_tree_with_its_own_code() -> None:

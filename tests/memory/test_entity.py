@@ -56,6 +56,17 @@ def test_saying_the_same_twice_changes_nothing(memory: MemoryManager) -> None:
     assert len(memory.entity.history("Alice")) == 2
 
 
+def test_the_end_of_a_relation_can_be_told_later(memory: MemoryManager) -> None:
+    fact = memory.entity.relate("Alice", "works_at", "Acme", since="2020-01-01T00:00:00+00:00")
+    for _ in range(2):
+        told = memory.entity.relate(
+            "Alice", "works_at", "Acme", since="2020-01-01T00:00:00+00:00", until="2023-01-01T00:00:00+00:00"
+        )
+        assert told == fact
+    assert [f["until"] for f in memory.entity.history("Alice", "works_at")] == ["2023-01-01T00:00:00+00:00"]
+    assert memory.entity.neighbours("Alice") == []
+
+
 def test_a_fact_learnt_late_takes_its_place_in_the_past(memory: MemoryManager, clock: FakeClock) -> None:
     memory.entity.add("Alice", attributes={"city": "Lyon"}, since="2024-01-01T00:00:00+00:00")
     memory.entity.set("Alice", {"city": "Paris"}, since="2020-01-01T00:00:00+00:00")

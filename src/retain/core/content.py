@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from retain.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError
+from retain.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, told
 
 #: Content larger than this is stored compressed.
 COMPRESS_OVER_BYTES: Final = 1_024
@@ -23,7 +23,7 @@ DERIVED_METADATA: Final = frozenset({"is_compressed"})
 def check_content(content: object, *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
     """``content`` itself, if it is text that can be stored and found again."""
     if not isinstance(content, str):
-        raise InvalidContentError(f"content must be text, not {type(content).__name__}: {content!r:.60}")
+        raise InvalidContentError(f"content must be text, not {type(content).__name__}: {told(content)}")
     if not content or content.isspace():
         raise InvalidContentError("content cannot be empty; give the text to remember")
     if len(content) > max_bytes or _utf8_size(content, InvalidContentError, "content") > max_bytes:
@@ -48,7 +48,7 @@ def dump_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> s
         return "{}"
     if not isinstance(metadata, Mapping):
         raise InvalidMetadataError(
-            f"metadata must be an object (a dict), not {type(metadata).__name__}: {metadata!r:.60}"
+            f"metadata must be an object (a dict), not {type(metadata).__name__}: {told(metadata)}"
         )
     wanted = {key: value for key, value in metadata.items() if key not in DERIVED_METADATA}
     text = dump_json(wanted, InvalidMetadataError, "metadata")
@@ -85,7 +85,7 @@ def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                return f"the key {key!r:.60} of {path or 'it'} is not text"
+                return f"the key {told(key)} of {path or 'it'} is not text"
             if problem := json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
                 return problem
         return None
@@ -95,7 +95,7 @@ def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
                 return problem
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
-    return f"{path or 'it'} is a {type(value).__name__} ({value!r:.60}){advice}"
+    return f"{path or 'it'} is a {type(value).__name__} ({told(value)}){advice}"
 
 
 def _strings(value: object) -> str:
@@ -129,7 +129,7 @@ def same_json(one: object, other: object) -> bool:
 def check_id(value: object, what: str) -> str:
     """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
     if not isinstance(value, str) or not value or value.isspace():
-        raise InvalidScopeError(f"{what} must be a text that is not empty, not {value!r:.60}")
+        raise InvalidScopeError(f"{what} must be a text that is not empty, not {told(value)}")
     if len(value) > MAX_ID_CHARS:
         raise InvalidScopeError(
             f"{what} of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…"
@@ -138,7 +138,7 @@ def check_id(value: object, what: str) -> str:
         raise InvalidScopeError(f"{what} '*' means all of them and is accepted by maintenance verbs only; name one")
     _utf8_size(value, InvalidScopeError, what)
     if not value.isprintable():
-        raise InvalidScopeError(f"{what} {value!r:.60} has control or unprintable characters; remove them")
+        raise InvalidScopeError(f"{what} {told(value)} has control or unprintable characters; remove them")
     return value
 
 
@@ -153,7 +153,7 @@ def check_tenant(value: object) -> str:
 def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
     """``value`` itself, if it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {value!r:.60}")
+        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {told(value)}")
     return value
 
 

@@ -9,6 +9,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def told(value: object, most: int = 60) -> str:
+    """A value as a message shows it: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, an object within itself
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class RetainError(Exception):
     """The root: catch this to catch everything that Retain raises on purpose."""
 

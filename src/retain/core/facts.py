@@ -16,13 +16,14 @@ def holds_at(fact: Fact, moment: int) -> bool:
 def succession(known: Iterable[Fact], new: Fact, *, replacing: bool) -> tuple[list[Fact], list[Fact]]:
     """What to end and what to add, so that ``new`` joins the ``known`` facts of the same source and name.
 
-    A fact that says what is known to hold already changes nothing. With ``replacing`` there is one fact of a name at a
-    time: those that hold when the new one begins end there, and one that is older than what is known ends where that
-    begins. The facts to end are given with their new ``until``.
+    A fact that says what is known to hold already changes nothing, or tells when it ended. With ``replacing`` there is
+    one fact of a name at a time: those that hold when the new one begins end there, and one that is older than what is
+    known ends where that begins. The facts to end are given with their new ``until``.
     """
     alike = [fact for fact in known if fact.source == new.source and fact.name == new.name]
-    if any(_says_the_same(f, new) and f.until is None and f.since <= new.since for f in alike):
-        return [], []
+    for fact in alike:
+        if says_already(fact, new):
+            return ([fact._replace(until=new.until)] if fact.until != new.until and fact.until is None else []), []
     if not replacing:
         return [], [new]
     ended = [fact._replace(until=new.since) for fact in alike if holds_at(fact, new.since)]
@@ -32,5 +33,8 @@ def succession(known: Iterable[Fact], new: Fact, *, replacing: bool) -> tuple[li
     return ended, [new]
 
 
-def _says_the_same(one: Fact, other: Fact) -> bool:
-    return one.target == other.target and same_json(one.value, other.value)
+def says_already(fact: Fact, new: Fact) -> bool:
+    """Whether a fact of the same source and name holds all the time for which a new one says the same."""
+    if fact.target != new.target or not same_json(fact.value, new.value) or fact.since > new.since:
+        return False
+    return fact.until is None or (new.until is not None and fact.until >= new.until)

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from retain.core.content import json_problem, same_json
-from retain.core.errors import InvalidFilterError, InvalidInputError
+from retain.core.errors import InvalidFilterError, InvalidInputError, told
 from retain.core.times import moment
 
 #: A value that is not there, as opposed to ``None``, which is JSON's null.
@@ -193,7 +193,7 @@ def parse(filters: Mapping[str, Any] | None) -> Filter | None:
         return None
     if not isinstance(filters, Mapping):
         raise InvalidFilterError(
-            f"filters must be an object such as {{'category': 'sports'}}, not {type(filters).__name__}: {filters!r:.80}"
+            f"filters must be an object such as {{'category': 'sports'}}, not {type(filters).__name__}: {told(filters)}"
         )
     return _parse_object(filters, 0) if filters else None
 
@@ -202,11 +202,11 @@ def _parse_object(filters: object, depth: int) -> Filter:
     if depth > _MAX_DEPTH:
         raise InvalidFilterError(f"filters are nested more than {_MAX_DEPTH} deep")
     if not isinstance(filters, Mapping) or not filters:
-        raise InvalidFilterError(f"a filter must be an object with at least one field, not {filters!r:.80}")
+        raise InvalidFilterError(f"a filter must be an object with at least one field, not {told(filters)}")
     parts: list[Filter] = []
     for name, wanted in filters.items():
         if not isinstance(name, str) or not name:
-            raise InvalidFilterError(f"a filter's field must be a name, not {name!r:.80}")
+            raise InvalidFilterError(f"a filter's field must be a name, not {told(name)}")
         word = name.removeprefix("$")
         if word == "not" and isinstance(wanted, Mapping):
             parts.append(Negated(_parse_object(wanted, depth + 1)))
@@ -215,7 +215,7 @@ def _parse_object(filters: object, depth: int) -> Filter:
         elif name.startswith("$"):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
-                f"{name!r} needs a list of filters (or, for $not, a filter); known here: {known}; got {wanted!r:.80}"
+                f"{name!r} needs a list of filters (or, for $not, a filter); known here: {known}; got {told(wanted)}"
             )
         else:
             parts.extend(_parse_field(name, wanted))
@@ -275,7 +275,7 @@ def _condition(name: str, path: tuple[str, ...], operator: str, operand: object)
         operand = operand.isoformat()
     problem = _OPERATORS[operator].check(operand)
     if problem:
-        raise InvalidFilterError(f"{operator!r} in the filter on {name!r} {problem}, not {operand!r:.80}")
+        raise InvalidFilterError(f"{operator!r} in the filter on {name!r} {problem}, not {told(operand)}")
     return Condition(path, operator, operand)
 
 

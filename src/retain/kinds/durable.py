@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retain.core.content import check_content
-from retain.core.errors import ConflictError, InvalidKindError, NotFoundError, StaleError
+from retain.core.errors import ConflictError, InvalidKindError, NotFoundError, StaleError, told
 from retain.core.filters import Filter
 from retain.core.ids import is_id
 from retain.core.records import Entry, Move, Record, Scope
@@ -75,7 +75,7 @@ class Durable:
         record = self.find(record_id)
         if record is None or (only is not None and record.kind is not only):
             what = "memory" if only is None else f"{only} memory"
-            raise NotFoundError(f"no {what} {record_id!r:.60} for user {self.scope.user_id!r}")
+            raise NotFoundError(f"no {what} {told(record_id)} for user {self.scope.user_id!r}")
         if record.state is State.RECYCLED:
             raise NotFoundError(f"memory {record_id} is in the recycle bin; bring it back with restore({record_id!r})")
         if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
@@ -108,7 +108,7 @@ class Durable:
         """Bring a record back from the recycle bin, exactly as it was."""
         record = self.find(record_id)
         if record is None:
-            raise NotFoundError(f"no memory {record_id!r:.60} for user {self.scope.user_id!r}, in the bin or out of it")
+            raise NotFoundError(f"no memory {told(record_id)} for user {self.scope.user_id!r}, in the bin or out of it")
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         target = record.previous or State.ACTIVE

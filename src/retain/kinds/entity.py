@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from retain.core.content import check_content, check_count, check_id, check_metadata, dump_json
-from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StaleError
-from retain.core.facts import holds_at
+from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StaleError, told
+from retain.core.facts import holds_at, says_already
 from retain.core.ids import is_id
 from retain.core.records import Fact, Record
 from retain.core.times import iso, moment
@@ -216,7 +216,7 @@ class Entity:
             return self._records.read(entity, only=_ENTITY)
         record = self._records.named(_ENTITY, _key(check_id(entity, "entity")))
         if record is None:
-            raise NotFoundError(f"no entity {entity!r:.60} for user {self._records.scope.user_id!r}; add it first")
+            raise NotFoundError(f"no entity {told(entity)} for user {self._records.scope.user_id!r}; add it first")
         return record
 
     def _facts(self, entity_ids: Sequence[str]) -> list[Fact]:
@@ -224,9 +224,8 @@ class Entity:
 
     def _standing(self, new: Fact) -> Fact:
         """The fact that said so already."""
-        return next(
-            f for f in self._facts([new.source]) if (f.name, f.target) == (new.name, new.target) and not f.until
-        )
+        known = [fact for fact in self._facts([new.source]) if (fact.source, fact.name) == (new.source, new.name)]
+        return next(fact for fact in known if says_already(fact, new))
 
     def _live(self, facts: Iterable[Fact]) -> dict[str, Record]:
         ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})

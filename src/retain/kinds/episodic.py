@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from retain.core.content import check_content, check_count, check_metadata, dump_json
-from retain.core.errors import InvalidContentError, InvalidInputError
+from retain.core.errors import InvalidContentError, InvalidInputError, told
 from retain.core.records import Message, Record
 from retain.core.times import SECOND, iso, moment
 from retain.core.types import MemoryType, State
@@ -153,11 +153,11 @@ _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "too
 def _listed(items: object, what: str) -> list[dict[str, Any]]:
     """Texts and objects as a list of objects."""
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
-        raise InvalidContentError(f"{what} must be a list of texts or objects, not {items!r:.60}")
+        raise InvalidContentError(f"{what} must be a list of texts or objects, not {told(items)}")
     listed = []
     for place, item in enumerate(items):
         if not isinstance(item, str | Mapping):
-            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {item!r:.60}")
+            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {told(item)}")
         listed.append({"content": item} if isinstance(item, str) else dict(item))
     return listed
 

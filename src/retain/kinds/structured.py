@@ -14,6 +14,7 @@ from retain.core.errors import (
     MissingExtraError,
     SchemaViolationError,
     StaleError,
+    told,
 )
 from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
 from retain.core.records import Record
@@ -117,7 +118,7 @@ class Structured:
                     f"structured memory takes a JSON object; this is not JSON: {problem}"
                 ) from None
         if not isinstance(document, Mapping) or not document:
-            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {document!r:.60}")
+            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {told(document)}")
         given = dict(metadata or {})
         collection = check_id(given.get("collection") or "default", "collection")
         key = None if given.get("key") is None else check_id(given["key"], "key")

@@ -21,14 +21,13 @@ from retain.recall import ranking, terms
 from retain.recall.columns import Columns, Mask
 from retain.recall.growing import Growing
 from retain.recall.postings import MAX_RECORDS, Postings
+from retain.recall.products import Products
 from retain.recall.ranking import Floats, Ints
 from retain.recall.sessions import NONE, Sessions
 
 _NEVER: Final = np.iinfo(np.int64).max
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
-#: Up to so many numbers a matrix is multiplied by the core that asks for it.
-_UNSHARED: Final = 8_192
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -65,6 +64,7 @@ class ScopeIndex:
         self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
         self._blob_bytes = 0
         self._postings = Postings()
+        self._products = Products()
         self._columns = Columns(memory_type)
         self._derived: _Derived | None = None
         self.upsert(rows)
@@ -254,7 +254,7 @@ class ScopeIndex:
         """What depends on the records and not on the query."""
         slots = len(self._ids)
         direction, removed = ranking.common_direction(self._total, self._embedded)
-        common = _dot(self._vectors.view, direction)
+        common = self._products.dot(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
         near = (self._sessions.previous, self._sessions.next)
         linked = np.flatnonzero(near[0] != NONE)
@@ -285,7 +285,7 @@ class ScopeIndex:
             return None
         query_common = float(query @ derived.direction)
         return ranking.cosines(
-            _dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
+            self._products.dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
         )
 
     def _per_record(self, closeness: Floats, derived: _Derived) -> Floats:
@@ -347,22 +347,6 @@ class _Derived(NamedTuple):
     near: tuple[Ints, Ints]
     far: tuple[Ints, Ints]
     reach: Floats | None
-
-
-def _dot(vectors: Floats, query: Floats) -> Floats:
-    """Each vector's product with the query.
-
-    ``vectors @ query`` as a whole is shared out among all cores, which wait for each other beside a busy process, up
-    to 20 ms at the 99th percentile. So it is done in blocks that are too small to be shared out.
-    """
-    if not len(query):
-        return np.zeros(len(vectors), np.float32)
-    rows = max(_UNSHARED // len(query), 1)
-    whole = len(vectors) // rows * rows
-    products = np.empty(len(vectors), np.float32)
-    np.matmul(vectors[:whole].reshape(-1, rows, len(query)), query, out=products[:whole].reshape(-1, rows))
-    np.vecdot(vectors[whole:], query, out=products[whole:])
-    return products
 
 
 def _step(links: Ints) -> Ints:

@@ -169,10 +169,11 @@ class Recall:
             self._bytes.pop(_key(scope, kind), None)
 
     def forget(self) -> None:
-        """Drop every index; the next recall reads its scope again."""
+        """Keep nothing of any text in memory; the next recall reads its scope again."""
         with self._lock:
             self._slots.clear()
             self._bytes.clear()
+        terms.forget()
 
     @property
     def nbytes(self) -> int:

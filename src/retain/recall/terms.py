@@ -152,3 +152,9 @@ _COMMON: Final = frozenset(token for word in COMMON for token in tokenize(word))
 @lru_cache(maxsize=65_536)
 def _hash(token: str) -> int:
     return zlib.crc32(token.encode())
+
+
+def forget() -> None:
+    """Drop the words that were kept to save time."""
+    _words.cache_clear()
+    _hash.cache_clear()

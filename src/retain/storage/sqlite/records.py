@@ -66,14 +66,11 @@ class SqliteRecords:
             return None if row is None else _record(subject, row)
 
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        found: dict[str, Record] = {}
         with self._database.read() as connection:
             number = subject_no(connection, subject)
-            for record_id in record_ids:
-                row = one(connection, SQL["get"], (record_id, number))
-                if row is not None and row[2] in LIVE and (row[10] is None or row[10] > now):
-                    found[record_id] = _record(subject, row)
-        return found
+            found = rows(connection, SQL["fetch"], (json.dumps(record_ids), number, now))
+        records = {row[1]: _record(subject, row) for row in found}
+        return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
     def replace(self, entry: Entry) -> bool:
         record = entry.record

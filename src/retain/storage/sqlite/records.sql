@@ -38,6 +38,13 @@ SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated
        metadata, content, body, previous
 FROM records WHERE id = ? AND subject = ?
 
+-- name: fetch
+SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
+       metadata, content, body, previous
+FROM records
+WHERE id IN (SELECT value FROM json_each(?)) AND subject = ? AND state IN ('active', 'archived')
+  AND (hidden_from IS NULL OR hidden_from > ?)
+
 -- name: get_named
 SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
        metadata, content, body, previous
