@@ -11,7 +11,9 @@ SELECT subject FROM subjects WHERE subject >= :tenant || '/' AND subject < :tena
 SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
 -- name: put_scope
-INSERT OR REPLACE INTO scopes (scope, seq, floor, next, memories, bytes) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO scopes (scope, seq, floor, next, memories, bytes) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope) DO UPDATE
+SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
 
 -- name: quotas
 SELECT max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id IN ('', ?) AND kind = ? ORDER BY user_id

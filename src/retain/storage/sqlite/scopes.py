@@ -87,8 +87,9 @@ class Tally:
             self._cut(self.seq)
             self.floor = self.seq
         else:
-            listed = ((self.scope, self.seq, record_id) for record_id in self._changed)
-            self._connection.executemany(SQL["log_change"], listed)
+            if self._changed:
+                listed = ((self.scope, self.seq, record_id) for record_id in self._changed)
+                self._connection.executemany(SQL["log_change"], listed)
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
         row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)
