@@ -143,6 +143,7 @@ class Durable:
 def shown(record: Record) -> dict[str, Any]:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
+    created = iso(record.created_at)
     return {
         "memory_id": record.id,
         "content": record.content,
@@ -150,8 +151,8 @@ def shown(record: Record) -> dict[str, Any]:
         "metadata": metadata,
         "agent_id": record.scope.agent_id,
         "session_id": record.scope.session_id,
-        "created_at": iso(record.created_at),
-        "updated_at": iso(record.updated_at),
+        "created_at": created,
+        "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
         "is_archived": record.state is State.ARCHIVED,
     }
 

@@ -13,37 +13,37 @@ from retain.recall.ranking import Floats
 _UNSHARED: Final = 8_192
 #: Below this size there is little to gain from a second core.
 _WORTH_SHARING: Final = 1_000_000
-#: A shared product that takes so many times its best is one in which cores waited for each other ...
-_WAITED: Final = 3.0
-#: ... and for so many products after it, each is done by one core.
-_ALONE: Final = 256
+#: So seldom the way that is not in use is tried, to see whether it has become the better one.
+_TRIED_EVERY: Final = 256
+#: How much the latest product counts in what a way is taken to cost.
+_LATEST: Final = 0.2
 
 
 class Products:
     """Multiplies matrices of vectors by a vector. Calls must not overlap.
 
     Shared out among all cores, a large product takes half the time while the machine is idle, and many times as long
-    while it is busy, because the cores wait for the slowest of them. So one that was slow is followed by some that are
-    not shared out.
+    while it is busy, because the cores wait for the slowest of them. So both are timed, and the better one is used.
     """
 
     def __init__(self) -> None:
-        self._best = float("inf")
-        self._alone = 0
+        self._cost = {True: 0.0, False: 0.0}  # seconds a number: shared out, and not
+        self._count = 0
 
     def dot(self, vectors: Floats, query: Floats) -> Floats:
         """Each vector's product with the query."""
         if not len(query):
             return np.zeros(len(vectors), np.float32)
-        if vectors.size < _WORTH_SHARING or self._alone:
-            self._alone = max(self._alone - 1, 0)
+        if vectors.size < _WORTH_SHARING:
             return _unshared(vectors, query)
+        self._count += 1
+        trying = self._count % _TRIED_EVERY == 0
+        shared = (self._cost[True] <= self._cost[False]) != trying
         start = time.perf_counter()
-        products: Floats = vectors @ query
-        each = (time.perf_counter() - start) / vectors.size
-        self._best = min(self._best, each)
-        if each > _WAITED * self._best:
-            self._alone = _ALONE
+        products: Floats = vectors @ query if shared else _unshared(vectors, query)
+        taken = (time.perf_counter() - start) / vectors.size
+        known = self._cost[shared]
+        self._cost[shared] = taken if trying or not known else known + _LATEST * (taken - known)
         return products
 
 

@@ -19,6 +19,7 @@ from retain.storage.sqlite.database import Database, one, rows, value
 from retain.storage.sqlite.scopes import SQL, Tally, ensure_subject, key_range, limits, subject_no
 
 _KINDS: Final = {kind.code: kind for kind in TYPES.values()}
+_STATES: Final = {state.value: state for state in State}
 
 
 class SqliteRecords:
@@ -112,14 +113,14 @@ class SqliteRecords:
                     answers.append(False)
                     continue
                 kind = _KINDS[code]
-                tally = tallies.setdefault(code, Tally(connection, number, kind))
-                entering = (move.target in LIVE) - (move.source in LIVE)
-                if entering > 0 and (problem := excess(tally.usage(limits(connection, subject, kind)), 1, size)):
-                    raise refuse(kind.name, subject.split("/", 1)[1], problem)
+                if code not in tallies:
+                    tallies[code] = Tally(connection, number, kind)
+                if move.target in LIVE and move.source not in LIVE:
+                    maximum = limits(connection, subject, kind)
+                    if problem := excess(tallies[code].usage(maximum), 1, size):
+                        raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 with _unique(kind.name):
-                    connection.execute(SQL["move"], (move.target, now, move.reason, key))
-                tally.count(entering, entering * size)
-                tally.changed(move.id)
+                    _move(connection, tallies[code], key, size, move, now)
                 answers.append(True)
             for tally in tallies.values():
                 tally.save()
@@ -203,13 +204,20 @@ class SqliteFeed:
         return (row[0] for row in found)
 
 
+def _move(connection: apsw.Connection, tally: Tally, key: int, size: int, move: Move, now: int) -> None:
+    """Carry out a move that has been checked: the one place where a stored record changes its state."""
+    connection.execute(SQL["move"], (move.target, now, move.reason, key))
+    entering = (move.target in LIVE) - (move.source in LIVE)
+    tally.count(entering, entering * size)
+    tally.changed(move.id)
+
+
 def _prune(connection: apsw.Connection, tally: Tally, subject: int, kind: Kind, now: int) -> int:
     """Recycle the oldest tenth of a scope's live records; how many went."""
     oldest = rows(connection, SQL["oldest"], (*key_range(subject, kind), prune_count(tally.memories)))
-    for key, record_id, size in oldest:
-        connection.execute(SQL["move"], (State.RECYCLED, now, "pruned: the quota was reached", key))
-        tally.count(-1, -size)
-        tally.changed(record_id)
+    for key, record_id, size, state, version in oldest:
+        move = Move(record_id, version, _STATES[state], State.RECYCLED, "pruned: the quota was reached")
+        _move(connection, tally, key, size, move, now)
     return len(oldest)
 
 
@@ -260,12 +268,12 @@ def _record(subject: str, row: Sequence[Any]) -> Record:
         dated_at=row[9],
         metadata=parse_json_object(row[11]),
         body=None if row[13] is None else parse_json_object(unpack(row[13])),
-        state=State(row[2]),
+        state=_STATES[row[2]],
         version=row[3],
         hidden_from=row[10],
         compressed=isinstance(row[12], bytes),
         name=row[6],
-        previous=None if row[14] is None else State(row[14]),
+        previous=None if row[14] is None else _STATES[row[14]],
     )
 
 

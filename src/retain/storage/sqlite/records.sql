@@ -66,7 +66,7 @@ WHERE key = ?
 UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ? WHERE key = ?
 
 -- name: oldest
-SELECT key, id, size FROM records
+SELECT key, id, size, state, version FROM records
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') ORDER BY dated_at, key LIMIT ?
 
 -- name: embed
