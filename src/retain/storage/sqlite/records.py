@@ -120,7 +120,7 @@ class SqliteRecords:
                     if problem := excess(tallies[code].usage(maximum), 1, size):
                         raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 with _unique(kind.name):
-                    _move(connection, tallies[code], key, size, move, now)
+                    _move(connection, tallies[code], move, key=key, size=size, now=now)
                 answers.append(True)
             for tally in tallies.values():
                 tally.save()
@@ -204,7 +204,7 @@ class SqliteFeed:
         return (row[0] for row in found)
 
 
-def _move(connection: apsw.Connection, tally: Tally, key: int, size: int, move: Move, now: int) -> None:
+def _move(connection: apsw.Connection, tally: Tally, move: Move, *, key: int, size: int, now: int) -> None:
     """Carry out a move that has been checked: the one place where a stored record changes its state."""
     connection.execute(SQL["move"], (move.target, now, move.reason, key))
     entering = (move.target in LIVE) - (move.source in LIVE)
@@ -217,7 +217,7 @@ def _prune(connection: apsw.Connection, tally: Tally, subject: int, kind: Kind, 
     oldest = rows(connection, SQL["oldest"], (*key_range(subject, kind), prune_count(tally.memories)))
     for key, record_id, size, state, version in oldest:
         move = Move(record_id, version, _STATES[state], State.RECYCLED, "pruned: the quota was reached")
-        _move(connection, tally, key, size, move, now)
+        _move(connection, tally, move, key=key, size=size, now=now)
     return len(oldest)
 
 
