@@ -16,6 +16,9 @@ MAX_METADATA_BYTES: Final = 256 * 1024
 MAX_ID_CHARS: Final = 256
 MAX_TOP_K: Final = 1_000
 
+#: JSON text as it is stored.
+to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict).encode
+
 #: Metadata that Retain adds to what it returns; ignored where a caller hands it back.
 DERIVED_METADATA: Final = frozenset({"is_compressed"})
 
@@ -65,7 +68,7 @@ def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
     problem = json_problem(value)
     if problem:
         raise error(f"{what} is not JSON: {problem}")
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict)
+    text = to_json(value)
     _utf8_size(text, error, what)
     if "\\u0000" in text and "\x00" in _strings(value):
         raise error(f"{what} has a NUL character in a text; remove it, text has none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from retain.core.content import to_json
 from retain.core.errors import EmbedderError, EmbedderUnavailableError
 from retain.core.filters import Filter
 from retain.core.records import Encoding, Message, Record, Scope
@@ -306,7 +306,7 @@ def _as_row(record: Record, encoding: Encoding) -> IndexRow:
         record.updated_at,
         None,
         False,
-        json.dumps(record.metadata, ensure_ascii=False),
+        to_json(record.metadata),
         encoding.vectors,
         encoding.terms,
     )

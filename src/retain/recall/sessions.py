@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -54,29 +54,29 @@ class Sessions:
         for links in (self._previous, self._next):
             links.extend(np.full(len(names), NONE))
         self._likeness.extend(np.zeros(len(names), np.float32))
-        touched: dict[str, list[int]] = {}
+        touched: dict[str, int] = {}
         for slot, name in enumerate(names, start):
             if name is not None:
-                members = touched[name] = self._members.setdefault(name, [])
+                members = self._members.setdefault(name, [])
+                place = len(members)
                 if members and self._id_of(members[-1]) > self._id_of(slot):
-                    insort(members, slot, key=self._id_of)
-                else:
-                    members.append(slot)
-        self._relink(members for members in touched.values() if len(members) > 1)
+                    place = bisect_left(members, self._id_of(slot), key=self._id_of)
+                members.insert(place, slot)
+                touched[name] = min(place, touched.get(name, place))
+        self._relink(touched)
 
     def remove(self, slots: Iterable[int]) -> None:
         """Take slots out of their sessions."""
-        broken: dict[str, list[int]] = {}
+        touched: dict[str, int] = {}
         for slot in slots:
             name = self._names[slot]
             if name is not None:
-                members = broken[name] = self._members[name]
-                del members[bisect_left(members, self._id_of(slot), key=self._id_of)]
+                members = self._members[name]
+                place = bisect_left(members, self._id_of(slot), key=self._id_of)
+                del members[place]
                 self._previous.view[slot] = self._next.view[slot] = NONE
-        for name, members in broken.items():
-            if not members:
-                del self._members[name]
-        self._relink(members for members in broken.values() if members)
+                touched[name] = min(place, touched.get(name, place))
+        self._relink(touched)
 
     def renumber(self, kept: Ints, numbers: Ints) -> None:
         """Go on with the ``kept`` slots; ``numbers`` has every slot's new number, and after the last one ``NONE``."""
@@ -86,16 +86,21 @@ class Sessions:
             links.replace(numbers[links.view[kept]])
         self._likeness.replace(self._likeness.view[kept])
 
-    def _relink(self, sessions: Iterable[list[int]]) -> None:
-        """Make the links of sessions' slots those of their lists."""
-        for listed in sessions:
-            members = np.array(listed, np.int64)
-            before = np.concatenate([[NONE], members[:-1]])
+    def _relink(self, touched: dict[str, int]) -> None:
+        """Make the links of sessions those of their lists, from the place on where each was touched."""
+        for name, place in touched.items():
+            listed = self._members[name]
+            if not listed:
+                del self._members[name]
+                continue
+            start = max(place - 1, 0)  # the one before it leads elsewhere now
+            members = np.array(listed[start:], np.int64)
+            before = np.concatenate([[listed[start - 1] if start else NONE], members[:-1]])
             changed = self._previous.view[members] != before
             self._previous.view[members] = before
             self._next.view[members] = np.concatenate([members[1:], [NONE]])
             alike = np.zeros(int(np.count_nonzero(changed)), np.float32)
-            first = int(changed[0])  # the first of a session has nothing before it
+            first = int(changed[0] and not start)  # the first of a session has nothing before it
             here, there = (self._vectors_of(slots[changed][first:]) for slots in (members, before))
             alike[first:] = np.vecdot(here, there)
             self._likeness.view[members[changed]] = alike

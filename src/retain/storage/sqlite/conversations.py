@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 import apsw
 
-from retain.core.content import pack, parse_json_object, unpack
+from retain.core.content import pack, parse_json_object, to_json, unpack
 from retain.core.records import Message, Scope
 from retain.core.times import iso
 from retain.storage.sql import statements
@@ -131,7 +130,7 @@ def _session(scope: Scope) -> tuple[str, str]:
 
 
 def _row(message: Message) -> tuple[object, ...]:
-    metadata = json.dumps(message.metadata, ensure_ascii=False, separators=(",", ":"))
+    metadata = to_json(message.metadata)
     return message.id, message.role, message.created_at, metadata, pack(message.content)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from retain.core.content import to_json
 from retain.core.facts import succession
 from retain.core.records import Fact
 from retain.storage.sql import statements
@@ -56,7 +57,7 @@ class SqliteFacts:
 
 
 def _row(fact: Fact) -> tuple[object, ...]:
-    value = None if fact.target is not None else json.dumps(fact.value, ensure_ascii=False)
+    value = None if fact.target is not None else to_json(fact.value)
     return fact.id, fact.source, fact.name, fact.target, value, fact.since, fact.until, fact.recorded_at
 
 

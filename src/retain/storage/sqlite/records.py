@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import apsw
 
-from retain.core.content import pack, parse_json_object, unpack
+from retain.core.content import pack, parse_json_object, to_json, unpack
 from retain.core.errors import ConflictError
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Encoding, Entry, Move, Record, Scope, Usage
@@ -69,7 +68,7 @@ class SqliteRecords:
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         with self._database.read() as connection:
             number = subject_no(connection, subject)
-            found = rows(connection, SQL["fetch"], (json.dumps(record_ids), number, now))
+            found = rows(connection, SQL["fetch"], (to_json(record_ids), number, now))
         records = {row[1]: _record(subject, row) for row in found}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
@@ -236,7 +235,7 @@ def _model_code(connection: apsw.Connection, model: str | None) -> int | None:
 def _row(entry: Entry) -> tuple[Any, ...]:
     """The stored form of a record: what comes before and, from the ninth place on, after the model's code."""
     record, encoding = entry
-    body = None if record.body is None else json.dumps(record.body, ensure_ascii=False, separators=(",", ":"))
+    body = None if record.body is None else to_json(record.body)
     size = len(record.content.encode()) + (0 if body is None else len(body.encode()))
     return (
         record.id,
@@ -250,7 +249,7 @@ def _row(entry: Entry) -> tuple[Any, ...]:
         size,
         encoding.vectors,
         encoding.terms,
-        json.dumps(record.metadata, ensure_ascii=False, separators=(",", ":")),
+        to_json(record.metadata),
         pack(record.content),
         None if body is None else pack(body),
     )
