@@ -51,6 +51,7 @@ class AsyncWorking(_Wrapper[Working]):
 
     items = _verb(Working.items)
     get = _verb(Working.get)
+    add = _verb(Working.add)
     put = _verb(Working.put)
     update = _verb(Working.update)
     delete = _verb(Working.delete)
@@ -77,7 +78,7 @@ class AsyncEpisodic(_Wrapper[Episodic]):
     get_messages = _verb(Episodic.get_messages)
     get_steps = _verb(Episodic.get_steps)
     get_tool_calls = _verb(Episodic.get_tool_calls)
-    add = _verb(Episodic.add)
+    add_texts = _verb(Episodic.add_texts)
 
 
 class AsyncEntity(_Wrapper[Entity]):
@@ -101,7 +102,7 @@ class AsyncStructured(_Wrapper[Structured]):
     get = _verb(Structured.get)
     find = _verb(Structured.find)
     delete = _verb(Structured.delete)
-    add = _verb(Structured.add)
+    add_documents = _verb(Structured.add_documents)
     draft = _verb(Structured.draft)
 
 

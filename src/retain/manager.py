@@ -141,7 +141,7 @@ class Memory:
             return self._write_each(kind, contents, metadata, prune=prune)
         shared: Any = metadata
         if kind.name is MemoryType.STRUCTURED:
-            ids, added = self.structured.add(contents, shared, prune=prune)
+            ids, added = self.structured.add_documents(contents, shared, prune=prune)
             return ids, added.usage, added.pruned
         texts = [_as_text(content, kind) for content in contents]
         match kind.name:
@@ -152,7 +152,7 @@ class Memory:
                 ids, held = self.short_term.append(role, texts, shared)
                 return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
             case MemoryType.EPISODIC:
-                ids, added = self.episodic.add(texts, shared, prune=prune)
+                ids, added = self.episodic.add_texts(texts, shared, prune=prune)
             case MemoryType.ENTITY:
                 ids, added = self.entity.add_texts(texts, shared, prune=prune)
             case _:
@@ -240,8 +240,9 @@ class Memory:
 
     def get(self, memory_id: str) -> dict[str, Any]:
         """One memory; ``NotFoundError`` says why there is none."""
-        for kind, item in self._items(memory_id):
-            return self._shown_item(kind, item)
+        found = self._item(memory_id)
+        if found is not None:
+            return self._shown_item(*found)
         record = self._records.read(memory_id)
         return {**shown(record), **({} if record.body is None else record.body)}
 
@@ -257,8 +258,9 @@ class Memory:
         """Change what a memory says, or its metadata (all of it is replaced); its age stays what it was."""
         if content is None and metadata is None:
             raise InvalidInputError("nothing to update: give content, metadata, or both")
-        for kind, item in self._items(memory_id):
-            return self._update_item(kind, item, content, metadata)
+        found = self._item(memory_id)
+        if found is not None:
+            return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
         return shown(self._records.change(record, **self._changes(record, content, metadata)))
 
@@ -287,8 +289,10 @@ class Memory:
 
     def delete(self, memory_id: str) -> dict[str, Any]:
         """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good."""
-        for kind, item in self._items(memory_id):
-            self.working.delete(item.id) if kind.name is MemoryType.WORKING else self.short_term.delete(item.id)
+        found = self._item(memory_id)
+        if found is not None:
+            kind, item = found
+            (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
             return {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
         record = self._records.recycle(memory_id, reason="deleted by the user")
         return {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
@@ -303,13 +307,15 @@ class Memory:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _items(self, memory_id: str) -> list[tuple[Kind, Message]]:
-        """The working note or short-term message of an id, if there is one."""
-        item = self.working.get(memory_id) if isinstance(memory_id, str) else None
-        if item is not None:
-            return [(TYPES[MemoryType.WORKING], item)]
-        kind = TYPES[MemoryType.SHORT_TERM]
-        return [(kind, message) for message in self.short_term.messages() if message.id == memory_id]
+    def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
+        """The working note or short-term message of an id, if there is one; looked for where it is cheapest first."""
+        note = self.working.get(memory_id) if isinstance(memory_id, str) else None
+        if note is not None:
+            return TYPES[MemoryType.WORKING], note
+        if self._records.find(memory_id) is not None:
+            return None
+        message = next((message for message in self.short_term.messages() if message.id == memory_id), None)
+        return None if message is None else (TYPES[MemoryType.SHORT_TERM], message)
 
     def _shown_item(self, kind: Kind, item: Message) -> dict[str, Any]:
         role = {} if kind.name is MemoryType.WORKING else {"role": item.role}

@@ -139,7 +139,7 @@ class Episodic:
             )
         return ended
 
-    def add(
+    def add_texts(
         self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool
     ) -> tuple[list[str], Added]:
         """Keep plain texts as episodes that are nothing but their summary."""

@@ -101,7 +101,7 @@ class Structured:
             self._records.recycle(record.id, reason="deleted by the user")
         return record is not None
 
-    def add(
+    def add_documents(
         self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool
     ) -> tuple[list[str], Added]:
         """Keep several documents at once; ``metadata`` may name their ``collection``."""

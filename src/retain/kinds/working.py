@@ -18,6 +18,10 @@ class Working:
         self._parts = parts
         self._scope = scope
 
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Note a text for the duration of the task; its id."""
+        return self.put([content], metadata, prune=False)[0][0]
+
     def put(
         self, contents: list[str], metadata: Mapping[str, Any] | None, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
