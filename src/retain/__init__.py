@@ -4,7 +4,7 @@ from retain import MemoryManager
 
 memory = MemoryManager(user_id="user_123", agent_id="travel_agent")
 memory.add("User enjoys skiing and mountain views", "long_term")
-memory.retrieve("holiday ideas")
+memory.retrieve("a holiday in the mountains")
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from retain.core.errors import (
     ClosedError,
     ConflictError,
     EmbedderError,
+    EmbedderUnavailableError,
     InvalidContentError,
     InvalidFilterError,
     InvalidInputError,
@@ -37,6 +38,7 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
     SummarizerError,
+    SummarizerUnavailableError,
 )
 from retain.core.types import MemoryType
 
@@ -52,6 +54,7 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "EmbedderError",
+    "EmbedderUnavailableError",
     "InvalidContentError",
     "InvalidFilterError",
     "InvalidInputError",
@@ -76,6 +79,7 @@ __all__ = [
     "StoreTooNewError",
     "StoreUnavailableError",
     "SummarizerError",
+    "SummarizerUnavailableError",
 ]
 
 

@@ -1,15 +1,15 @@
 """The same verbs for async callers: each runs its one implementation in a worker thread.
 
-async with await Retain.open() as retain:
+async with Retain.open() as retain:
     memory = retain.manager("user_123", "travel_agent")
     await memory.add("User enjoys skiing", "long_term")
-    await memory.retrieve("holiday ideas")
+    await memory.retrieve("a holiday in the mountains")
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +65,7 @@ class AsyncShortTerm(_Wrapper[ShortTerm]):
     append = _verb(ShortTerm.append)
     messages = _verb(ShortTerm.messages)
     get_conversation_history = _verb(ShortTerm.get_conversation_history)
+    get_full_history = _verb(ShortTerm.get_full_history)
     get_ttl = _verb(ShortTerm.get_ttl)
     delete = _verb(ShortTerm.delete)
 
@@ -88,6 +89,8 @@ class AsyncEntity(_Wrapper[Entity]):
     set = _verb(Entity.set)
     relate = _verb(Entity.relate)
     end = _verb(Entity.end)
+    delete = _verb(Entity.delete)
+    retell_sources = _verb(Entity.retell_sources)
     get = _verb(Entity.get)
     history = _verb(Entity.history)
     neighbours = _verb(Entity.neighbours)
@@ -155,6 +158,27 @@ class AsyncSessions(_Wrapper[engine.Sessions]):
     list = _verb(engine.Sessions.list)
 
 
+class Opening:
+    """An engine that is about to be opened: ``await`` it, or use it in ``async with``, which closes it again."""
+
+    def __init__(self, opened: Callable[[], Retain]) -> None:
+        self._open = opened
+        self._retain: Retain | None = None
+
+    def __await__(self) -> Generator[Any, None, Retain]:
+        return asyncio.to_thread(self._open).__await__()
+
+    async def __aenter__(self) -> Retain:
+        self._retain = await self
+        return self._retain
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._retain is not None:
+            await self._retain.close()
+
+
 class Retain(_Wrapper[engine.Retain]):
     """An open engine for async callers."""
 
@@ -164,16 +188,16 @@ class Retain(_Wrapper[engine.Retain]):
         self.sessions = AsyncSessions(wrapped.sessions)
 
     @classmethod
-    async def open(
+    def open(
         cls,
         url: str | None = None,
         *,
         home: str | Path | None = None,
         tenant: str = "default",
         clock: Clock | None = None,
-    ) -> Retain:
-        """Open the store at ``url``, or the one that the settings name."""
-        return cls(await asyncio.to_thread(engine.Retain.open, url, home=home, tenant=tenant, clock=clock))
+    ) -> Opening:
+        """Open the store at ``url``, or the one that the settings name: ``async with`` it, or ``await`` it."""
+        return Opening(lambda: cls(engine.Retain.open(url, home=home, tenant=tenant, clock=clock)))
 
     def manager(
         self,

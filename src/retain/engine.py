@@ -45,6 +45,8 @@ class Retain:
     """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none."""
 
     def __init__(self, settings: Settings, *, tenant: str = "default", clock: Clock | None = None) -> None:
+        if not isinstance(settings, Settings):
+            raise InvalidInputError(f"Retain is opened with Retain.open({told(settings)}), not with Retain(...)")
         self.settings = settings
         self.tenant = check_tenant(tenant)
         if clock is not None and not callable(clock):

@@ -23,6 +23,7 @@ from retain import __version__
 from retain.core.errors import NotAStoreError, RetainError
 from retain.core.types import MIB
 from retain.recall.embedders import open_embedder
+from retain.recall.http import KEY_NAMES
 from retain.recall.summaries import open_summarizer
 from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path
 from retain.storage.sql import migrations
@@ -60,7 +61,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
         settings = read_settings(environ, url=url, home=home)
     except RetainError as problem:
         return [*checks, _failed("settings", problem, "correct the setting that is named")]
-    checks.append(_settings(given_settings(environ, url=url, home=home)))
+    checks.append(_settings(given_settings(environ, url=url, home=home), environ))
     checks.append(_home(settings.home))
     checks += _store(settings)
     checks += [_embedder(settings.embedder), _summarizer(settings.summarizer)]
@@ -77,25 +78,32 @@ def _python() -> Check:
     return Check("python", Status.FAILED, found, "use Python 3.11 or newer")
 
 
-def _settings(given: Mapping[str, Given]) -> Check:
+def _settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Check:
     """Every setting as it was given, and where."""
     lines = []
     for name, default, _meaning in SETTINGS:
         value, source = given.get(name, (default, "default"))
         lines.append(f"{name} = {_without_password(value)} ({source})")
+    known = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
+    unknown = sorted(name for name in environ if name.startswith("RETAIN_") and name not in known)
+    if unknown:
+        lines.append(f"unknown: {', '.join(unknown)}")
+        return Check("settings", Status.WARNING, "\n".join(lines), "correct or unset what is unknown: it has no effect")
     return Check("settings", Status.OK, "\n".join(lines))
 
 
 def _home(home: Path) -> Check:
     """That files can be kept there: the folder, or the nearest one above it that is there."""
     there = _nearest(home)
-    free = shutil.disk_usage(there).free
+    total, _, free = shutil.disk_usage(there)
     found = f"{home} ({'' if home.is_dir() else 'not there yet, '}{free / MIB / 1024:,.1f} GiB free)"
     if home.exists() and not home.is_dir():
         return Check("home", Status.FAILED, f"{home} is a file", "name a folder in RETAIN_HOME")
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         fix = f"make {there} writable (chmod u+wx), or name another folder in RETAIN_HOME"
         return Check("home", Status.FAILED, f"{found}: {there} cannot be written", fix)
+    if total == 0:
+        return Check("home", Status.FAILED, f"{home}: {there} keeps no files", "name another folder in RETAIN_HOME")
     if free < _NO_SPACE:
         return Check("home", Status.FAILED, found, "free some disk space: nothing can be stored")
     if free < _LITTLE_SPACE:

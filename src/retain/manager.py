@@ -179,7 +179,7 @@ class Memory:
     def retrieve(
         self,
         query: str,
-        memory_types: Sequence[MemoryKind] | None = None,
+        memory_types: Sequence[MemoryKind] | MemoryKind | None = None,
         top_k: int = 5,
         filters: Mapping[str, Any] | None = None,
         *,
@@ -198,7 +198,7 @@ class Memory:
         kinds = _kinds(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
-        asked = self._parts.recall.query(check_content(query, max_bytes=self._parts.max_content_bytes))
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=self._parts.max_content_bytes))
         now = self._parts.now()
         found = {}
         for kind in kinds:
@@ -234,7 +234,8 @@ class Memory:
         check_count(limit, "limit", most=_MOST_AT_ONCE)
         where: Filter | None = parse(filters)
         if not kind.durable:
-            raise refuse_kind(kind, "listed by filters", "use memory.working.items() or get_conversation_history()")
+            instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
+            raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
         found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
         return [shown(record) for record in found]
 
@@ -295,11 +296,16 @@ class Memory:
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
             return {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
         record = self._records.recycle(memory_id, reason="deleted by the user")
+        if record.kind is MemoryType.ENTITY:
+            self.entity.retell_sources(record.id)
         return {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
 
     def restore(self, memory_id: str) -> dict[str, Any]:
         """Bring a memory back from the recycle bin, exactly as it was."""
-        return shown(self._records.restore(memory_id))
+        record = self._records.restore(memory_id)
+        if record.kind is MemoryType.ENTITY:
+            self.entity.retell_sources(record.id)
+        return shown(self._records.read(memory_id))
 
     def end_task(self) -> int:
         """The task is over: working memory is cleared; how many memories that were."""
@@ -370,12 +376,14 @@ def _as_text(content: Content, kind: Kind) -> str:
     return content  # type: ignore[return-value]  # whatever is not text is refused where contents are checked
 
 
-def _kinds(several: Sequence[MemoryKind] | None, one: MemoryKind | None) -> list[Kind]:
+def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | None) -> list[Kind]:
     if several is None:
         return [kind_of(MemoryType.LONG_TERM if one is None else one)]
     if one is not None:
         raise InvalidInputError("give memory_type or memory_types, not both")
-    if isinstance(several, str) or not isinstance(several, Sequence) or not several:
+    if isinstance(several, str):
+        return [kind_of(several)]
+    if not isinstance(several, Sequence) or not several:
         raise InvalidInputError(
             f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {several!r}"
         )

@@ -157,6 +157,9 @@ class History(Protocol):
     def messages(self, scope: Scope, *, limit: int | None = None) -> list[Message]:
         """The conversation in its order; with ``limit``, its last messages."""
 
+    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+        """Take messages out of a conversation for good; how many there were."""
+
     def owners(self, tenant: str, agent_id: str, session_id: str | None) -> list[str]:
         """The users of a tenant who have a session of this name with an agent."""
 

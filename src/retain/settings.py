@@ -100,6 +100,10 @@ def sqlite_path(url: str) -> Path:
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite" or not rest:
         raise InvalidSettingsError(f"the store URL {url!r} is not understood; write it as sqlite:///path/to/retain.db")
+    if rest.startswith(":memory:"):
+        raise InvalidSettingsError(
+            "Retain keeps memories in a file; for a throw-away store name one in a temporary folder"
+        )
     return Path(rest).expanduser().absolute()
 
 

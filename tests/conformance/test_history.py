@@ -123,3 +123,16 @@ def test_an_older_message_does_not_make_a_session_look_less_active(history: Hist
 
     (session,) = history.sessions(me.tenant, me.user_id)
     assert session["updated_on"] == iso(NOW + DAY)
+
+
+def test_a_removed_message_is_gone_and_nothing_takes_its_place(history: History, elsewhere: Engine, me: Person) -> None:
+    first, second, third = (message(text) for text in ("first", "second", "third"))
+    history.append(me.scope(), [first, second])
+
+    assert history.remove(me.scope(), [second.id, "no such message"]) == 1
+    assert history.remove(me.scope(), [second.id]) == 0
+    assert history.remove(me.other("somebody").scope(), [first.id]) == 0
+    history.append(me.scope(), [third])
+
+    assert elsewhere.history.messages(me.scope()) == [first, third]
+    assert [session["messages"] for session in history.sessions(me.tenant, me.user_id)] == [2]

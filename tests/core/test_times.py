@@ -48,10 +48,14 @@ def test_text_that_is_no_time_is_refused_with_the_text(text: str) -> None:
         moment(text, what="since")
 
 
-@pytest.mark.parametrize("naive", [EPOCH.replace(tzinfo=None), "2026-01-15T12:00:00", "2026-01-15"])
+@pytest.mark.parametrize("naive", [EPOCH.replace(tzinfo=None), "2026-01-15T12:00:00"])
 def test_a_time_without_a_zone_is_refused_with_advice(naive: datetime | str) -> None:
-    with pytest.raises(InvalidInputError, match="has no time zone; use datetime"):
+    with pytest.raises(InvalidInputError, match="has no time zone; add one"):
         moment(naive)
+
+
+def test_a_date_is_its_first_instant_in_utc() -> None:
+    assert moment("2026-01-15") == moment("2026-01-15T00:00:00Z")
 
 
 @pytest.mark.parametrize(

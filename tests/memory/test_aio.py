@@ -41,7 +41,7 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(sync: type, colou
 
 def test_an_async_program_remembers_and_recalls(home: Path) -> None:
     async def program() -> list[str]:
-        async with await aio.Retain.open(home=home) as retain:
+        async with aio.Retain.open(home=home) as retain:
             memory = retain.manager("user", "agent", "session")
             await asyncio.gather(*(memory.add(f"note {n}", "long_term") for n in range(20)))
             await memory.short_term.add_message("user", "hello")

@@ -15,6 +15,7 @@ from retain import (
     InvalidKindError,
     InvalidMetadataError,
     InvalidScopeError,
+    InvalidSettingsError,
     MemoryManager,
     MemoryType,
     NotFoundError,
@@ -183,6 +184,18 @@ def test_an_id_that_names_nothing_is_not_found(memory: MemoryManager, memory_id:
             attempt(memory)
 
 
+def test_a_query_that_is_empty_is_called_a_query(memory: MemoryManager) -> None:
+    with pytest.raises(InvalidContentError, match="query cannot be empty"):
+        memory.retrieve("")
+
+
+def test_a_store_that_would_not_be_kept_is_refused() -> None:
+    with pytest.raises(InvalidSettingsError, match="temporary folder"):
+        Retain.open("sqlite:///:memory:")
+    with pytest.raises(InvalidInputError, match=r"Retain\.open"):
+        Retain("memory.db")  # type: ignore[arg-type]
+
+
 def test_an_update_without_anything_to_change_is_refused(memory: MemoryManager) -> None:
     memory_id = memory.add("something")["memory_id"]
     with pytest.raises(InvalidInputError, match="nothing to update"):
@@ -197,7 +210,6 @@ def test_an_update_without_anything_to_change_is_refused(memory: MemoryManager) 
     "arguments",
     [
         {"memory_types": []},
-        {"memory_types": "long_term"},
         {"memory_types": {"long_term"}},
         {"memory_types": ["long_term"], "memory_type": "persona"},
     ],

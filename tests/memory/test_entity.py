@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from clocks import FakeClock
-from retain import InvalidInputError, MemoryManager, NotFoundError
+from retain import ConflictError, InvalidInputError, MemoryManager, NotFoundError
 
 
 def test_an_entity_is_looked_up_by_name_whatever_the_case(memory: MemoryManager) -> None:
@@ -68,7 +68,7 @@ def test_the_end_of_a_relation_can_be_told_later(memory: MemoryManager) -> None:
 
 
 def test_a_fact_learnt_late_takes_its_place_in_the_past(memory: MemoryManager, clock: FakeClock) -> None:
-    memory.entity.add("Alice", attributes={"city": "Lyon"}, since="2024-01-01T00:00:00+00:00")
+    memory.entity.add("Alice", attributes={"city": "Lyon"}, since="2024-01-01")
     memory.entity.set("Alice", {"city": "Paris"}, since="2020-01-01T00:00:00+00:00")
     assert memory.entity.get("Alice")["attributes"] == {"city": "Lyon"}
     assert memory.entity.get("Alice", at="2022-01-01T00:00:00+00:00")["attributes"] == {"city": "Paris"}
@@ -109,6 +109,34 @@ def test_a_deleted_entity_is_no_longer_a_neighbour_and_comes_back_with_its_relat
         memory.entity.get("Bob")
     memory.restore(bob)
     assert [n["name"] for n in memory.entity.neighbours("Alice")] == ["Bob"]
+
+
+def test_recall_tells_no_relation_that_has_ended_or_whose_end_is_gone(memory: MemoryManager) -> None:
+    memory.entity.relate("Alice", "works_at", "Acme", replace=True)
+    memory.entity.relate("Alice", "works_at", "Globex", replace=True)
+    memory.entity.relate("Bob", "manages", "Alice")
+
+    def told() -> str:
+        return "\n".join(found["content"] for found in memory.retrieve("who works where?", "entity", top_k=20))
+
+    assert "works at Acme" not in told()
+    assert "works at Globex" in told()
+    memory.entity.end("Bob", "manages", "Alice")
+    assert "manages" not in told()
+    globex = memory.entity.delete("Globex")
+    assert "Globex" not in told()
+    memory.restore(globex)
+    assert "Alice works at Globex" in told()
+
+
+def test_an_entity_whose_name_was_taken_cannot_be_restored(memory: MemoryManager) -> None:
+    old = memory.entity.add("Alice")
+    memory.entity.delete("alice")
+    memory.entity.add("Alice", attributes={"new": True})
+    with pytest.raises(
+        ConflictError, match=r"another one goes by its name \('Alice'\) now; delete or rename that first"
+    ):
+        memory.restore(old)
 
 
 def test_writers_at_the_same_time_make_one_entity_and_lose_nothing(memory: MemoryManager) -> None:

@@ -47,7 +47,7 @@ def test_a_deleted_memory_is_out_of_recall_at_once_and_can_be_restored(memory: M
     assert memory.delete(memory_id)["operation"] == "recycle"
     assert memory.retrieve("Lisbon", memory_type=kind) == []
     assert memory.count_memories(kind) == 0
-    with pytest.raises(NotFoundError, match="recycle bin; bring it back with restore"):
+    with pytest.raises(NotFoundError, match="recycle bin; restore it"):
         memory.get(memory_id)
     with pytest.raises(NotFoundError):
         memory.delete(memory_id)
@@ -85,8 +85,12 @@ def test_a_short_term_message_can_be_deleted_but_not_changed(memory: MemoryManag
     with pytest.raises(InvalidKindError, match="add a new message instead"):
         memory.update(message, "something else")
     assert memory.get(message)["metadata"]["role"] == "user"
+    kept = memory.short_term.add_message("user", "hello")
     memory.delete(message)
-    assert memory.short_term.get_conversation_history() == []
+    assert [m["message_id"] for m in memory.short_term.get_conversation_history()] == [kept]
+    assert [m["message_id"] for m in memory.short_term.get_full_history()] == [kept], "and out of the conversation"
+    last = memory.short_term.add_message("user", "still there?")
+    assert [m["message_id"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == [kept, last]
 
 
 def test_many_memories_are_added_all_or_none(memory: MemoryManager, retain: Retain) -> None:

@@ -208,7 +208,12 @@ def test_rf_003_retrieve_means_long_term_unless_kinds_are_named(memory: MemoryMa
     memory.add("skiing as a task", "working")
     memory.add("skiing as a fact", "long_term")
     assert [r["memory_type"] for r in memory.retrieve("skiing")] == ["long_term"]
-    for named in ({"memory_type": "working"}, {"memory_type": MemoryType.WORKING}, {"memory_types": ["working"]}):
+    for named in (
+        {"memory_type": "working"},
+        {"memory_type": MemoryType.WORKING},
+        {"memory_types": ["working"]},
+        {"memory_types": "working"},
+    ):
         assert [r["memory_type"] for r in memory.retrieve("skiing", **named)] == ["working"]
 
 

@@ -205,7 +205,7 @@ def _show_added(console: Console, added: Mapping[str, Any]) -> None:
 
 def _show_deleted(console: Console, done: Mapping[str, Any]) -> None:
     if done["operation"] == "recycle":
-        console.print(f"Recycled {done['memory_id']}; bring it back with: retain restore {done['memory_id']}")
+        console.print(f"Recycled {done['memory_id']}; retain restore brings it back.")
     else:
         console.print(f"Deleted {done['memory_id']} for good.")
 

@@ -23,7 +23,7 @@ _NEXT: Final = """\
 from retain import MemoryManager
 memory = MemoryManager(user_id="user_123", agent_id="travel_agent")
 memory.add("Enjoys skiing and mountain views", "long_term", {"topic": "sports"})
-print(memory.retrieve("holiday ideas"))"""
+print(memory.retrieve("a holiday in the mountains"))"""
 
 
 class Tour:
@@ -47,7 +47,7 @@ def seven_kinds(tour: Tour) -> None:
         ("short_term", "I would rather fly in the morning", "an hour after the last message"),
         ("long_term", "Enjoys skiing and mountain views", "until removed"),
         ("persona", "Answer briefly, in a friendly tone", "for ever"),
-        ("episodic", "Moved the dinner for six to Friday because of the storm", "90 days, then as a summary"),
+        ("episodic", "Moved the dinner for six to Friday because of the storm", "until removed"),
         ("entity", "Maria is Alice's sister and travels with her", "until removed"),
         ("structured", {"booking": "ZRH-771", "nights": 3, "price": 420}, "until removed"),
     ]
@@ -73,7 +73,7 @@ def by_meaning(tour: Tour) -> None:
     memory.add("Had a fine dinner at the harbour restaurant", "long_term", {"topic": "food", "price": 85})
     added = memory.add_many([_note(n) for n in range(_BULK)], "long_term", {"topic": "work"})
     stage.say(f"{_BULK:,} notes from work went in as one transaction, in {added['latency_ms']:,.0f} ms.")
-    for query in ("winter sports", "food allergy"):
+    for query in ("skiing in the mountains", "food allergy"):
         stage.code(f"memory.retrieve({query!r}, top_k=2)")
         tour.show(memory.retrieve(query, top_k=2))
 

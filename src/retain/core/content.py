@@ -23,20 +23,20 @@ to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separator
 DERIVED_METADATA: Final = frozenset({"is_compressed"})
 
 
-def check_content(content: object, *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
-    """``content`` itself, if it is text that can be stored and found again."""
+def check_content(content: object, what: str = "content", *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
+    """``content`` itself, if it is text that can be stored and found again; ``what`` it is called in messages."""
     if not isinstance(content, str):
-        raise InvalidContentError(f"content must be text, not {type(content).__name__}: {told(content)}")
+        raise InvalidContentError(f"{what} must be text, not {type(content).__name__}: {told(content)}")
     if not content or content.isspace():
-        raise InvalidContentError("content cannot be empty; give the text to remember")
-    if len(content) > max_bytes or _utf8_size(content, InvalidContentError, "content") > max_bytes:
+        raise InvalidContentError(f"{what} cannot be empty; give a text")
+    if len(content) > max_bytes or _utf8_size(content, InvalidContentError, what) > max_bytes:
         raise InvalidContentError(
-            f"content of {len(content):,} characters is too large (max: {max_bytes:,} bytes); "
+            f"{what} of {len(content):,} characters is too large (max: {max_bytes:,} bytes); "
             "split it, or keep the document elsewhere and remember a summary with a link"
         )
     if "\x00" in content:
         at = content.index("\x00")
-        raise InvalidContentError(f"content has a NUL character at position {at:,}; remove it, text has none")
+        raise InvalidContentError(f"{what} has a NUL character at position {at:,}; remove it, text has none")
     return content
 
 

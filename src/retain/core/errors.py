@@ -157,10 +157,9 @@ class StoreReadOnlyError(StorageError):
 
 
 class StoreUnavailableError(StorageError):
-    """The store cannot be opened or reached."""
+    """The store cannot be opened or made where the settings say it is."""
 
     code = "store_unavailable"
-    retryable = True
 
 
 class NotAStoreError(StorageError):

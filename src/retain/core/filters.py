@@ -7,8 +7,9 @@
     {"tags": {"any": ["a", "b"]}}                 a list that has any (or "all", or neither: "none") of these
     {"any": [{...}, {...}]}, {"all": [...]}, {"not": {...}}    combinations
 
-Operators may be written with a leading ``$``. A field is a dotted path into the metadata; ``agent_id``, ``session_id``,
-``created_at``, ``updated_at`` and ``memory_type`` mean the record's own, and ``metadata.x`` always means metadata.
+Operators may be written with a leading ``$``, combinations also as ``AND``, ``OR`` and ``NOT``. A field is a dotted
+path into the metadata; ``agent_id``, ``session_id``, ``created_at``, ``updated_at`` and ``memory_type`` mean the
+record's own, and ``metadata.x`` always means metadata.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def _parse_object(filters: object, depth: int) -> Filter:
     for name, wanted in filters.items():
         if not isinstance(name, str) or not name:
             raise InvalidFilterError(f"a filter's field must be a name, not {told(name)}")
-        word = name.removeprefix("$")
+        word = name.removeprefix("$").lower() if name.isupper() else name.removeprefix("$")
         if word == "not" and isinstance(wanted, Mapping):
             parts.append(Negated(_parse_object(wanted, depth + 1)))
         elif word in _COMBINATORS and _is_list_of_objects(wanted):

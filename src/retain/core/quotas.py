@@ -8,7 +8,8 @@ from retain.core.errors import QuotaExceededError
 from retain.core.records import Usage
 from retain.core.types import PRUNE_FRACTION, MemoryType
 
-_ADVICE = "delete old memories or upgrade the quota (or let Retain make room: auto_prune=True)"
+_ADVICE = "delete old memories or upgrade the quota, or let Retain prune the oldest (auto_prune)"
+_WORKING_ADVICE = "end the task, or let Retain drop the oldest (auto_prune)"
 
 
 def excess(usage: Usage, memories: int, size: int) -> str | None:
@@ -22,7 +23,8 @@ def excess(usage: Usage, memories: int, size: int) -> str | None:
 
 def refuse(kind: MemoryType, user_id: str, problem: str) -> QuotaExceededError:
     """The error for a write that does not fit."""
-    return QuotaExceededError(f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {_ADVICE}")
+    advice = _WORKING_ADVICE if kind is MemoryType.WORKING else _ADVICE
+    return QuotaExceededError(f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {advice}")
 
 
 def prune_count(memories: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +12,7 @@ from retain.core.errors import InvalidInputError
 Clock = Callable[[], datetime]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
@@ -19,15 +21,20 @@ DAY = 86_400 * SECOND
 
 
 def moment(when: datetime | float | str, *, what: str = "time") -> int:
-    """Microseconds since 1970 for an aware datetime, seconds since 1970, or an ISO 8601 text with an offset."""
+    """Microseconds since 1970 for an aware datetime, seconds since 1970, or an ISO 8601 text.
+
+    A text that is only a date means its first instant in UTC.
+    """
     if isinstance(when, str):
         try:
-            when = datetime.fromisoformat(when)
+            when = datetime.fromisoformat(f"{when}T00:00:00+00:00" if _DATE.fullmatch(when) else when)
         except ValueError:
             raise InvalidInputError(f"{what} {when!r} is not an ISO 8601 date and time") from None
     if isinstance(when, datetime):
         if when.tzinfo is None:
-            raise InvalidInputError(f"{what} {when.isoformat()} has no time zone; use datetime(..., tzinfo=UTC)")
+            raise InvalidInputError(
+                f"{what} {when.isoformat()} has no time zone; add one, such as +00:00 or tzinfo=UTC"
+            )
         micros = (when - EPOCH) // _MICROSECOND
         if not _FIRST <= micros <= _LAST:
             raise InvalidInputError(f"{what} {when.isoformat()} is outside the years 1 to 9999 in UTC")

@@ -77,7 +77,7 @@ class Durable:
             what = "memory" if only is None else f"{only} memory"
             raise NotFoundError(f"no {what} {told(record_id)} for user {self.scope.user_id!r}")
         if record.state is State.RECYCLED:
-            raise NotFoundError(f"memory {record_id} is in the recycle bin; bring it back with restore({record_id!r})")
+            raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
         if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
             raise NotFoundError(f"memory {record_id} has come to the end of its time")
         return record
@@ -113,7 +113,14 @@ class Durable:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         target = record.previous or State.ACTIVE
         move = Move(record.id, record.version, record.state, target, "restored by the user")
-        if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) != [True]:
+        try:
+            moved = self.parts.records.transition(self.scope.subject, [move], now=self.parts.now())
+        except ConflictError as problem:
+            raise ConflictError(
+                f"memory {record_id} cannot be restored: another one goes by its name "
+                f"({told(record.metadata.get('name') or record.metadata.get('key'))}) now; delete or rename that first"
+            ) from problem
+        if moved != [True]:
             raise StaleError(f"memory {record_id} was changed by another writer meanwhile; try again")
         return replace(record, state=target)
 

@@ -90,7 +90,7 @@ class Entity:
         one, other = self._known_or_new(source), self._known_or_new(target)
         fact = Fact(self._parts.new_id(now), one, check_id(relation, "relation"), other, None, begins, ends, now)
         added = self._parts.facts.record(self._records.scope.subject, [fact], replacing=replace)
-        self._retell([one, other])
+        self._retell([one])
         return fact.id if added else self._standing(fact).id
 
     def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
@@ -106,6 +106,18 @@ class Entity:
         ended = self._parts.facts.end(self._records.scope.subject, ids, at=moment_of_end)
         self._retell([record.id])
         return ended
+
+    def delete(self, entity: str) -> str:
+        """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
+        record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
+        self.retell_sources(record.id)
+        return record.id
+
+    def retell_sources(self, entity_id: str) -> None:
+        """An entity went, or came back: let those that are related to it tell what holds now."""
+        facts = self._facts([entity_id])
+        live = self._live(facts)
+        self._retell(sorted({fact.source for fact in facts if fact.source in live}))
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -235,12 +247,15 @@ class Entity:
         return {record.id: str(record.metadata.get("name")) for record in self._live(facts).values()}
 
     def _retell(self, entity_ids: Sequence[str]) -> None:
-        """Write what holds of entities into the texts and metadata that recall and filters see."""
+        """Write what holds of entities into the texts and metadata that recall and filters see.
+
+        A relation is told by its source alone, so that there is one text to change when it ends.
+        """
         for entity_id in entity_ids:
             for _ in range(_TRIES):
                 record = self._records.read(entity_id, only=_ENTITY)
                 now = self._parts.now()
-                facts = [fact for fact in self._facts([entity_id]) if holds_at(fact, now)]
+                facts = [f for f in self._facts([entity_id]) if f.source == entity_id and holds_at(f, now)]
                 names = self._names(facts)
                 own = {f.name: f.value for f in facts if f.target is None}
                 metadata = {**record.metadata, "attributes": own}

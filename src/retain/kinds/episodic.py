@@ -49,7 +49,7 @@ class Episodic:
         The episode ended at ``timestamp`` (an aware datetime, seconds since 1970 or ISO 8601; now, if not given). A
         summary that is not given is made.
         """
-        check_content(task)
+        check_content(task, "task")
         body = {
             "task": task,
             "steps": _listed(steps, "steps"),
@@ -63,7 +63,7 @@ class Episodic:
                 "leave out bulky tool results, or record it as several episodes"
             )
         draft = Draft(
-            content=self._summary(body) if summary is None else check_content(summary),
+            content=self._summary(body) if summary is None else check_content(summary, "summary"),
             metadata={**check_metadata(metadata), "task": task},
             body=body,
             dated_at=self._ended_at(timestamp),
@@ -74,7 +74,7 @@ class Episodic:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
         pairs = self._records.search(
             _EPISODIC,
-            self._parts.recall.query(check_content(query)),
+            self._parts.recall.query(check_content(query, "query")),
             Ask(check_count(top_k, "top_k"), self._parts.now(), include_archived=True),
         )
         return [
@@ -103,7 +103,7 @@ class Episodic:
 
     def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
-        asked = self._parts.recall.query(check_content(query))
+        asked = self._parts.recall.query(check_content(query, "query"))
         now = self._parts.now()
         pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}

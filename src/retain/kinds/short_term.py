@@ -58,8 +58,13 @@ class ShortTerm:
         return None if expires is None else -((now - expires) // SECOND)
 
     def delete(self, message_id: str) -> bool:
-        """Take a message out of the session; it stays in the conversation history until that is removed."""
-        return self._parts.short_term.remove(self._scope, [message_id]) == 1
+        """Take a message out of the session and out of the conversation history, for good; whether it was there."""
+        gone = self._parts.short_term.remove(self._scope, [message_id])
+        return self._parts.history.remove(self._scope, [message_id]) + gone > 0
+
+    def get_full_history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The whole conversation, expired messages included; with ``limit``, the last ones."""
+        return [shown_message(message) for message in self._parts.history.messages(self._scope, limit=limit)]
 
 
 def shown_message(message: Message) -> dict[str, Any]:

@@ -33,7 +33,7 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 _FIRST_WAIT = 0.5
 _MAY_PASS = frozenset({408, 425, 429})
-_KEY_NAMES = ("RETAIN_OPENAI_API_KEY", "OPENAI_API_KEY")
+KEY_NAMES = ("RETAIN_OPENAI_API_KEY", "OPENAI_API_KEY")
 _CHUNK = 65_536
 
 
@@ -66,7 +66,7 @@ def parse_target(text: str) -> Target | None:
 
 def find_api_key(environ: Mapping[str, str]) -> str | None:
     """``RETAIN_OPENAI_API_KEY``, or else ``OPENAI_API_KEY``; ``None`` without either (a local service needs none)."""
-    for name in _KEY_NAMES:
+    for name in KEY_NAMES:
         key = environ.get(name, "").strip()
         if not key:
             continue

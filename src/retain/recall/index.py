@@ -37,7 +37,7 @@ class Hit(NamedTuple):
 
     id: str
     score: float
-    """0 to 1; means the same in every scope, so that hits of several can be merged."""
+    """0 to 1, on a scale that does not depend on the other hits, so that those of several scopes can be merged."""
     passage: int
     """Which of the record's passages matched best."""
     parts: dict[str, float]

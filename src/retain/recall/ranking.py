@@ -1,9 +1,9 @@
 """Ranking: how close a record is to a query, as evidence that adds up.
 
 Three things speak for a record: what it means (a cosine), which of the query's words it holds (BM25), and what stands
-next to it in its session. Each is on an absolute scale, none is relative to the best match of the day, so that evidence
-means the same in a scope of three records and in one of ten thousand, and results of several scopes can be merged by
-score. Every constant was chosen on several shapes of text at once (``bench/quality.py``), none on one of them.
+next to it in its session. Each is on an absolute scale, none is relative to the best match of the day, so that results
+of several scopes can be merged by score (a word's rarity is the scope's own, so equal scores are alike, not the same).
+Every constant was chosen on several shapes of text at once (``bench/quality.py``), none on one of them.
 """
 
 from __future__ import annotations

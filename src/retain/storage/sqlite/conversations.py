@@ -35,8 +35,9 @@ class SqliteHistory:
                 begun = messages[0].created_at
                 row = one(connection, SQL["new_session"], (*who, begun, begun))
             number, count = row or (0, 0)
-            for place, message in enumerate(messages, count):
-                connection.execute(SQL["append"], (number << _COUNT_BITS | place, *_row(message)))
+            first = value(connection, SQL["next_place"], _range(number))
+            for key, message in enumerate(messages, first):
+                connection.execute(SQL["append"], (key, *_row(message)))
             connection.execute(SQL["touch_session"], (messages[-1].created_at, count + len(messages), number))
 
     def messages(self, scope: Scope, *, limit: int | None = None) -> list[Message]:
@@ -45,10 +46,18 @@ class SqliteHistory:
             row = one(connection, SQL["session"], who)
             if row is None:
                 return []
-            first = row[0] << _COUNT_BITS
-            last = first | (1 << _COUNT_BITS) - 1
-            found = rows(connection, SQL["last_messages"], (first, last, _ALL if limit is None else limit))
+            found = rows(connection, SQL["last_messages"], (*_range(row[0]), _ALL if limit is None else limit))
         return [_message(row) for row in reversed(found)]
+
+    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+        with self._database.write() as connection:
+            row = one(connection, SQL["session"], (subject_no(connection, scope.subject), *_session(scope)))
+            if row is None:
+                return 0
+            connection.execute(SQL["remove"], (*_range(row[0]), to_json(message_ids)))
+            removed = connection.changes()
+            connection.execute(SQL["count_down"], (removed, row[0]))
+            return removed
 
     def owners(self, tenant: str, agent_id: str, session_id: str | None) -> list[str]:
         with self._database.read() as connection:
@@ -123,6 +132,11 @@ def _current(connection: apsw.Connection, who: tuple[object, ...], now: int) -> 
     """The number and the expiry of a session's window, if it has not expired."""
     row = one(connection, SQL["window"], who)
     return row if row is not None and row[1] > now else None
+
+
+def _range(session: int) -> tuple[int, int]:
+    """The first and the last key that messages of a session can have."""
+    return session << _COUNT_BITS, (session + 1 << _COUNT_BITS) - 1
 
 
 def _session(scope: Scope) -> tuple[str, str]:

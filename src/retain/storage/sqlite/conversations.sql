@@ -11,6 +11,15 @@ UPDATE sessions SET updated_at = max(updated_at, ?), messages = ? WHERE no = ?
 -- name: append
 INSERT INTO history (key, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)
 
+-- name: next_place
+SELECT ifnull(max(key) + 1, ?1) FROM history WHERE key BETWEEN ?1 AND ?2
+
+-- name: remove
+DELETE FROM history WHERE key BETWEEN ? AND ? AND id IN (SELECT value FROM json_each(?))
+
+-- name: count_down
+UPDATE sessions SET messages = messages - ? WHERE no = ?
+
 -- name: last_messages
 SELECT id, role, content, created_at, metadata FROM history WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?
 
