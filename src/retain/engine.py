@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from retain.core.content import check_id, check_tenant
+from retain.core.content import check_count, check_id, check_tenant
 from retain.core.errors import InvalidInputError, told
 from retain.core.records import Message, Scope, Usage
 from retain.core.times import Clock
@@ -54,7 +54,8 @@ class Retain:
         self.embedder: Embedder = open_embedder(settings.embedder)
         summarizer = open_summarizer(settings.summarizer)
         self.database = Database(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
-        self.recall = Recall(SqliteFeed(self.database), self.embedder, max_bytes=settings.index_bytes)
+        feed = SqliteFeed(self.database)
+        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes)
         self._parts = Parts(
             records=SqliteRecords(self.database),
             history=SqliteHistory(self.database),
@@ -64,8 +65,14 @@ class Retain:
             recall=self.recall,
             summarizer=summarizer,
             clock=clock or system_clock,
+            check=self.database.check_usable,
             max_content_bytes=settings.max_content_bytes,
         )
+        try:
+            feed.adopt(self.recall.model)
+        except BaseException:
+            self.database.close()
+            raise
         self.quotas = Quotas(self._parts, self.tenant)
         self.sessions = Sessions(self._parts, self.tenant)
 
@@ -115,6 +122,7 @@ class Retain:
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
         self.database.close()
+        self._parts.working.forget()
         self.recall.forget()
 
     def __enter__(self) -> Retain:
@@ -172,7 +180,12 @@ class Quotas:
 
     def get(self, kind: MemoryType | str, user_id: str) -> Usage:
         """What a user holds of a kind, and how much they may."""
-        return self._parts.records.usage(f"{self._tenant}/{check_id(user_id, 'user_id')}", kind_of(kind))
+        row = kind_of(kind)
+        if not row.durable:
+            raise InvalidInputError(
+                f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
+            )
+        return self._parts.records.usage(f"{self._tenant}/{check_id(user_id, 'user_id')}", row)
 
 
 class Sessions:
@@ -186,7 +199,10 @@ class Sessions:
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
     ) -> list[dict[str, Any]]:
         """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
-        users = self._parts.history.owners(self._tenant, agent_id, session_id) if user_id is None else [user_id]
+        asked = Scope.checked(self._tenant, "anybody" if user_id is None else user_id, agent_id, session_id)
+        if limit is not None:
+            check_count(limit, "limit", most=10**9)
+        users = self._parts.history.owners(self._tenant, agent_id, session_id) if user_id is None else [asked.user_id]
         if len(users) > 1:
             raise InvalidInputError(
                 f"{len(users)} users have a session {session_id!r} with agent {agent_id!r}; say which with user_id="
@@ -199,7 +215,8 @@ class Sessions:
 
     def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
         """The sessions of a user, the latest active first."""
-        return self._parts.history.sessions(self._tenant, check_id(user_id, "user_id"), agent_id)
+        agent = None if agent_id is None else check_id(agent_id, "agent_id")
+        return self._parts.history.sessions(self._tenant, check_id(user_id, "user_id"), agent)
 
 
 def _limit(name: str, value: float) -> int | None:
@@ -214,6 +231,17 @@ def _limit(name: str, value: float) -> int | None:
 
 _defaults: dict[Settings, Retain] = {}
 _defaults_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """A forked process opens an engine of its own: its parent's, and the lock as it was, are of no use to it."""
+    global _defaults_lock  # noqa: PLW0603
+    _defaults.clear()
+    _defaults_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_engine() -> Retain:

@@ -6,7 +6,6 @@ Checking changes nothing: a store that is not there yet is not made. What is bro
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from retain.core.types import MIB
 from retain.recall.embedders import open_embedder
 from retain.recall.http import KEY_NAMES
 from retain.recall.summaries import open_summarizer
-from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path
+from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path, without_password
 from retain.storage.sql import migrations
 from retain.storage.sqlite.database import Database
 
@@ -33,7 +32,6 @@ _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
 _SLOW_WRITE_MS: Final = 50.0
 _PATIENCE_SECONDS: Final = 5.0
-_PASSWORD: Final = re.compile(r"(://[^/:@\s]+):[^@/\s]+@")
 
 
 class Status(StrEnum):
@@ -83,7 +81,7 @@ def _settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Check:
     lines = []
     for name, default, _meaning in SETTINGS:
         value, source = given.get(name, (default, "default"))
-        lines.append(f"{name} = {_without_password(value)} ({source})")
+        lines.append(f"{name} = {without_password(value)} ({source})")
     known = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
     unknown = sorted(name for name in environ if name.startswith("RETAIN_") and name not in known)
     if unknown:
@@ -217,10 +215,6 @@ def _tried(name: str, look: Callable[[], str], fix: str) -> Check:
 def _failed(name: str, problem: RetainError, fix: str) -> Check:
     check = Check(name, Status.FAILED, str(problem), fix)
     return replace(check, fix="try again later; " + fix) if problem.retryable else check
-
-
-def _without_password(text: str) -> str:
-    return _PASSWORD.sub(r"\1:…@", text)
 
 
 def _nearest(folder: Path) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
-from retain.core.content import check_content, check_count, check_metadata, dump_json
-from retain.core.errors import InvalidContentError, InvalidInputError
+from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from retain.core.errors import InvalidContentError, InvalidInputError, told
 from retain.core.filters import Filter, parse
 from retain.core.records import Message, Record, Scope, Usage
 from retain.core.times import iso
@@ -198,7 +199,7 @@ class Memory:
         kinds = _kinds(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
-        asked = self._parts.recall.query(check_content(query, "query", max_bytes=self._parts.max_content_bytes))
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         now = self._parts.now()
         found = {}
         for kind in kinds:
@@ -269,7 +270,8 @@ class Memory:
         if record.kind is MemoryType.ENTITY:
             raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
         if record.kind is MemoryType.STRUCTURED:
-            kept = {**(metadata or record.metadata), "collection": record.metadata["collection"]}
+            kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
+            kept["collection"] = record.metadata["collection"]
             kept["key"] = record.metadata.get("key")
             draft = self.structured.draft(record.metadata["document"] if content is None else content, kept)
             return {"content": draft.content, "metadata": draft.metadata}
@@ -329,7 +331,7 @@ class Memory:
             "memory_id": item.id,
             "content": item.content,
             "memory_type": kind.name.value,
-            "metadata": {**item.metadata, **role},
+            "metadata": {**deepcopy(item.metadata), **role},
             "agent_id": self.agent_id,
             "session_id": self.session_id,
             "created_at": iso(item.created_at),
@@ -385,7 +387,7 @@ def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | 
         return [kind_of(several)]
     if not isinstance(several, Sequence) or not several:
         raise InvalidInputError(
-            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {several!r}"
+            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {told(several)}"
         )
     return list(dict.fromkeys(kind_of(name) for name in several))
 

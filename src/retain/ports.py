@@ -144,6 +144,12 @@ class RecallFeed(Protocol):
     def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
         """Give records (id, version) their new encoding; those that changed meanwhile are passed over."""
 
+    def adopt(self, model: str) -> None:
+        """Make this the model that records without its vectors are to be embedded with."""
+
+    def is_current(self, model: str) -> bool:
+        """Whether this model was the last to be adopted."""
+
     def subjects(self, tenant: str) -> Iterator[str]:
         """Every subject of a tenant."""
 

@@ -1,11 +1,12 @@
 """Settings, read once at the edge into a frozen value: from the environment, or from ``retain.toml``.
 
-The file is looked for in the working folder and then in the home; the environment wins over it. Every setting is a row
-of ``SETTINGS``; the reference page is made from it.
+The file is the home's: one in whatever folder a program happens to run in could send memories elsewhere. The
+environment wins over it. Every setting is a row of ``SETTINGS``; the reference page is made from it.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from typing import Any, Final, NamedTuple
 import platformdirs
 
 from retain.core.content import MAX_CONTENT_BYTES
-from retain.core.errors import InvalidSettingsError
+from retain.core.errors import InvalidSettingsError, told
 from retain.core.types import MIB
+
+_PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
 
 
 class Setting(NamedTuple):
@@ -68,7 +71,7 @@ def given_settings(
     """The settings that were given: arguments win over the environment, the environment over ``retain.toml``."""
     arguments = {"url": url, "home": None if home is None else str(home)}
     start = arguments["home"] or environ.get("RETAIN_HOME") or platformdirs.user_data_dir("retain", appauthor=False)
-    path, file = _read_file(Path(start).expanduser())
+    path, file = _read_file(_path(start, "home"))
     given = {}
     for setting in SETTINGS:
         name = setting.name
@@ -83,7 +86,7 @@ def given_settings(
 def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:
     """The settings in force."""
     given = {name: found.value for name, found in given_settings(environ, url=url, home=home).items()}
-    folder = Path(given.get("home") or platformdirs.user_data_dir("retain", appauthor=False)).expanduser().absolute()
+    folder = _path(given.get("home") or platformdirs.user_data_dir("retain", appauthor=False), "home")
     return Settings(
         home=folder,
         url=given.get("url") or f"sqlite:///{folder / 'retain.db'}",
@@ -95,36 +98,53 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
     )
 
 
+def without_password(text: str) -> str:
+    """A setting as it may be shown."""
+    return _PASSWORD.sub(r"\1:…@", text)
+
+
 def sqlite_path(url: str) -> Path:
     """The file that a ``sqlite:///`` URL names."""
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite" or not rest:
-        raise InvalidSettingsError(f"the store URL {url!r} is not understood; write it as sqlite:///path/to/retain.db")
+        raise InvalidSettingsError(
+            f"the store URL {told(without_password(url))} is not understood; write it as sqlite:///path/to/retain.db"
+        )
     if rest.startswith(":memory:"):
         raise InvalidSettingsError(
             "Retain keeps memories in a file; for a throw-away store name one in a temporary folder"
         )
-    return Path(rest).expanduser().absolute()
+    return _path(rest, "url")
+
+
+def _path(text: str, name: str) -> Path:
+    """The place that a setting names."""
+    if "\x00" in text:
+        raise InvalidSettingsError(f"the {name} {told(text)} has a NUL character; no file has one")
+    try:
+        text.encode()
+        return Path(text).expanduser().absolute()
+    except (UnicodeError, RuntimeError, OSError) as problem:
+        raise InvalidSettingsError(f"the {name} {told(text)} names no place: {problem}") from problem
 
 
 def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
-    """The settings file, in the working folder or in the home, and what it says."""
-    for path in (Path("retain.toml"), home / "retain.toml"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidSettingsError(f"cannot read {path}: {problem}") from problem
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as problem:
-            raise InvalidSettingsError(f"{path} is not valid TOML: {problem}") from problem
-        known = {setting.name for setting in SETTINGS}
-        if unknown := sorted(set(values) - known):
-            raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
-        return path.absolute(), values
-    return home / "retain.toml", {}
+    """The settings file of a home, and what it says."""
+    path = home / "retain.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return path, {}
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidSettingsError(f"cannot read {path}: {problem}") from problem
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InvalidSettingsError(f"{path} is not valid TOML: {problem}") from problem
+    known = {setting.name for setting in SETTINGS}
+    if unknown := sorted(set(values) - known):
+        raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
+    return path, values
 
 
 def _number(name: str, given: Mapping[str, str], default: float, *, least: float) -> float:
@@ -133,6 +153,6 @@ def _number(name: str, given: Mapping[str, str], default: float, *, least: float
         number = float(text) if text else float(default)
     except ValueError:
         number = float("nan")
-    if not number >= least:
+    if not least <= number < float("inf"):
         raise InvalidSettingsError(f"RETAIN_{name.upper()} must be a number of at least {least:g}, not {text!r}")
     return number

@@ -381,3 +381,13 @@ def test_the_subjects_of_a_tenant_are_its_own(engine: Engine, me: Person) -> Non
 
     assert sorted(engine.feed.subjects(me.tenant)) == sorted(who.subject for who in mine)
     assert list(engine.feed.subjects("no-such-tenant")) == []
+
+
+def test_the_model_that_was_adopted_last_is_the_current_one(engine: Engine, elsewhere: Engine) -> None:
+    engine.feed.adopt("model-a")
+    assert elsewhere.feed.is_current("model-a")
+
+    elsewhere.feed.adopt("model-b")
+
+    assert engine.feed.is_current("model-b")
+    assert not engine.feed.is_current("model-a")

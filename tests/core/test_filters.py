@@ -266,7 +266,7 @@ def test_a_filter_can_be_moved_below_a_field() -> None:
         ({"a.": 5}, "is not a path"),
         ({"$or": []}, "'\\$or' needs a list of filters"),
         ({"$or": {"a": 1}}, "'\\$or' needs a list of filters"),
-        ({"$not": [{"a": 1}]}, "'\\$not' needs a list of filters \\(or, for \\$not, a filter\\)"),
+        ({"$not": [{"a": 1}]}, "'\\$not' needs a list of filters \\(for \\$not: a filter\\)"),
         ({"$near": [1, 2]}, "known here: \\$all, \\$and, \\$any, \\$or, \\$not"),
         ({"or": [{}]}, "a filter must be an object with at least one field, not {}"),
         ({"not": {}}, "a filter must be an object with at least one field"),

@@ -42,6 +42,7 @@ def swap_embedder(retain: Retain, embedder: Hashing) -> Retain:
     """The same store, opened with another embedder."""
     other = Retain(replace(retain.settings), clock=retain.parts.clock)
     other.recall._embedder = embedder
+    other.recall._feed.adopt(other.recall.model)
     return other
 
 

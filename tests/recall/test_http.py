@@ -163,17 +163,26 @@ def test_the_key_is_in_no_message_and_no_repr(service: ScriptedService, pauses: 
     assert KEY not in told
 
 
+OPENAI = "https://api.openai.com/v1"
+
+
 def test_the_api_key_of_retain_comes_before_the_general_one() -> None:
     both = {"RETAIN_OPENAI_API_KEY": " mine ", "OPENAI_API_KEY": "general"}
-    assert find_api_key(both) == "mine"
-    assert find_api_key({"OPENAI_API_KEY": "general", "RETAIN_OPENAI_API_KEY": ""}) == "general"
-    assert find_api_key({}) is None
+    assert find_api_key(both, OPENAI) == "mine"
+    assert find_api_key({"OPENAI_API_KEY": "general", "RETAIN_OPENAI_API_KEY": ""}, OPENAI) == "general"
+    assert find_api_key({}, OPENAI) is None
+
+
+def test_a_key_that_was_meant_for_openai_is_sent_nowhere_else() -> None:
+    for elsewhere in ("http://127.0.0.1:8080/v1", "https://api.openai.com.evil.example/v1", "https://openai.com/v1"):
+        assert find_api_key({"OPENAI_API_KEY": "general"}, elsewhere) is None
+        assert find_api_key({"RETAIN_OPENAI_API_KEY": "mine"}, elsewhere) == "mine"
 
 
 @pytest.mark.parametrize("key", ["sk-two\nlines", "sk-ключ"])
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(InvalidSettingsError, match="RETAIN_OPENAI_API_KEY") as caught:
-        find_api_key({"RETAIN_OPENAI_API_KEY": key})
+        find_api_key({"RETAIN_OPENAI_API_KEY": key}, OPENAI)
     assert key not in str(caught.value)
 
 

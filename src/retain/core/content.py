@@ -12,6 +12,7 @@ from retain.core.errors import InvalidContentError, InvalidInputError, InvalidMe
 #: Content larger than this is stored compressed.
 COMPRESS_OVER_BYTES: Final = 1_024
 MAX_CONTENT_BYTES: Final = 8 * 1024 * 1024
+MAX_QUERY_BYTES: Final = 64 * 1024
 MAX_METADATA_BYTES: Final = 256 * 1024
 MAX_ID_CHARS: Final = 256
 MAX_TOP_K: Final = 1_000
@@ -75,20 +76,25 @@ def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
     return text
 
 
+def _at(path: str) -> str:
+    """A place within a value as a message shows it."""
+    return path if 0 < len(path) <= 60 else f"…{path[-59:]}" if path else "it"
+
+
 def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
     """What keeps ``value`` from being JSON; ``None`` if nothing does."""
     if depth > 64:
-        return f"{path or 'it'} is nested more than 64 deep"
+        return f"{_at(path)} is nested more than 64 deep"
     if value is None or isinstance(value, str | bool):
         return None
     if isinstance(value, int):
-        return None if -(2**63) <= value < 2**63 else f"{path or 'it'} is a whole number beyond 64 bits"
+        return None if -(2**63) <= value < 2**63 else f"{_at(path)} is a whole number beyond 64 bits"
     if isinstance(value, float):
-        return None if value - value == 0.0 else f"{path or 'it'} is {value}, which JSON cannot hold"
+        return None if value - value == 0.0 else f"{_at(path)} is {value}, which JSON cannot hold"
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                return f"the key {told(key)} of {path or 'it'} is not text"
+                return f"the key {told(key)} of {_at(path)} is not text"
             if problem := json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
                 return problem
         return None
@@ -98,7 +104,7 @@ def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
                 return problem
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
-    return f"{path or 'it'} is a {type(value).__name__} ({told(value)}){advice}"
+    return f"{_at(path)} is a {type(value).__name__} ({told(value)}){advice}"
 
 
 def _strings(value: object) -> str:

@@ -216,7 +216,7 @@ def _parse_object(filters: object, depth: int) -> Filter:
         elif name.startswith("$"):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
-                f"{name!r} needs a list of filters (or, for $not, a filter); known here: {known}; got {told(wanted)}"
+                f"{told(name)} needs a list of filters (for $not: a filter); known here: {known}; got {told(wanted)}"
             )
         else:
             parts.extend(_parse_field(name, wanted))
@@ -236,10 +236,10 @@ def _parse_field(name: str, wanted: object) -> list[Filter]:
         tests = {_operator(name, word): operand for word, operand in wanted.items()}
         if not tests:
             raise InvalidFilterError(
-                f"the filter on {name!r} is empty; say what it should be, such as {{'exists': True}}"
+                f"the filter on {told(name)} is empty; say what it should be, such as {{'exists': True}}"
             )
         if len(tests) < len(wanted):
-            raise InvalidFilterError(f"the filter on {name!r} has an operator twice: {', '.join(wanted)}; keep one")
+            raise InvalidFilterError(f"the filter on {told(name)} has an operator twice: {', '.join(wanted)}; keep one")
     else:
         tests = {"eq": wanted}
     conditions = [_condition(name, path, operator, operand) for operator, operand in tests.items()]
@@ -252,7 +252,7 @@ def _path(name: str) -> tuple[str, ...]:
         return (name,)
     path = tuple(name.split("."))
     if not all(path):
-        raise InvalidFilterError(f"the field {name!r} is not a path; write it as 'field' or 'outer.inner'")
+        raise InvalidFilterError(f"the field {told(name)} is not a path; write it as 'field' or 'outer.inner'")
     return path if path[0] == "metadata" and len(path) > 1 else ("metadata", *path)
 
 
@@ -261,8 +261,8 @@ def _operator(name: str, word: object) -> str:
     if operator not in _OPERATORS:
         known = ", ".join(_OPERATORS)
         raise InvalidFilterError(
-            f"unknown operator {word!r} in the filter on {name!r}; use one of: {known} "
-            f"(to reach into an object write {name}.{word!s}; to compare with a whole one use 'eq')"
+            f"unknown operator {told(word)} in the filter on {told(name)}; use one of: {known} "
+            f"(to reach into an object write {name[:40]}.{str(word)[:40]}; to compare with a whole one use 'eq')"
         )
     return operator
 
@@ -276,7 +276,7 @@ def _condition(name: str, path: tuple[str, ...], operator: str, operand: object)
         operand = operand.isoformat()
     problem = _OPERATORS[operator].check(operand)
     if problem:
-        raise InvalidFilterError(f"{operator!r} in the filter on {name!r} {problem}, not {told(operand)}")
+        raise InvalidFilterError(f"{operator!r} in the filter on {told(name)} {problem}, not {told(operand)}")
     return Condition(path, operator, operand)
 
 
@@ -284,7 +284,7 @@ def _time(name: str, operand: object) -> int:
     try:
         return moment(operand, what=name)  # type: ignore[arg-type]  # anything else is refused there
     except InvalidInputError as problem:
-        raise InvalidFilterError(f"the filter on {name!r} needs a time: {problem}") from None
+        raise InvalidFilterError(f"the filter on {told(name)} needs a time: {problem}") from None
 
 
 def _refuse_empty_range(name: str, conditions: Sequence[Condition]) -> None:
@@ -294,11 +294,11 @@ def _refuse_empty_range(name: str, conditions: Sequence[Condition]) -> None:
         for high in highs:
             if isinstance(low.operand, str) != isinstance(high.operand, str):
                 raise InvalidFilterError(
-                    f"the range on {name!r} mixes text and numbers: {low.operand!r}, {high.operand!r}"
+                    f"the range on {told(name)} mixes text and numbers: {told(low.operand)}, {told(high.operand)}"
                 )
             closed = low.operator == "gte" and high.operator == "lte"
             if low.operand > high.operand or (low.operand == high.operand and not closed):
                 raise InvalidFilterError(
-                    f"nothing can match the range on {name!r}: {low.operator} {low.operand!r} and "
-                    f"{high.operator} {high.operand!r}"
+                    f"nothing can match the range on {told(name)}: {low.operator} {told(low.operand)} and "
+                    f"{high.operator} {told(high.operand)}"
                 )

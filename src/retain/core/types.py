@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from retain.core.errors import InvalidKindError
+from retain.core.errors import InvalidKindError, told
 
 
 class MemoryType(StrEnum):
@@ -106,4 +106,4 @@ def kind_of(value: MemoryType | str) -> Kind:
         return TYPES[MemoryType(value)]
     except ValueError:
         known = ", ".join(TYPES)
-        raise InvalidKindError(f"unknown kind of memory {value!r}; use one of: {known}") from None
+        raise InvalidKindError(f"unknown kind of memory {told(value)}; use one of: {known}") from None

@@ -21,6 +21,8 @@ _ENTITY: Final = MemoryType.ENTITY
 _TRIES: Final = 16
 #: So many facts of an entity are written into the text that recall searches.
 _TOLD: Final = 64
+_MAX_VALUE_BYTES: Final = 64 * 1024
+_MAX_TEXT: Final = 128 * 1024
 
 When = datetime | float | str | None
 
@@ -45,28 +47,33 @@ class Entity:
         since: When = None,
     ) -> str:
         """Make an entity known, or add to what is known of it; its id. One entity of a user goes by a name."""
-        check_id(name, "name")
+        _check_name(name)
         given = {**check_metadata(metadata), "name": name}
         if entity_type is not None:
             given["entity_type"] = check_id(entity_type, "entity_type")
         if description is not None:
-            given["description"] = check_content(description)
+            given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
+        checked = _check_attributes(attributes or {})
+        begins = None if since is None else moment(since, what="since")
         entity_id = self._ensure(name, given)
-        self.set(entity_id, attributes or {}, since=since)
+        self._set(entity_id, checked, begins)
         return entity_id
 
     def set(self, entity: str, attributes: Mapping[str, Any], *, since: When = None) -> None:
         """Set attributes: the value that each had until then ends, it is not overwritten."""
+        checked = _check_attributes(attributes)
+        self._set(self._resolve(entity).id, checked, None if since is None else moment(since, what="since"))
+
+    def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int | None) -> None:
         now = self._parts.now()
-        record = self._resolve(entity)
-        begins = now if since is None else moment(since, what="since")
-        facts = []
-        for name, value in attributes.items():
-            dump_json(value, InvalidInputError, f"the attribute {name!r}")
-            fact_id = self._parts.new_id(now)
-            facts.append(Fact(fact_id, record.id, check_id(name, "attribute"), None, value, begins, None, now))
-        self._parts.facts.record(self._records.scope.subject, facts, replacing=True)
-        self._retell([record.id])
+        begins = now if since is None else since
+        facts = [
+            Fact(self._parts.new_id(now), entity_id, name, None, value, begins, None, now)
+            for name, value in attributes.items()
+        ]
+        if facts:
+            self._parts.facts.record(self._records.scope.subject, facts, replacing=True)
+        self._retell([entity_id])
 
     def relate(
         self,
@@ -87,8 +94,11 @@ class Entity:
         ends = None if until is None else moment(until, what="until")
         if ends is not None and ends <= begins:
             raise InvalidInputError(f"the relation would end ({iso(ends)}) before it begins ({iso(begins)})")
+        check_id(relation, "relation")
+        for end in (source, target):
+            self._resolve(end) if is_id(end) else _check_name(end)
         one, other = self._known_or_new(source), self._known_or_new(target)
-        fact = Fact(self._parts.new_id(now), one, check_id(relation, "relation"), other, None, begins, ends, now)
+        fact = Fact(self._parts.new_id(now), one, relation, other, None, begins, ends, now)
         added = self._parts.facts.record(self._records.scope.subject, [fact], replacing=replace)
         self._retell([one])
         return fact.id if added else self._standing(fact).id
@@ -156,7 +166,7 @@ class Entity:
         """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
         check_count(depth, "depth", most=8)
         if direction not in ("out", "in", "both"):
-            raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
+            raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {told(direction)}")
         when = self._parts.now() if at is None else moment(at, what="at")
         start = self._resolve(entity).id
         seen = {start}
@@ -219,7 +229,7 @@ class Entity:
     def _known_or_new(self, entity: str) -> str:
         if is_id(entity):
             return self._resolve(entity).id
-        check_id(entity, "entity")
+        _check_name(entity)
         there = self._records.named(_ENTITY, _key(entity))
         return self._ensure(entity, {"name": entity}) if there is None else there.id
 
@@ -269,6 +279,25 @@ class Entity:
                 break
 
 
+def _check_name(name: object) -> None:
+    if is_id(check_id(name, "name")):
+        raise InvalidInputError(f"the name {told(name)} has the form of a memory's id; give the entity another")
+
+
+def _check_attributes(attributes: object) -> dict[str, Any]:
+    """Attributes that can be kept: names, and JSON values of a reasonable size."""
+    if not isinstance(attributes, Mapping):
+        raise InvalidInputError(f"attributes must be an object (a dict), not {told(attributes)}")
+    for name, value in attributes.items():
+        check_id(name, "attribute")
+        size = len(dump_json(value, InvalidInputError, f"the attribute {told(name)}"))
+        if size > _MAX_VALUE_BYTES:
+            raise InvalidInputError(
+                f"the attribute {told(name)} of {size:,} characters is too large (max: {_MAX_VALUE_BYTES:,})"
+            )
+    return dict(attributes)
+
+
 def _key(name: str) -> str:
     return " ".join(name.casefold().split())
 
@@ -291,7 +320,7 @@ def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> st
             lines.append(f"{name}: {value}")
         else:
             lines.append(f"{names[fact.source]} {name} {names[fact.target]}")
-    return "\n".join(line for line in lines if line)
+    return "\n".join(line for line in lines if line)[:_MAX_TEXT]
 
 
 def _shown(fact: Fact, names: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from retain.core.content import check_content, check_count, check_metadata, dump_json
+from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
 from retain.core.errors import InvalidContentError, InvalidInputError, told
 from retain.core.records import Message, Record
 from retain.core.times import SECOND, iso, moment
@@ -74,7 +74,7 @@ class Episodic:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
         pairs = self._records.search(
             _EPISODIC,
-            self._parts.recall.query(check_content(query, "query")),
+            self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES)),
             Ask(check_count(top_k, "top_k"), self._parts.now(), include_archived=True),
         )
         return [
@@ -103,7 +103,7 @@ class Episodic:
 
     def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
-        asked = self._parts.recall.query(check_content(query, "query"))
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         now = self._parts.now()
         pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from retain.core.content import MAX_CONTENT_BYTES
@@ -27,6 +28,8 @@ class Parts:
     recall: Recall
     summarizer: Summarizer
     clock: Clock
+    check: Callable[[], None]
+    """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
     working: Shelf = field(default_factory=Shelf)
     latencies: Latencies = field(default_factory=Latencies)
@@ -34,7 +37,8 @@ class Parts:
     _ids_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def now(self) -> int:
-        """The present moment, by the engine's clock."""
+        """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""
+        self.check()
         return moment(self.clock(), what="the clock's time")
 
     def new_ids(self, now: int, count: int) -> list[str]:

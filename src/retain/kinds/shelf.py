@@ -60,7 +60,10 @@ class Shelf:
             pile = self._piles.get(scope)
             if pile is None or item.id not in pile.items:
                 return False
-            pile.size += _size(item) - _size(pile.items[item.id])
+            grown = _size(item) - _size(pile.items[item.id])
+            if grown > 0 and (problem := excess(pile.usage(), 0, grown)):
+                raise refuse(MemoryType.WORKING, scope.user_id, problem)
+            pile.size += grown
             pile.items[item.id] = item
             return True
 
@@ -81,6 +84,11 @@ class Shelf:
         with self._lock:
             pile = self._piles.get(scope)
             return pile is not None and pile.take(item_id)
+
+    def forget(self) -> None:
+        """Take everything away."""
+        with self._lock:
+            self._piles.clear()
 
     def clear(self, scope: Scope) -> int:
         """Take all items of a scope away; how many there were."""

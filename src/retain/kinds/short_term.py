@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retain.core.content import check_content, check_id, check_metadata
-from retain.core.errors import RetainError
+from retain.core.content import check_content, check_count, check_id, check_metadata
+from retain.core.errors import InvalidContentError, RetainError, told
+from retain.core.ids import is_id
 from retain.core.records import Message, Scope
 from retain.core.times import SECOND, iso
 from retain.core.types import SHORT_TERM_TTL_SECONDS, TYPES, MemoryType
@@ -28,6 +29,8 @@ class ShortTerm:
 
     def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> tuple[list[str], int]:
         """Append messages, all or none; their ids, and how many messages the session holds now."""
+        if isinstance(contents, str) or not isinstance(contents, Sequence):
+            raise InvalidContentError(f"contents must be a list of texts, not {told(contents)}")
         check_id(role, "role")
         now = self._parts.now()
         kept = check_metadata(metadata)
@@ -59,11 +62,16 @@ class ShortTerm:
 
     def delete(self, message_id: str) -> bool:
         """Take a message out of the session and out of the conversation history, for good; whether it was there."""
+        if not is_id(message_id):
+            return False
+        self._parts.recall.drop(self._scope, _KIND)
         gone = self._parts.short_term.remove(self._scope, [message_id])
         return self._parts.history.remove(self._scope, [message_id]) + gone > 0
 
     def get_full_history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The whole conversation, expired messages included; with ``limit``, the last ones."""
+        if limit is not None:
+            check_count(limit, "limit", most=10**9)
         return [shown_message(message) for message in self._parts.history.messages(self._scope, limit=limit)]
 
 

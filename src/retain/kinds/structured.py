@@ -24,7 +24,7 @@ from retain.ports import Added, SchemaStore
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000
-_TRIES: Final = 16
+_TRIES: Final = 64
 
 
 class Structured:
@@ -38,11 +38,12 @@ class Structured:
         """Give a collection a JSON Schema that later documents must match (``None``: take it away)."""
         name = check_id(collection, "collection")
         if schema is not None:
-            validator = _jsonschema().validators.validator_for(schema)
+            _refuse_foreign_references(schema, name)
+            jsonschema = _jsonschema()
             try:
-                validator.check_schema(schema)
-            except _jsonschema().SchemaError as problem:
-                raise InvalidInputError(f"the schema of {name!r} is not valid: {problem.message}") from problem
+                jsonschema.validators.validator_for(schema).check_schema(schema)
+            except (jsonschema.SchemaError, TypeError, AttributeError, RecursionError) as problem:
+                raise InvalidInputError(f"the schema of {name!r} is not valid: {str(problem)[:200]}") from problem
         text = None if schema is None else dump_json(schema, InvalidInputError, "the schema")
         self._schemas.put(self._records.scope.tenant, name, text)
 
@@ -55,7 +56,7 @@ class Structured:
         metadata: Mapping[str, Any] | None = None,
     ) -> str:
         """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it."""
-        draft = self.draft(document, {**(metadata or {}), "collection": collection, "key": key})
+        draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
         for _ in range(_TRIES):
             there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)
             try:
@@ -82,6 +83,8 @@ class Structured:
     ) -> list[dict[str, Any]]:
         """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
         check_count(limit, "limit", most=_MOST)
+        if order_by is not None and not (isinstance(order_by, str) and order_by):
+            raise InvalidInputError(f"order_by must be the name of a field, not {told(order_by)}")
         parts: list[Filter] = []
         if collection is not None:
             parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
@@ -91,7 +94,7 @@ class Structured:
         records = self._records.select(_STRUCTURED, Every(tuple(parts)), limit=wanted, include_archived=False)
         if order_by is not None:
             path = ("document", *order_by.split("."))
-            records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=descending)
+            records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
         return [_shown(record) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
@@ -113,13 +116,13 @@ class Structured:
         if isinstance(document, str):
             try:
                 document = json.loads(document)
-            except ValueError as problem:
+            except (ValueError, RecursionError) as problem:
                 raise InvalidContentError(
                     f"structured memory takes a JSON object; this is not JSON: {problem}"
                 ) from None
         if not isinstance(document, Mapping) or not document:
             raise InvalidContentError(f"structured memory takes a JSON object with fields, not {told(document)}")
-        given = dict(metadata or {})
+        given = check_metadata(metadata, max_bytes=2 * self._records.parts.max_content_bytes)
         collection = check_id(given.get("collection") or "default", "collection")
         key = None if given.get("key") is None else check_id(given["key"], "key")
         text = dump_json(document, InvalidContentError, "the document")
@@ -138,14 +141,33 @@ class Structured:
             return
         schema = json.loads(text)
         validator = _jsonschema().validators.validator_for(schema)(schema)
-        problem = next(
-            iter(sorted(validator.iter_errors(document), key=lambda error: list(map(str, error.path)))), None
-        )
+        try:
+            problem = next(iter(sorted(validator.iter_errors(document), key=lambda error: str(list(error.path)))), None)
+        except RecursionError:
+            raise SchemaViolationError(f"a document for {collection!r} is nested too deep for its schema") from None
         if problem is not None:
             where = ".".join(map(str, problem.path)) or "the document"
             raise SchemaViolationError(
-                f"a document for {collection!r} does not match its schema: {where}: {problem.message}"
+                f"a document for {collection!r} does not match its schema: {where}: {problem.message[:200]}"
             )
+
+
+def _refuse_foreign_references(schema: object, name: str) -> None:
+    """A schema may refer to its own parts; what lies elsewhere is neither fetched nor read."""
+    if isinstance(schema, Mapping):
+        for word, inner in schema.items():
+            if word in ("$ref", "$dynamicRef") and not _leads_within(inner):
+                raise InvalidInputError(
+                    f"the schema of {name!r} refers to {told(inner)}; only its own parts, such as #/$defs/x, are read"
+                )
+            _refuse_foreign_references(inner, name)
+    elif isinstance(schema, list | tuple):
+        for inner in schema:
+            _refuse_foreign_references(inner, name)
+
+
+def _leads_within(reference: object) -> bool:
+    return isinstance(reference, str) and reference.startswith(("#/$defs/", "#/definitions/"))
 
 
 def _name(collection: str, key: str) -> str:

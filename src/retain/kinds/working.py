@@ -36,11 +36,12 @@ class Working:
 
     def items(self) -> list[Message]:
         """Everything noted during this task, oldest first."""
+        self._parts.check()
         return self._parts.working.items(self._scope)
 
     def get(self, item_id: str) -> Message | None:
         """One note."""
-        return self._parts.working.get(self._scope, item_id)
+        return self._parts.working.get(self._scope, item_id) if isinstance(item_id, str) else None
 
     def update(self, item: Message) -> bool:
         """Change a note; whether it was there."""
@@ -48,7 +49,7 @@ class Working:
 
     def delete(self, item_id: str) -> bool:
         """Drop a note; whether it was there."""
-        return self._parts.working.remove(self._scope, item_id)
+        return isinstance(item_id, str) and self._parts.working.remove(self._scope, item_id)
 
     def clear(self) -> int:
         """Drop every note; how many there were."""

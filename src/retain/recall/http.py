@@ -34,6 +34,7 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _FIRST_WAIT = 0.5
 _MAY_PASS = frozenset({408, 425, 429})
 KEY_NAMES = ("RETAIN_OPENAI_API_KEY", "OPENAI_API_KEY")
+_OPENAI_HOST = "api.openai.com"
 _CHUNK = 65_536
 
 
@@ -64,11 +65,14 @@ def parse_target(text: str) -> Target | None:
     return Target(model, url.rstrip("/"))
 
 
-def find_api_key(environ: Mapping[str, str]) -> str | None:
-    """``RETAIN_OPENAI_API_KEY``, or else ``OPENAI_API_KEY``; ``None`` without either (a local service needs none)."""
+def find_api_key(environ: Mapping[str, str], base_url: str) -> str | None:
+    """The key for a service: ``RETAIN_OPENAI_API_KEY``, or for OpenAI itself also ``OPENAI_API_KEY``.
+
+    ``None`` without either (a local service needs none). A key that was meant for OpenAI is sent nowhere else.
+    """
     for name in KEY_NAMES:
         key = environ.get(name, "").strip()
-        if not key:
+        if not key or (name != KEY_NAMES[0] and urlsplit(base_url).hostname != _OPENAI_HOST):
             continue
         if not (key.isascii() and key.isprintable()):
             raise InvalidSettingsError(

@@ -135,26 +135,20 @@ class ScopeIndex:
             self._compact()
 
     def _dimensions(self, batch: Sequence[IndexRow], passages: Ints) -> int:
-        """How many dimensions the vectors of this index and of new records have; an error if they differ."""
-        dim = self._vectors.width
-        for row, count in zip(batch, passages.tolist(), strict=True):
-            if row.vectors is not None:
-                dim = dim or len(row.vectors) // (2 * count)
-                if len(row.vectors) != 2 * dim * count:
-                    raise ValueError(
-                        f"record {row.id} has {len(row.vectors)} bytes of vectors, "
-                        f"not those of {count} passages of {dim} dimensions"
-                    )
-        return dim
+        """How many dimensions the vectors of this index have, or will have with the first of new records."""
+        if self._vectors.width:
+            return self._vectors.width
+        sizes = (len(row.vectors) // (2 * n) for row, n in zip(batch, passages.tolist(), strict=True) if row.vectors)
+        return next(sizes, 0)
 
     def _add_passages(self, batch: Sequence[IndexRow], passages: Ints, dim: int) -> None:
-        """Append the vectors of new records; zeros for those that have none."""
+        """Append the vectors of new records; zeros for those that have none, or none of this length."""
         if dim != self._vectors.width:
             self._vectors.widen(dim)
             self._total = np.zeros(dim)
         starts = len(self._vectors) + np.cumsum(passages) - passages
         joined = b"".join(
-            bytes(2 * dim * count) if row.vectors is None else row.vectors
+            row.vectors if row.vectors is not None and len(row.vectors) == 2 * dim * count else bytes(2 * dim * count)
             for row, count in zip(batch, passages.tolist(), strict=True)
         )
         vectors = np.frombuffer(joined, np.float16).reshape(int(passages.sum()), dim).astype(np.float32)

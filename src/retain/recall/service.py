@@ -29,6 +29,9 @@ _RESPITE_SECONDS: Final = 30.0
 #: How long one recall may spend on embedding records anew.
 _REEMBED_SECONDS: Final = 0.05
 _BATCH: Final = 256
+_FIRST_BATCH: Final = 8
+#: About what an index takes before it holds anything.
+_SLOT_BYTES: Final = 6_000
 _T = TypeVar("_T")
 
 
@@ -59,9 +62,14 @@ class _Slot:
     index: ScopeIndex
     cursor: Cursor | None = None
     bare: set[str] = field(default_factory=set)
-    items: dict[str, Message] = field(default_factory=dict)
-    """What is indexed of a kind that the store does not keep."""
+    items: dict[str, int] = field(default_factory=dict)
+    """What is indexed of a kind that the store does not keep: ids, and a hash to tell when one has changed."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget(self, kind: Kind) -> None:
+        """Begin anew."""
+        self.index, self.cursor = ScopeIndex(kind.name), None
+        self.bare, self.items = set(), {}
 
 
 class Recall:
@@ -74,7 +82,9 @@ class Recall:
         self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
         self._lock = threading.Lock()
         self._bytes: dict[_Key, int] = {}
+        self._total = 0
         self._without_until = 0.0
+        self._reembed_after = 0.0
 
     # --- text into encodings --------------------------------------------------------------------------------------
 
@@ -140,7 +150,7 @@ class Recall:
         return self._on(
             scope,
             kind,
-            self._follow_feed,
+            self._catch_up,
             lambda index: index.select(ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived),
         )
 
@@ -152,6 +162,8 @@ class Recall:
         Raises ``EmbedderUnavailableError`` where the embedder does not answer; what is done by then stays done.
         """
         self._embedder.embed(["ready?"])
+        self._without_until = self._reembed_after = 0.0
+        self._feed.adopt(self.model)
         total = 0
         for subject in self._feed.subjects(tenant):
             for name in kinds:
@@ -166,19 +178,20 @@ class Recall:
         """Let go of one scope's index."""
         with self._lock:
             self._slots.pop(_key(scope, kind), None)
-            self._bytes.pop(_key(scope, kind), None)
+            self._total -= self._bytes.pop(_key(scope, kind), 0)
 
     def forget(self) -> None:
         """Keep nothing of any text in memory; the next recall reads its scope again."""
         with self._lock:
             self._slots.clear()
             self._bytes.clear()
+            self._total = 0
         terms.forget()
 
     @property
     def nbytes(self) -> int:
         """What the indexes hold in memory."""
-        return sum(self._bytes.values())
+        return self._total
 
     # --- following a scope -------------------------------------------------------------------------------------------
 
@@ -196,32 +209,57 @@ class Recall:
                 slot = self._slots[key] = _Slot(ScopeIndex(kind.name))
             self._slots.move_to_end(key)
         with slot.lock:
-            follow(slot, scope, kind)
-            result = answer(slot.index)
-            size = slot.index.nbytes
+            try:
+                follow(slot, scope, kind)
+                result = answer(slot.index)
+            except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
+                slot.forget(kind)
+                raise
+            size = slot.index.nbytes + _SLOT_BYTES
         if self._bytes.get(key) != size:
             self._account(key, size)
         return result
 
     def _account(self, key: _Key, size: int) -> None:
-        """Note what an index holds; let go of the least recently used ones where it is too much."""
+        """Note what an index holds; let go of the least recently used ones where it is too much.
+
+        One that does not fit at all is not kept, and costs the others nothing.
+        """
         with self._lock:
-            if key in self._slots:
+            if size > self._max_bytes:
+                self._slots.pop(key, None)
+                size = 0
+            elif key not in self._slots:
+                return
+            self._total += size - self._bytes.pop(key, 0)
+            if size:
                 self._bytes[key] = size
-            total = sum(self._bytes.values())
-            for old in list(self._slots):
-                if total <= self._max_bytes:
-                    break
-                del self._slots[old]
-                total -= self._bytes.pop(old, 0)
+            while self._total > self._max_bytes:
+                old, _ = self._slots.popitem(last=False)
+                self._total -= self._bytes.pop(old, 0)
 
     def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
         self._catch_up(slot, scope, kind)
-        if slot.bare and time.monotonic() >= self._without_until:
-            deadline = time.monotonic() + _REEMBED_SECONDS
-            while slot.bare and self._reembed_batch(scope.subject, kind) and time.monotonic() < deadline:
-                self._catch_up(slot, scope, kind)
+        if slot.bare and time.monotonic() >= max(self._without_until, self._reembed_after):
+            self._embed_some(scope, kind)
             self._catch_up(slot, scope, kind)
+
+    def _embed_some(self, scope: Scope, kind: Kind) -> None:
+        """Embed records that have no vectors of the store's model, for about as long as one recall may take.
+
+        A process that runs another model than the one that the store was opened with last leaves it to the others.
+        """
+        if not self._feed.is_current(self.model):
+            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
+            return
+        deadline = time.monotonic() + _REEMBED_SECONDS
+        batch = _FIRST_BATCH
+        try:
+            while self._reembed_batch(scope.subject, kind, batch) and time.monotonic() < deadline:
+                batch = min(2 * batch, _BATCH)
+        except EmbedderError as problem:  # a text that the embedder refuses is found by its words
+            _log.warning("records are left without vectors: %s", problem)
+            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
 
     def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
         changes = self._feed.changes(scope, kind, slot.cursor, model=self.model)
@@ -229,8 +267,8 @@ class Recall:
             _take(slot, kind, changes)
 
     def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
-        wanted = {item.id: item for item in items}
-        new = [item for item in items if slot.items.get(item.id) != item]
+        wanted = {item.id: hash((item.content, to_json(item.metadata), self._without_until)) for item in items}
+        new = [item for item in items if slot.items.get(item.id) != wanted[item.id]]
         slot.index.remove([item_id for item_id in slot.items if item_id not in wanted])
         if new:
             records = [_as_record(item, scope, kind) for item in new]
@@ -238,9 +276,9 @@ class Recall:
             slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
         slot.items = wanted
 
-    def _reembed_batch(self, subject: str, kind: Kind) -> int:
+    def _reembed_batch(self, subject: str, kind: Kind, limit: int = _BATCH) -> int:
         """Embed some of a subject's records that have no vectors of this model; how many."""
-        records = self._feed.unembedded(subject, kind, model=self.model, limit=_BATCH)
+        records = self._feed.unembedded(subject, kind, model=self.model, limit=limit)
         if not records:
             return 0
         encodings = self.encode(records)

@@ -24,6 +24,7 @@ VERSION: Final = "terms-1"
 #: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _MOST: Final = 255
+_LONGEST_WORD: Final = 40
 
 # Combining signs are no "word characters" to ``re``, yet Indic, Hebrew and Arabic words are written with them.
 _SIGNS: Final = (
@@ -61,18 +62,25 @@ def tokenize(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=65_536)
 def _words(chunk: str) -> tuple[str, ...]:
+    """The terms of a word; what is too long to be one is not kept for the next time."""
+    return _kept_words(chunk) if len(chunk) <= _LONGEST_WORD else _split_word(chunk)
+
+
+def _split_word(chunk: str) -> tuple[str, ...]:
     folded = _fold(chunk)
     if folded.isalpha() and (chunk.islower() or chunk[1:].islower()):
         return (_stem(folded),)
     bare = _ELISION.sub("", _CLITIC.sub("", folded))
     if bare != folded:
-        return _words(bare) if bare else ()
+        chunk = folded = bare
     parts = [_stem(_fold(part)) for piece in _JOINTS.split(chunk) for part in _HUMP.split(piece) if part]
     if len(parts) < 2:
         return tuple(parts)
     return (*parts, _stem(folded.strip("._-").replace("-", "")))
+
+
+_kept_words = lru_cache(maxsize=65_536)(_split_word)
 
 
 def _fold(word: str) -> str:
@@ -149,12 +157,10 @@ def query_terms(text: str) -> npt.NDArray[np.uint32]:
 _COMMON: Final = frozenset(token for word in COMMON for token in tokenize(word))
 
 
-@lru_cache(maxsize=65_536)
 def _hash(token: str) -> int:
     return zlib.crc32(token.encode())
 
 
 def forget() -> None:
     """Drop the words that were kept to save time."""
-    _words.cache_clear()
-    _hash.cache_clear()
+    _kept_words.cache_clear()

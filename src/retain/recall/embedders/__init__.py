@@ -9,8 +9,9 @@ import importlib.util
 import os
 from pathlib import Path
 
-from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
+from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, told
 from retain.ports import Embedder
+from retain.settings import without_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
@@ -23,7 +24,7 @@ def open_embedder(setting: str) -> Embedder:
     - ``onnx:/path/to/folder``: an ONNX model and its tokenizer (extra ``onnx``);
     - ``fastembed:BAAI/bge-small-en-v1.5``: a model that fastembed knows (extra ``fastembed``);
     - ``openai:text-embedding-3-small@https://api.openai.com/v1``: an OpenAI-compatible service, with the key in
-      ``RETAIN_OPENAI_API_KEY`` or ``OPENAI_API_KEY``, if it needs one.
+      ``RETAIN_OPENAI_API_KEY``, if it needs one (for OpenAI itself also ``OPENAI_API_KEY``).
 
     Raises ``InvalidSettingsError`` for anything else, ``MissingExtraError`` where a package is not installed.
     """
@@ -38,7 +39,9 @@ def open_embedder(setting: str) -> Embedder:
     elif kind == "openai":
         embedder = _openai(rest)
     if embedder is None:
-        raise InvalidSettingsError(f"RETAIN_EMBEDDER={setting!r} names no embedder; accepted: {ACCEPTED}")
+        raise InvalidSettingsError(
+            f"RETAIN_EMBEDDER={told(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
+        )
     return embedder
 
 
@@ -69,7 +72,7 @@ def _openai(text: str) -> Embedder | None:
     target = parse_target(text)
     if target is None:
         return None
-    key = find_api_key(os.environ)
+    key = find_api_key(os.environ, target.base_url)
     client = JsonClient(target.base_url, api_key=key, failed=EmbedderError, unavailable=EmbedderUnavailableError)
     return OpenAIEmbedder(target, client)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from retain.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError
+from retain.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, told
 from retain.ports import Summarizer
+from retain.settings import without_password
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
@@ -29,7 +30,7 @@ def open_summarizer(setting: str) -> Summarizer:
     elif kind == "openai":
         summarizer = _openai(rest)
     if summarizer is None:
-        raise InvalidSettingsError(f"{setting!r} names no summarizer; accepted: {ACCEPTED}")
+        raise InvalidSettingsError(f"{told(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
     return summarizer
 
 
@@ -48,7 +49,7 @@ def _openai(text: str) -> Summarizer | None:
         return None
     client = JsonClient(
         target.base_url,
-        api_key=find_api_key(os.environ),
+        api_key=find_api_key(os.environ, target.base_url),
         failed=SummarizerError,
         unavailable=SummarizerUnavailableError,
         timeout=_TIMEOUT,

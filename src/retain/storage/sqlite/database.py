@@ -51,7 +51,9 @@ class Database:
         self._lock = threading.Lock()
         with self._translated():
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not path.exists():
+                    path.touch(mode=0o600)  # memories are for their owner's eyes; SQLite's other files take after it
             except OSError as problem:
                 raise StoreUnavailableError(
                     f"cannot create the folder of {path}: {problem.strerror}; "
@@ -70,24 +72,23 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[apsw.Connection]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
-        self._check_usable()  # before waiting as well: in a forked child the lock may never come free
+        self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         with self._lock, self._translated(self._writer):
-            self._check_usable()
+            self.check_usable()
             connection = self._writer
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            try:  # an interrupt may come between any two statements: nothing may be left open
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
+            finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def read(self) -> Iterator[apsw.Connection]:
         """A consistent view of the store as it is now."""
         with self._translated():
-            self._check_usable()
+            self.check_usable()
             try:
                 connection = self._readers.pop()
             except IndexError:
@@ -133,7 +134,14 @@ class Database:
 
     @staticmethod
     def _configure(connection: apsw.Connection) -> None:
-        for pragma in ("synchronous=FULL", "secure_delete=ON", "foreign_keys=ON", "fullfsync=ON", "cache_size=-16384"):
+        for pragma in (
+            "synchronous=FULL",
+            "secure_delete=ON",
+            "foreign_keys=ON",
+            "fullfsync=ON",
+            "cache_size=-16384",
+            "journal_size_limit=67108864",
+        ):
             connection.execute(f"PRAGMA {pragma}")
 
     def _prepare(self) -> None:
@@ -201,7 +209,8 @@ class Database:
 
     # --- waiting, errors -----------------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise ``ClosedError`` unless the store is open, in the process that opened it."""
         if self._closed:
             raise ClosedError(f"the store {self.path} was closed; open it again with Retain.open()")
         if os.getpid() != self._pid:

@@ -197,6 +197,16 @@ class SqliteFeed:
             tally.save()
             return written
 
+    def adopt(self, model: str) -> None:
+        if not self.is_current(model):
+            with self._database.write() as connection:
+                code = _model_code(connection, model)
+                connection.execute(SQL["adopt_model"], (code,))
+
+    def is_current(self, model: str) -> bool:
+        with self._database.read() as connection:
+            return one(connection, SQL["current_model"]) == (model,)
+
     def subjects(self, tenant: str) -> Iterator[str]:
         with self._database.read() as connection:
             found = rows(connection, SQL["subjects_of_tenant"], {"tenant": tenant})

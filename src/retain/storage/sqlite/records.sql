@@ -27,6 +27,12 @@ INSERT OR REPLACE INTO quotas (tenant, user_id, kind, max_memories, max_bytes) V
 -- name: model
 SELECT code FROM models WHERE id = ?
 
+-- name: current_model
+SELECT id FROM models WHERE current
+
+-- name: adopt_model
+UPDATE models SET current = (code = ?)
+
 -- name: new_model
 INSERT INTO models (id) VALUES (?) RETURNING code
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import apsw
 
+from retain.core.errors import StoreFullError
 from retain.core.records import Usage
 from retain.core.types import Kind
 from retain.storage.sql import statements
@@ -67,6 +68,8 @@ class Tally:
 
     def new_key(self) -> int:
         """The key for one more record."""
+        if self.next >> _COUNT_BITS:
+            raise StoreFullError("a user has had as many memories of a kind as an SQLite store can ever hold")
         key = self.scope << _COUNT_BITS | self.next
         self.next += 1
         return key

@@ -20,8 +20,9 @@ CREATE TABLE scopes (
 ) STRICT;
 
 CREATE TABLE models (
-    code INTEGER PRIMARY KEY,
-    id   TEXT NOT NULL UNIQUE
+    code    INTEGER PRIMARY KEY,
+    id      TEXT NOT NULL UNIQUE,
+    current INTEGER NOT NULL DEFAULT 0           -- what records are to be embedded with
 ) STRICT;
 
 CREATE TABLE records (
