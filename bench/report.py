@@ -40,7 +40,8 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
         rows.append(f"| {figure.name} | {figure.p50:.3f} | {figure.p95:.3f} | {figure.target} | {mark} |")
     text = (
         f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
-        f"engine, one process.\n`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![speed](img/speed.png)\n"
+        "engine, one process.\nEach figure is the least disturbed of several passes of 400 calls; floors and what they "
+        f"bound take turns.\n`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![speed](img/speed.png)\n"
     )
     _plot_speed(docs / "img", figures)
     _section(docs, "Speed", text)

@@ -7,6 +7,7 @@ so that erasing the row erases it.
 from __future__ import annotations
 
 import re
+import struct
 import unicodedata
 import zlib
 from collections import Counter
@@ -23,6 +24,7 @@ from retain.recall.common_words import COMMON
 VERSION: Final = "terms-1"
 #: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
+_pack: Final = struct.Struct("<IBB").pack
 _MOST: Final = 255
 _LONGEST_WORD: Final = 40
 
@@ -127,12 +129,12 @@ class Terms(NamedTuple):
 
 def encode(passages: Sequence[str]) -> bytes:
     """The terms of a record's passages (at most 256), six bytes for each distinct term of a passage."""
-    entries: list[tuple[int, int, int]] = []
+    entries: list[bytes] = []
     for number, text in enumerate(passages):
         counts = Counter(map(_hash, tokenize(text)))
         # A passage without a word is noted all the same, so that the number of passages can be read back.
-        entries.extend((term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),))
-    return np.array(entries, ENTRY).tobytes()
+        entries.extend(_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),))
+    return b"".join(entries)
 
 
 def decode(blobs: Sequence[bytes]) -> Terms:

@@ -35,6 +35,18 @@ _TENSOR = "embedding.weight"
 class _Model(NamedTuple):
     tokens: Callable[[str], list[int]]
     table: npt.NDArray[np.float16]
+    rows: Vectors
+    """The table as float32, filled in as tokens are met; what is not met takes no memory."""
+    met: npt.NDArray[np.bool_]
+
+    def rows_of(self, tokens: list[int]) -> Vectors:
+        """The vectors of tokens."""
+        ids = np.array(tokens)
+        if not self.met[ids].all():
+            self.rows[ids] = self.table[ids]
+            self.met[ids] = True
+        rows: Vectors = self.rows.take(ids, 0)
+        return rows
 
 
 class StaticEmbedder:
@@ -58,11 +70,11 @@ class StaticEmbedder:
         return _DIM
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        tokens, table = self._model or self._load()
+        model = self._model or self._load()
         rows = np.zeros((len(texts), _DIM), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            if ids := tokens(text):
-                np.add.reduce(table.take(ids, 0), 0, np.float32, out=row)
+            if ids := model.tokens(text):
+                np.add.reduce(model.rows_of(ids), 0, out=row)
                 row *= 1 / (math.sqrt(np.dot(row, row)) or 1)  # noqa: PLW2901  (in place: ``row`` is a view)
         return rows
 
@@ -71,7 +83,9 @@ class StaticEmbedder:
             if self._model is None:
                 folder = _package_folder()
                 table = _read_table(folder / _WEIGHTS)
-                self._model = _Model(_read_tokenizer(folder / _TOKENIZER, len(table)), table)
+                tokens = _read_tokenizer(folder / _TOKENIZER, len(table))
+                rows = np.zeros(table.shape, np.float32)
+                self._model = _Model(tokens, table, rows, np.zeros(len(table), np.bool_))
             return self._model
 
 

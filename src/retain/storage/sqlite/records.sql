@@ -16,7 +16,7 @@ ON CONFLICT (scope) DO UPDATE
 SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
 
 -- name: quotas
-SELECT max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id IN ('', ?) AND kind = ? ORDER BY user_id
+SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id IN ('', ?) AND kind = ?
 
 -- name: quota
 SELECT max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id = ? AND kind = ?

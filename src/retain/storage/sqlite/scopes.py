@@ -50,9 +50,9 @@ def limits(connection: apsw.Connection, subject: str, kind: Kind) -> tuple[int |
     tenant, user_id = subject.split("/", 1)
     memories: int = kind.max_memories
     size: int = kind.max_bytes
-    for row in rows(connection, SQL["quotas"], (tenant, user_id, kind.code)):
-        memories = memories if row[0] is None else row[0]
-        size = size if row[1] is None else row[1]
+    for _, most, most_bytes in sorted(rows(connection, SQL["quotas"], (tenant, user_id, kind.code))):  # '' comes first
+        memories = memories if most is None else most
+        size = size if most_bytes is None else most_bytes
     return (None if memories < 0 else memories), (None if size < 0 else size)
 
 
