@@ -26,6 +26,7 @@ class SqliteRecords:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._models: dict[str | None, int | None] = {}
 
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         stored = [_row(entry) for entry in entries]
@@ -39,17 +40,17 @@ class SqliteRecords:
                 if not prune or not (moved := _prune(connection, tally, number, kind, now)):
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 pruned += moved
-            models = {entry.encoding.model: _model_code(connection, entry.encoding.model) for entry in entries}
-            connection.executemany(
-                SQL["insert"],
-                (
-                    (tally.new_key(), number, kind.code, *row[:9], models[entry.encoding.model], *row[9:])
-                    for row, entry in zip(stored, entries, strict=True)
-                ),
-            )
+            models: dict[str | None, int | None] = {}
+            for row, (_, encoding) in zip(stored, entries, strict=True):
+                if encoding.model not in models:
+                    models[encoding.model] = self._models.get(encoding.model) or _model_code(connection, encoding.model)
+                key = tally.new_key()
+                connection.execute(SQL["insert"], (key, number, kind.code, *row[:9], models[encoding.model], *row[9:]))
             tally.count(len(stored), size)
             tally.save()
-            return Added(tally.usage(maximum), pruned)
+            added = Added(tally.usage(maximum), pruned)
+        self._models.update(models)  # what has been committed stays as it is
+        return added
 
     def get(self, subject: str, record_id: str) -> Record | None:
         with self._database.read() as connection:
