@@ -41,6 +41,7 @@ _UNSPACED: Final = (
 _CHUNK: Final = re.compile(
     rf"(?P<run>[{_UNSPACED}]+)|(?P<word>(?:(?![{_UNSPACED}])[\w{_SIGNS}])+(?:['’.\-](?:(?![{_UNSPACED}])[\w{_SIGNS}])+)*)"
 )
+_ASCII_CHUNK: Final = re.compile(r"\w+(?:['.\-]\w+)*", re.ASCII)
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS: Final = re.compile(r"['’._\-]+")
 _CLITIC: Final = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
@@ -55,18 +56,32 @@ def tokenize(text: str) -> list[str]:
     ``username``, ``user``, ``name``); English inflections cut back; unspaced scripts as pairs of characters.
     """
     found: list[str] = []
-    for chunk in _CHUNK.finditer(unicodedata.normalize("NFKC", text)):
-        if chunk.lastgroup == "run":
-            run = chunk[0]
-            found.extend(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
-        else:
-            found.extend(_words(chunk[0]))
+    for run, word in _chunks(text):
+        found += _split_word(word) if word else _pairs(run)
     return found
 
 
-def _words(chunk: str) -> tuple[str, ...]:
-    """The terms of a word; what is too long to be one is not kept for the next time."""
-    return _kept_words(chunk) if len(chunk) <= _LONGEST_WORD else _split_word(chunk)
+def _chunks(text: str) -> list[tuple[str, str]]:
+    """The text in pieces: either a run of an unspaced script, or a word with whatever holds its parts together."""
+    if text.isascii():  # the same, seen faster
+        return [("", word) for word in _ASCII_CHUNK.findall(text)]
+    return _CHUNK.findall(unicodedata.normalize("NFKC", text))
+
+
+def _pairs(run: str) -> list[str]:
+    """The pairs of adjacent characters of an unspaced run."""
+    return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+
+
+def _hashes(text: str) -> list[int]:
+    """The hashes of what ``tokenize`` gives. Those of words are kept; what is too long to be a word is not."""
+    found: list[int] = []
+    for run, word in _chunks(text):
+        if word and len(word) <= _LONGEST_WORD:
+            found += _kept_hashes(word)
+        else:
+            found += map(_hash, _split_word(word) if word else _pairs(run))
+    return found
 
 
 def _split_word(chunk: str) -> tuple[str, ...]:
@@ -82,7 +97,9 @@ def _split_word(chunk: str) -> tuple[str, ...]:
     return (*parts, _stem(folded.strip("._-").replace("-", "")))
 
 
-_kept_words = lru_cache(maxsize=65_536)(_split_word)
+@lru_cache(maxsize=65_536)
+def _kept_hashes(word: str) -> tuple[int, ...]:
+    return tuple(map(_hash, _split_word(word)))
 
 
 def _fold(word: str) -> str:
@@ -131,9 +148,9 @@ def encode(passages: Sequence[str]) -> bytes:
     """The terms of a record's passages (at most 256), six bytes for each distinct term of a passage."""
     entries: list[bytes] = []
     for number, text in enumerate(passages):
-        counts = Counter(map(_hash, tokenize(text)))
+        counts = Counter(_hashes(text))
         # A passage without a word is noted all the same, so that the number of passages can be read back.
-        entries.extend(_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),))
+        entries += [_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),)]
     return b"".join(entries)
 
 
@@ -152,17 +169,17 @@ def decode(blobs: Sequence[bytes]) -> Terms:
 
 def query_terms(text: str) -> npt.NDArray[np.uint32]:
     """The distinct terms that a query is about, as ``encode`` would write them, in ascending order."""
-    asked = set(tokenize(text))
-    return np.array(sorted(map(_hash, asked - _COMMON or asked)), np.uint32)
-
-
-_COMMON: Final = frozenset(token for word in COMMON for token in tokenize(word))
+    asked = set(_hashes(text))
+    return np.array(sorted(asked - _COMMON or asked), np.uint32)
 
 
 def _hash(token: str) -> int:
     return zlib.crc32(token.encode())
 
 
+_COMMON: Final = frozenset(term for word in COMMON for term in _hashes(word))
+
+
 def forget() -> None:
     """Drop the words that were kept to save time."""
-    _kept_words.cache_clear()
+    _kept_hashes.cache_clear()
