@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 
 from clocks import FakeClock
 from retain import MemoryManager, Retain
+
+# No example is judged by how long it took. Where a result decides over a landing, the examples are the same every time.
+settings.register_profile(
+    "retain", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("retain")
 
 
 @pytest.fixture
