@@ -115,6 +115,7 @@ def test_recall_tells_no_relation_that_has_ended_or_whose_end_is_gone(memory: Me
     memory.entity.relate("Alice", "works_at", "Acme", replace=True)
     memory.entity.relate("Alice", "works_at", "Globex", replace=True)
     memory.entity.relate("Bob", "manages", "Alice")
+    memory.entity.set("Alice", {"city": "Lyon"})  # she tells her own facts anew, not his
 
     def told() -> str:
         return "\n".join(found["content"] for found in memory.retrieve("who works where?", "entity", top_k=20))

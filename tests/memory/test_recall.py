@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ import pytest
 from clocks import FakeClock
 from retain import MemoryManager, Retain
 from retain.core.errors import EmbedderUnavailableError
-from retain.ports import Vectors
+from retain.core.records import Record, Scope
+from retain.manager import Memory
+from retain.ports import RecordStore, Vectors
 from retain.settings import read_settings
 
 
@@ -202,3 +205,30 @@ def test_neighbouring_turns_lend_each_other_context(retain: Retain) -> None:
         retain.manager("user", "agent", f"other {number}").add(f"We talked about the weather of day {number}.")
     scores = {r["memory_id"]: r["score"] for r in session.retrieve("marathon in Kyoto", top_k=50)}
     assert scores[in_context] > scores[alone]
+
+
+class DeletesFirst:
+    """A record store in which another writer deletes the best match between ranking and reading."""
+
+    def __init__(self, records: RecordStore, other: MemoryManager) -> None:
+        self._records = records
+        self._other = other
+        self._done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+    def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+        if not self._done:
+            self._done = True
+            self._other.delete(record_ids[0])
+        return self._records.fetch(subject, record_ids, now=now)
+
+
+def test_a_match_deleted_between_ranking_and_reading_leaves_no_empty_place(retain: Retain) -> None:
+    memory = retain.manager("user", "agent")
+    memory.add_many([f"note {n} about tea" for n in range(4)])
+    raced = replace(retain.parts, records=cast("RecordStore", DeletesFirst(retain.parts.records, memory)))
+    found = Memory(raced, Scope("default", "user", "agent")).retrieve("tea", top_k=3)
+    assert len(found) == 3
+    assert {r["memory_id"] for r in found} == {r["memory_id"] for r in memory.list_memories()}

@@ -25,8 +25,8 @@ With `--json`, an error is on standard error as `{"error": {"code": …, "messag
 [another page](errors.md), wrong usage has the code `usage`."""
 _SETTINGS: Final = """\
 Each is read from an argument (where there is one), else from the environment, else from `retain.toml` in the home. The
-file of whatever folder a program happens to run in is not read. `retain doctor` shows what is in force and where it came
-from."""
+file of whatever folder a program happens to run in is not read. `retain doctor` shows what is in force, and where it
+came from."""
 _ERRORS: Final = """\
 Whatever Retain raises on purpose is a `RetainError`. The `code` is the same at every edge and does not change; a
 retryable call may succeed later as it is. Nothing was changed by a call that raised."""
