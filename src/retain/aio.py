@@ -22,6 +22,13 @@ from retain.kinds.episodic import Episodic
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.holds import Holds
+from retain.lifecycle.policies import Policies
+from retain.lifecycle.recycle import Recycle
+from retain.lifecycle.registry import Roster
+from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.sessions import Sessions
 from retain.manager import Memory, Plain
 
 P = ParamSpec("P")
@@ -80,6 +87,7 @@ class AsyncEpisodic(_Wrapper[Episodic]):
     get_steps = _verb(Episodic.get_steps)
     get_tool_calls = _verb(Episodic.get_tool_calls)
     add_texts = _verb(Episodic.add_texts)
+    cleanup_old_episodes = _verb(Episodic.cleanup_old_episodes)
 
 
 class AsyncEntity(_Wrapper[Entity]):
@@ -90,6 +98,7 @@ class AsyncEntity(_Wrapper[Entity]):
     relate = _verb(Entity.relate)
     end = _verb(Entity.end)
     delete = _verb(Entity.delete)
+    delete_user_entities = _verb(Entity.delete_user_entities)
     retell_sources = _verb(Entity.retell_sources)
     get = _verb(Entity.get)
     history = _verb(Entity.history)
@@ -105,6 +114,7 @@ class AsyncStructured(_Wrapper[Structured]):
     get = _verb(Structured.get)
     find = _verb(Structured.find)
     delete = _verb(Structured.delete)
+    delete_user_data = _verb(Structured.delete_user_data)
     add_documents = _verb(Structured.add_documents)
     draft = _verb(Structured.draft)
 
@@ -116,6 +126,8 @@ class AsyncPlain(_Wrapper[Plain]):
     retrieve = _verb(Plain.retrieve)
     list = _verb(Plain.list)
     count = _verb(Plain.count)
+    delete_all = _verb(Plain.delete_all)
+    archive_old_memories = _verb(Plain.archive_old_memories)
 
 
 class AsyncMemory(_Wrapper[Memory]):
@@ -142,6 +154,10 @@ class AsyncMemory(_Wrapper[Memory]):
     restore = _verb(Memory.restore)
     count_memories = _verb(Memory.count_memories)
     end_task = _verb(Memory.end_task)
+    explain = _verb(Memory.explain)
+    rehydrate = _verb(Memory.rehydrate)
+    delete_user_memories = _verb(Memory.delete_user_memories)
+    archive_due = _verb(Memory.archive_due)
 
 
 class AsyncQuotas(_Wrapper[engine.Quotas]):
@@ -151,11 +167,75 @@ class AsyncQuotas(_Wrapper[engine.Quotas]):
     get = _verb(engine.Quotas.get)
 
 
-class AsyncSessions(_Wrapper[engine.Sessions]):
+class AsyncSessions(_Wrapper[Sessions]):
     """``retain.sessions`` for async callers."""
 
-    history = _verb(engine.Sessions.history)
-    list = _verb(engine.Sessions.list)
+    history = _verb(Sessions.history)
+    list = _verb(Sessions.list)
+    remove = _verb(Sessions.remove)
+    find = _verb(Sessions.find)
+    touch = _verb(Sessions.touch)
+    erase = _verb(Sessions.erase)
+
+
+class AsyncPolicies(_Wrapper[Policies]):
+    """``retain.policies`` for async callers."""
+
+    list = _verb(Policies.list)
+    get = _verb(Policies.get)
+    preview = _verb(Policies.preview)
+    preview_removal = _verb(Policies.preview_removal)
+    set = _verb(Policies.set)
+    set_episodic = _verb(Policies.set_episodic)
+    remove = _verb(Policies.remove)
+    finish = _verb(Policies.finish)
+
+
+class AsyncHolds(_Wrapper[Holds]):
+    """``retain.holds`` for async callers."""
+
+    add = _verb(Holds.add)
+    list = _verb(Holds.list)
+    release = _verb(Holds.release)
+
+
+class AsyncRecycle(_Wrapper[Recycle]):
+    """``retain.recycle`` for async callers."""
+
+    list = _verb(Recycle.list)
+    restore = _verb(Recycle.restore)
+    purge = _verb(Recycle.purge)
+
+
+class AsyncRoster(_Wrapper[Roster]):
+    """``retain.agents`` and ``retain.tools`` for async callers."""
+
+    add = _verb(Roster.add)
+    get = _verb(Roster.get)
+    list = _verb(Roster.list)
+    remove = _verb(Roster.remove)
+    restore = _verb(Roster.restore)
+
+
+class AsyncAudit(_Wrapper[Audit]):
+    """``retain.audit`` for async callers."""
+
+    tail = _verb(Audit.tail)
+    verify = _verb(Audit.verify)
+    seal = _verb(Audit.seal)
+    cut = _verb(Audit.cut)
+
+
+class AsyncSchedule(_Wrapper[Schedule]):
+    """``retain.schedule`` for async callers."""
+
+    list = _verb(Schedule.list)
+    set = _verb(Schedule.set)
+    run = _verb(Schedule.run)
+    run_due = _verb(Schedule.run_due)
+    enrol = _verb(Schedule.enrol)
+    problems = _verb(Schedule.problems)
+    serve = _verb(Schedule.serve)
 
 
 class Opening:
@@ -186,6 +266,13 @@ class Retain(_Wrapper[engine.Retain]):
         super().__init__(wrapped)
         self.quotas = AsyncQuotas(wrapped.quotas)
         self.sessions = AsyncSessions(wrapped.sessions)
+        self.policies = AsyncPolicies(wrapped.policies)
+        self.holds = AsyncHolds(wrapped.holds)
+        self.recycle = AsyncRecycle(wrapped.recycle)
+        self.agents = AsyncRoster(wrapped.agents)
+        self.tools = AsyncRoster(wrapped.tools)
+        self.audit = AsyncAudit(wrapped.audit)
+        self.schedule = AsyncSchedule(wrapped.schedule)
 
     @classmethod
     def open(
@@ -210,6 +297,9 @@ class Retain(_Wrapper[engine.Retain]):
         return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune))
 
     reembed = _verb(engine.Retain.reembed)
+    sweep = _verb(engine.Retain.sweep)
+    explain = _verb(engine.Retain.explain)
+    metrics = _verb(engine.Retain.metrics)
     close = _verb(engine.Retain.close)
 
     async def __aenter__(self) -> Retain:

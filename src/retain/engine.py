@@ -7,30 +7,53 @@ import logging
 import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from retain.core.content import check_count, check_id, check_tenant
+from retain.core.content import check_id, check_tenant
 from retain.core.errors import InvalidInputError, told
-from retain.core.records import Message, Scope, Usage
+from retain.core.records import Scope, Usage
 from retain.core.times import Clock
 from retain.core.types import DURABLE, MemoryType, kind_of
+from retain.kinds.entity import retell_entities
 from retain.kinds.latency import Latencies
 from retain.kinds.parts import Parts
-from retain.kinds.short_term import shown_message
-from retain.manager import Memory
-from retain.ports import Embedder
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.holds import Holds
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.metrics import Collector, exposition
+from retain.lifecycle.plan import Plan, Report
+from retain.lifecycle.policies import Policies
+from retain.lifecycle.recycle import Recycle
+from retain.lifecycle.registry import Registry
+from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.sessions import Sessions
+from retain.lifecycle.upkeep import Upkeep
+from retain.manager import Memory, explain
+from retain.ports import Embedder, Summarizer
+from retain.recall import terms
 from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
 from retain.recall.summaries import open_summarizer
 from retain.settings import Settings, read_settings, sqlite_path
+from retain.storage.objects import open_objects
+from retain.storage.sqlite.audit import SqliteAudit
 from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
 from retain.storage.sqlite.database import Database
+from retain.storage.sqlite.dues import SqliteDues
 from retain.storage.sqlite.facts import SqliteFacts
+from retain.storage.sqlite.holds import SqliteHolds
+from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases, new_holder
+from retain.storage.sqlite.packs import SqlitePacks
 from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
+from retain.storage.sqlite.registry import SqliteRegistry
+from retain.storage.sqlite.rules import SqliteRules
 from retain.storage.sqlite.schemas import SqliteSchemas
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
@@ -39,6 +62,11 @@ logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those 
 def system_clock() -> datetime:
     """The present, by the machine's clock."""
     return datetime.now(UTC)
+
+
+def _wall() -> int:
+    """The machine's real time, in microseconds."""
+    return time.time_ns() // 1_000
 
 
 class Retain:
@@ -54,27 +82,77 @@ class Retain:
         self.embedder: Embedder = open_embedder(settings.embedder)
         summarizer = open_summarizer(settings.summarizer)
         self.database = Database(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
-        feed = SqliteFeed(self.database)
-        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes)
-        self._parts = Parts(
-            records=SqliteRecords(self.database),
-            history=SqliteHistory(self.database),
-            short_term=SqliteShortTerm(self.database),
-            facts=SqliteFacts(self.database),
-            schemas=SqliteSchemas(self.database),
-            recall=self.recall,
-            summarizer=summarizer,
-            clock=clock or system_clock,
-            check=self.database.check_usable,
-            max_content_bytes=settings.max_content_bytes,
-        )
         try:
-            feed.adopt(self.recall.model)
+            self._assemble(summarizer, clock)
         except BaseException:
             self.database.close()
             raise
-        self.quotas = Quotas(self._parts, self.tenant)
-        self.sessions = Sessions(self._parts, self.tenant)
+
+    def _assemble(self, summarizer: Summarizer, clock: Clock | None) -> None:
+        """Put the parts together."""
+        database, settings, tenant = self.database, self.settings, self.tenant
+        feed = SqliteFeed(database)
+        feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes)
+        records, history, short_term = SqliteRecords(database), SqliteHistory(database), SqliteShortTerm(database)
+        rules, holds, registered = SqliteRules(database), SqliteHolds(database), SqliteRegistry(database)
+        self.dues = SqliteDues(database)
+        self._parts = Parts(
+            records=records,
+            history=history,
+            short_term=short_term,
+            facts=SqliteFacts(database),
+            schemas=SqliteSchemas(database),
+            rules=rules,
+            dues=self.dues,
+            holds=holds,
+            audit=SqliteAudit(database),
+            packs=SqlitePacks(database),
+            objects=cache(lambda: open_objects(settings.cold_url())),
+            recall=self.recall,
+            summarizer=summarizer,
+            clock=clock or system_clock,
+            check=database.check_usable,
+            max_content_bytes=settings.max_content_bytes,
+        )
+        parts = self._parts
+        self.quotas = Quotas(parts, tenant)
+        self.sessions = Sessions(history, short_term, tenant=tenant, now=parts.now)
+        self.holds = Holds(holds, tenant, parts.now, parts.new_id)
+        self.policies = Policies(rules, self.dues, tenant, parts.now, parts.new_id)
+        self.registry = Registry(registered, short_term, tenant=tenant, now=parts.now)
+        self.agents, self.tools = self.registry.agents, self.registry.tools
+        self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
+        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
+        self.upkeep = Upkeep(
+            tenant,
+            parts.sweeper(tenant, self.sessions.erase),
+            leadership,
+            dues=self.dues,
+            rules=rules,
+            history=history,
+            short_term=short_term,
+            policies=self.policies,
+            registry=self.registry,
+            audit=self.audit,
+            now=parts.now,
+            watch=ClockWatch(now=parts.now()) if clock is None else None,
+            load=settings.sweep_load,
+        )
+        self.recycle = Recycle(
+            tenant,
+            records=records,
+            history=history,
+            dues=self.dues,
+            registry=self.registry,
+            registered=registered,
+            now=parts.now,
+            purge=self.upkeep.empty_bin,
+            retell=partial(retell_entities, parts),
+        )
+        self.schedule = Schedule(
+            SqliteJobs(database), leadership, self.upkeep.runners(), clock=parts.clock, timezone=settings.timezone
+        )
 
     @classmethod
     def open(
@@ -119,6 +197,40 @@ class Retain:
         """
         return self.recall.reembed(self.tenant, progress, kinds=DURABLE)
 
+    def sweep(
+        self,
+        *,
+        dry_run: bool = False,
+        at: datetime | float | str | None = None,
+        digest: str | None = None,
+        confirm: bool = False,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> Plan | Report:
+        """Archive, recycle and delete what is due; with ``dry_run``, say what that would be, now or ``at`` a moment.
+
+        ``digest`` (of a plan) carries out that plan, or refuses if its records have changed since. ``confirm`` lets go
+        who was set aside because they would lose much at once, and trusts a clock that leaped.
+        """
+        if dry_run:
+            return self.upkeep.plan(at, confirm=confirm)
+        return self.upkeep.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
+
+    def explain(self, memory_id: str, *, user_id: str | None = None) -> dict[str, Any]:
+        """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
+        gone (with ``user_id``): when, why and under which rule it went.
+        """
+        subject = None if user_id is None else f"{self.tenant}/{check_id(user_id, 'user_id')}"
+        return explain(self._parts, self.tenant, memory_id, subject)
+
+    def metrics(self) -> bytes:
+        """All metrics in Prometheus' format."""
+        return exposition(self.collector)
+
+    @cached_property
+    def collector(self) -> Collector:
+        """What a Prometheus registry collects metrics from."""
+        return Collector(self.dues, self.upkeep, self.schedule, self.latencies.summary, self._parts.now)
+
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
         self.database.close()
@@ -147,7 +259,7 @@ class MemoryManager(Memory):
         engine: Retain | None = None,
     ) -> None:
         engine = engine or default_engine()
-        scope = Scope.checked(engine.tenant, user_id, agent_id, session_id)
+        scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
         super().__init__(engine.parts, scope, auto_prune=auto_prune)
 
 
@@ -186,37 +298,6 @@ class Quotas:
                 f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
             )
         return self._parts.records.usage(f"{self._tenant}/{check_id(user_id, 'user_id')}", row)
-
-
-class Sessions:
-    """``retain.sessions``: conversations, kept beside the short-term window."""
-
-    def __init__(self, parts: Parts, tenant: str) -> None:
-        self._parts = parts
-        self._tenant = tenant
-
-    def history(
-        self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
-        asked = Scope.checked(self._tenant, "anybody" if user_id is None else user_id, agent_id, session_id)
-        if limit is not None:
-            check_count(limit, "limit", most=10**9)
-        users = self._parts.history.owners(self._tenant, agent_id, session_id) if user_id is None else [asked.user_id]
-        if len(users) > 1:
-            raise InvalidInputError(
-                f"{len(users)} users have a session {session_id!r} with agent {agent_id!r}; say which with user_id="
-            )
-        found: list[Message] = []
-        for user in users:
-            scope = Scope.checked(self._tenant, user, agent_id, session_id)
-            found += self._parts.history.messages(scope, limit=limit)
-        return [shown_message(message) for message in found]
-
-    def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
-        """The sessions of a user, the latest active first."""
-        agent = None if agent_id is None else check_id(agent_id, "agent_id")
-        return self._parts.history.sessions(self._tenant, check_id(user_id, "user_id"), agent)
 
 
 def _limit(name: str, value: float) -> int | None:

@@ -7,11 +7,12 @@ from copy import deepcopy
 from typing import Any
 
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
-from retain.core.errors import InvalidContentError, InvalidInputError, told
+from retain.core.errors import ConflictError, HeldError, InvalidContentError, InvalidInputError, NotFoundError, told
 from retain.core.filters import Filter, parse
-from retain.core.records import Message, Record, Scope, Usage
+from retain.core.ids import is_id
+from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
 from retain.core.times import iso
-from retain.core.types import EMPTY_LATENCY_MS, SEVERAL_LATENCY_MS, TYPES, Kind, MemoryType, kind_of
+from retain.core.types import EMPTY_LATENCY_MS, SEVERAL_LATENCY_MS, TYPES, Archive, Kind, MemoryType, State, kind_of
 from retain.kinds.durable import Draft, Durable, refuse_kind, shown
 from retain.kinds.entity import Entity
 from retain.kinds.episodic import Episodic
@@ -20,6 +21,9 @@ from retain.kinds.parts import Parts
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
+from retain.lifecycle.clearing import Cleared, clear, clear_conversations
+from retain.lifecycle.explanation import explain_gone, explain_record
+from retain.lifecycle.sweep import Extent
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
 
@@ -216,7 +220,7 @@ class Memory:
     def _search(self, kind: Kind, query: Query, ask: Ask) -> list[dict[str, Any]]:
         if kind.durable:
             pairs = self._records.search(kind.name, query, ask)
-            return [_scored(shown(record), hit, explain=ask.explain) for record, hit in pairs]
+            return [_scored(shown(record, ask.now), hit, explain=ask.explain) for record, hit in pairs]
         items = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
         by_id = {item.id: item for item in items}
         hits = self._parts.recall.search_among(self._scope, kind, items, query, ask)
@@ -238,7 +242,8 @@ class Memory:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
             raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
         found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
-        return [shown(record) for record in found]
+        now = self._parts.now()
+        return [shown(record, now) for record in found]
 
     def get(self, memory_id: str) -> dict[str, Any]:
         """One memory; ``NotFoundError`` says why there is none."""
@@ -246,7 +251,9 @@ class Memory:
         if found is not None:
             return self._shown_item(*found)
         record = self._records.read(memory_id)
-        return {**shown(record), **({} if record.body is None else record.body)}
+        now = self._parts.now()
+        body = record.body if record.body is not None and not record.is_archived(now) else {}
+        return {**shown(record, now), **body}
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin."""
@@ -264,7 +271,8 @@ class Memory:
         if found is not None:
             return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
-        return shown(self._records.change(record, **self._changes(record, content, metadata)))
+        changed = self._records.change(record, **self._changes(record, content, metadata))
+        return shown(changed, self._parts.now())
 
     def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         if record.kind is MemoryType.ENTITY:
@@ -307,7 +315,75 @@ class Memory:
         record = self._records.restore(memory_id)
         if record.kind is MemoryType.ENTITY:
             self.entity.retell_sources(record.id)
-        return shown(self._records.read(memory_id))
+        return shown(self._records.read(memory_id), self._parts.now())
+
+    def explain(self, memory_id: str) -> dict[str, Any]:
+        """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
+        gone: when, why and under which rule it went.
+        """
+        found = self._item(memory_id)
+        if found is not None:
+            return _explain_item(*found, self._shown_item(*found), self.short_term.get_ttl())
+        return explain(self._parts, self._scope.tenant, memory_id, self._scope.subject)
+
+    def rehydrate(self, memory_id: str) -> dict[str, Any]:
+        """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+        now = self._parts.now()
+        record = self._records.read(memory_id)
+        if record.pack is None:
+            kind = TYPES[record.kind]
+            if record.state is State.ARCHIVED and kind.archive is Archive.SUMMARY:
+                raise ConflictError(
+                    f"memory {memory_id} was archived in place: only its summary was kept; nothing can be brought back"
+                )
+            raise ConflictError(
+                f"memory {memory_id} is {record.state}, not in cold storage; there is nothing to bring back"
+            )
+        return shown(self._parts.archives.rehydrate(record, now=now), now)
+
+    def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
+        """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with; how many.
+
+        Working and short-term memory is gone at once; conversations go with short-term memory, into the bin. What a
+        hold covers stays; ``HeldError`` if that is all there is.
+        """
+        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        kinds = list(TYPES.values()) if memory_type is None else [kind_of(memory_type)]
+        total = Cleared(0, 0)
+        for kind in kinds:
+            moved, held = self._clear(subject, kind)
+            total = Cleared(total.moved + moved, total.held + held)
+        if total.held and not total.moved:
+            raise HeldError(
+                f"{total.held:,} memories of user {user_id!r} are on hold and nothing was deleted; "
+                "see retain.holds.list(), and release the hold"
+            )
+        return total.moved
+
+    def archive_due(self, memory_type: MemoryKind) -> int:
+        """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
+        kind = kind_of(memory_type)
+        if kind.archive is None:
+            raise refuse_kind(kind, "archived", "it is kept as it is")
+        subject = None if self._scope.user_id == ALL else self._scope.subject
+        extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
+        sweeper = self._parts.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
+        report = sweeper.apply(self._parts.now(), extent)
+        return report.counts["archive"]
+
+    def _clear(self, subject: str, kind: Kind) -> Cleared:
+        if kind.name is MemoryType.WORKING:
+            return Cleared(self._parts.working.clear_user(subject), 0)
+        if kind.name is MemoryType.SHORT_TERM:
+            return clear_conversations(self._parts.history, self._parts.short_term, subject, now=self._parts.now())
+        return clear(
+            self._parts.records,
+            subject,
+            kind.name,
+            reason="deleted by the user, with all of its kind",
+            cause=Cause.USER,
+            now=self._parts.now(),
+        )
 
     def end_task(self) -> int:
         """The task is over: working memory is cleared; how many memories that were."""
@@ -346,6 +422,39 @@ class Memory:
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 
 
+def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
+    """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
+    if not is_id(memory_id):
+        raise NotFoundError(f"{told(memory_id)} is not the id of a memory")
+    now = parts.now()
+    found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
+    if found is not None:
+        entries = parts.audit.of_item(found.scope.subject, memory_id)
+        life = parts.rules.life(found.kind.value, found.scope, found.id)
+        return explain_record(found, life, parts.holds.list(tenant), entries, now)
+    if subject is None:
+        raise NotFoundError(f"no memory {memory_id} is there; of one that is gone, say whose it was with user_id")
+    entries = parts.audit.of_item(subject, memory_id)
+    if not entries:
+        raise NotFoundError(f"no memory {memory_id} is there, and none of this id was ever removed from this user")
+    return explain_gone(memory_id, entries)
+
+
+def _explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | None) -> dict[str, Any]:
+    ends = "its task ends" if kind.name is MemoryType.WORKING else f"{ttl} seconds from now, unless a message comes"
+    return {
+        "memory_id": item.id,
+        "memory_type": kind.name.value,
+        "state": State.ACTIVE.value,
+        "is_visible": True,
+        "is_archived": False,
+        "created_at": seen["created_at"],
+        "next": {"action": "delete", "at": None, "due": False, "rule": f"the rule for {kind.name}", "reason": ends},
+        "protected_by": [],
+        "summary": f"This {kind.name} memory is gone when {ends}." if ttl is None else f"It is gone {ends}.",
+    }
+
+
 class Plain:
     """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
 
@@ -369,6 +478,17 @@ class Plain:
     def count(self) -> int:
         """How many memories of this kind there are."""
         return self._memory.count_memories(self._kind)
+
+    def delete_all(self, user_id: str) -> int:
+        """Send all of a user's memories of this kind to the recycle bin; how many."""
+        return self._memory.delete_user_memories(user_id, self._kind)
+
+    def archive_old_memories(self) -> int:
+        """Move memories of this kind that are old enough to cold storage now, without waiting for a sweep; how many.
+
+        Those of this user; of all users, where the memory's user is ``*``.
+        """
+        return self._memory.archive_due(self._kind)
 
 
 def _as_text(content: Content, kind: Kind) -> str:

@@ -7,14 +7,19 @@ since 1970. Each method is one transaction: when it returns, its effect is durab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from retain.core.records import Encoding, Entry, Fact, Message, Move, Record, Scope, Usage
-from retain.core.types import Kind
+from retain.core.chain import Checkpoint, Event, Finding, Sizes
+from retain.core.chain import Entry as AuditEntry
+from retain.core.decisions import Standing, Window
+from retain.core.holds import Hold
+from retain.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope, Usage
+from retain.core.rules import Life, Rule
+from retain.core.types import Kind, State
 
 Vectors = npt.NDArray[np.float32]
 
@@ -54,7 +59,8 @@ class IndexRow(NamedTuple):
     updated_at: int
     hidden_from: int | None
     """The moment from which the record must not be seen, whether or not a sweep has run."""
-    archived: bool
+    archived_from: int | None
+    """The moment from which it counts as archived, whether or not a sweep has run."""
     metadata: str
     """JSON text."""
     vectors: bytes | None
@@ -104,11 +110,17 @@ class RecordStore(Protocol):
     def get(self, subject: str, record_id: str) -> Record | None:
         """The record, in whatever state it is; ``None`` if there is no such."""
 
+    def find(self, tenant: str, record_id: str) -> Record | None:
+        """The record, whoever of the tenant's users it belongs to."""
+
     def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
         """The live record of a kind that goes by a name, if it is not hidden at ``now``."""
 
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         """Those of the records that are live and not hidden at ``now``, by id."""
+
+    def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
+        """The records with their encodings, in whatever state they are, by id."""
 
     def replace(self, entry: Entry) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
@@ -116,17 +128,382 @@ class RecordStore(Protocol):
         ``entry.record.version`` is the version it was made from; the stored one counts one more.
         """
 
-    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[bool]:
-        """Carry out each move, or say ``False`` where it is stale and change nothing of that record.
+    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+        """Carry out each move, or say why not and change nothing of that record.
 
-        The only way from one state to another. Leaving the bin needs room: ``QuotaExceededError`` undoes all of it.
+        The only way from one state to another: state, version and holds are checked, and the audit entry is written,
+        in the same transaction. A record whose target is ``DELETED`` is gone, with all that is known of it.
         """
+
+    def transition_all(
+        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+    ) -> list[list[Outcome]]:
+        """The same for several subjects; each subject's moves are one transaction, or share one with others'.
+
+        With a lease, ``LeaseLostError`` if it is no longer the current one, checked in the same transaction.
+        """
+
+    def binned(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = ..., limit: int
+    ) -> tuple[list[Record], tuple[int, int]]:
+        """Some of the records in the recycle bin, those that leave it first first, and where to go on from."""
+
+    def live(
+        self, subject: str, kind: Kind, *, agent_id: str | None = None, after: int = 0, limit: int
+    ) -> tuple[list[Standing], int]:
+        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
     def usage(self, subject: str, kind: Kind) -> Usage:
         """What the subject holds of a kind, live records only."""
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
         """Set ``max_memories`` and ``max_bytes`` (those that are given; ``None``: no limit) for a user or a tenant."""
+
+
+class Lease(NamedTuple):
+    """The right to sweep, until it expires or is released."""
+
+    name: str
+    holder: str
+    epoch: int
+    """Counts the changes of hands; checked inside every batch."""
+    expires_at: int
+    """By the real time of the machine; a renewal moves it."""
+
+
+class Profile(NamedTuple):
+    """What the rules come to for all records of a kind that the same rules select."""
+
+    number: int
+    kind: str
+    life: Life
+    rules: tuple[Rule, ...]
+    """The rules that it comes from."""
+
+
+class Census(NamedTuple):
+    """How much of a subject is due a move, with two marks that change when any of it does."""
+
+    kind: str
+    subject: str
+    records: int
+    bytes: int
+    mark: int
+    check_mark: int
+
+
+class Page(NamedTuple):
+    """Some of what is due, and where to go on from."""
+
+    standings: list[Standing]
+    last: tuple[int, int]
+
+
+class RuleStore(Protocol):
+    """Retention rules, and the profiles through which records follow them.
+
+    A rule takes effect at once for all its records, for reads and sweeps alike: it is proposed, every record that it
+    selects is given a profile that knows it, and then it is settled.
+    """
+
+    def rules(self, tenant: str) -> list[Rule]:
+        """Every rule that a tenant has, or had."""
+
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+        """How long something of a scope lives."""
+
+    def propose(self, rule: Rule, *, now: int) -> Rule:
+        """Note ``rule.pending`` as what a rule will say; the rule as it is now. It changes nothing yet, but what is
+        written from now on is given a profile that knows the rule.
+        """
+
+    def assign(self, rule: Rule) -> Iterator[int]:
+        """Give the records that a rule selects profiles that know it, batch by batch; how many each time."""
+
+    def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
+        """Let what is pending take effect, and write the event (with the new version) into the audit chain."""
+
+
+class DueStore(Protocol):
+    """What is due, by index: every answer costs what is in it, not what is stored."""
+
+    def profiles(self, tenant: str) -> list[Profile]:
+        """Every profile of a tenant, with what its rules come to now."""
+
+    def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
+        """How much of each subject is in a window, without some agents' records."""
+
+    def census_of_agents(self, profile: Profile, state: State, window: Window) -> dict[str, int]:
+        """How many records of each agent are in a window."""
+
+    def due(
+        self, profile: Profile, state: State, window: Window, *, after: tuple[int, int] = ..., limit: int, tags: bool
+    ) -> Page:
+        """Records (or sessions) in a window, in a fixed order; metadata only with ``tags``."""
+
+    def due_of(
+        self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
+    ) -> tuple[list[Standing], int]:
+        """The records of one subject in a window, in a fixed order, and where to go on from. Costs what the subject
+        has, so it is for one of whom much is due.
+        """
+
+    def bin_census(self, tenant: str, now: int) -> list[Census]:
+        """How much of each subject's recycle bin has had its time."""
+
+    def binned(
+        self, tenant: str, now: int, *, after: tuple[int, int] = ..., limit: int, tags: bool, sessions: bool = False
+    ) -> Page:
+        """Records (or sessions) whose time in the bin is over, in a fixed order."""
+
+    def binned_sessions(self, tenant: str, subject: str | None = None, *, limit: int) -> list[Session]:
+        """Sessions in the recycle bin, those that leave it first first."""
+
+    def live(self, subject: str) -> int:
+        """How many live records a subject has."""
+
+    def live_of_agent(self, tenant: str, agent_id: str) -> int:
+        """How many live records an agent has written."""
+
+    def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
+        """How many records that a rule selects are in a window, and their bytes."""
+
+    def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
+        """For each kind of which something is due: since when."""
+
+    def seen(self) -> int | None:
+        """The latest time that a sweep has seen."""
+
+    def see(self, now: int) -> None:
+        """Note a time."""
+
+    def totals(self) -> list[tuple[str, str, str, int]]:
+        """How many records ever moved: kind, target state, cause, count."""
+
+    def holdings(self) -> list[tuple[str, int, int]]:
+        """Bytes and number of the live records of each kind."""
+
+    def give_back(self, pages: int) -> int:
+        """Give unused space back to the disk, some at a time; how much is left."""
+
+
+class HoldStore(Protocol):
+    """Holds of a tenant."""
+
+    def add(self, hold: Hold, event: Event) -> None:
+        """Let a hold stand from now on."""
+
+    def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
+        """The holds that stand; with ``released``, those that were lifted too."""
+
+    def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
+        """Lift a hold; ``None`` if there is no such hold standing."""
+
+
+class ObjectStore(Protocol):
+    """Whole objects under names, written once, read rarely, deleted for good.
+
+    A name is parts of lower-case letters, digits, ``.``, ``_``, ``=`` and ``-`` with ``/`` between them; none may be
+    the beginning (up to a ``/``) of another. ``InvalidInputError`` for any other name, before anything is done.
+
+    Every method raises ``ObjectStoreUnavailableError`` (retryable) where the store does not answer in time, and
+    ``ObjectStoreError`` where it refuses. To ``get`` and ``delete``, a place that is gone is never an empty one: an
+    archive on a disk that is not mounted has lost nothing, and nothing in it has been erased.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown: without secrets."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object; it is durable when this returns, and at no moment can part of it be read.
+
+        What had the name before is replaced; writing the same again changes nothing.
+        """
+
+    def get(self, name: str) -> bytes:
+        """All of an object; ``ObjectMissingError`` if there is none of this name."""
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove objects, durably; those that are not there are passed over, so that it can be repeated.
+
+        If it raises, any of them may be left. It also clears away what puts that were killed left behind.
+        """
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order."""
+
+    def check(self) -> None:
+        """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind."""
+
+
+class Pack(NamedTuple):
+    """A cold object: records of one subject, packed together."""
+
+    number: int
+    subject: str
+    name: str
+    state: str
+    records: int
+    digest: bytes
+
+
+class PackStore(Protocol):
+    """Which cold objects there are, and what is to become of them.
+
+    A pack is ``writing`` until records have moved into it, then ``kept``; ``stale`` while it holds more than the
+    records that still lie in it, and ``leaving`` until its object is gone.
+    """
+
+    def alias(self, subject: str) -> str:
+        """The subject's pseudonym."""
+
+    def open(self, subject: str, *, name: str, records: int, size: int, digest: bytes, now: int) -> int:
+        """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``."""
+
+    def get(self, number: int) -> Pack | None:
+        """A pack that is kept, or stale."""
+
+    def unsettled(self, tenant: str) -> list[Pack]:
+        """The packs that something is to be done with."""
+
+    def members(self, number: int) -> list[str]:
+        """The records that lie in a pack and are to stay."""
+
+    def small(self, subject: str, *, below: int) -> Pack | None:
+        """The smallest pack of a subject that is kept and has fewer bytes than that."""
+
+    def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+        """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
+
+        ``False``, changing nothing, if there are not so many members any more, or the new pack was given up.
+        """
+
+    def settle(self, number: int) -> str | None:
+        """The state that a pack is in by the records that lie in it, set; ``None`` if it is leaving already."""
+
+    def leaving(self, number: int) -> list[Pack]:
+        """The pack, if it is leaving."""
+
+    def forget(self, number: int) -> None:
+        """The object is gone."""
+
+    def count(self, tenant: str) -> tuple[int, int, int]:
+        """How many objects are kept, the records in them, and their bytes."""
+
+
+class AuditStore(Protocol):
+    """Chains of events, one per subject, and the checkpoints that seal them."""
+
+    def append(self, subject: str, events: Sequence[Event]) -> None:
+        """Put events at the end of a subject's chain, in their order; all of them or none."""
+
+    def of_item(self, subject: str, item: str) -> list[AuditEntry]:
+        """What a subject's chain says of one item, oldest first."""
+
+    def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[AuditEntry]:
+        """The ``limit`` latest entries of a tenant's chains, or of one subject's, the newest last."""
+
+    def seal(self, at: int) -> Checkpoint:
+        """Seal the heads of all chains of the store; the last checkpoint, where none has moved since.
+
+        A chain that no longer has the entry that was sealed stays sealed as it was, so that ``verify`` goes on finding
+        it. Raises ``StorageError``, changing nothing, if the sealed heads are not those of the last checkpoint.
+        """
+
+    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
+        """The checkpoints, or the ``limit`` last ones, the newest last."""
+
+    def sizes(self) -> Sizes:
+        """How many chains, entries and checkpoints there are."""
+
+    def verify(self, progress: Callable[[int], None]) -> Iterator[Finding]:
+        """Walk every chain and every checkpoint, as they are at one moment, and give what is wrong, in constant
+        memory. ``progress`` hears now and then how many more entries have been read.
+        """
+
+    def cut(self, before: int, *, at: int) -> int:
+        """Remove entries of before a moment: from the beginning of each chain, no further than its last sealed entry,
+        and only what verifies. Each chain that is cut gets an entry that says so. How many entries went. Several
+        transactions, each of them whole.
+        """
+
+
+class JobRow(NamedTuple):
+    """What the store knows of a job."""
+
+    name: str
+    cron: str | None
+    """``None``: the default; so with ``timezone``."""
+    timezone: str | None
+    enabled: bool
+    since: int
+    """Slots up to this moment are not missed ones."""
+    slot: int | None
+    """The last slot that was claimed."""
+    started_at: int | None
+    finished_at: int | None
+    """``None`` while it runs, or if it was cut short."""
+    result: dict[str, Any] | None
+    error: str | None
+    """Why it failed; of an unfinished slot: that it is on its second run."""
+
+
+class JobStore(Protocol):
+    """What is set about jobs, and how their last slot went."""
+
+    def enrol(self, name: str, *, now: int) -> None:
+        """Know a job from ``now`` on; nothing, if it is known already."""
+
+    def rows(self) -> list[JobRow]:
+        """Every job that is known, by name."""
+
+    def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
+        """Set what is given: ``None`` leaves it, an empty text goes back to the default.
+
+        Where that gives a job new slots (another cron or zone, or enabled again), those up to ``now`` are not missed.
+        """
+
+    def claim(self, name: str, slot: int, *, now: int, lease: Lease | None = None) -> bool:
+        """Begin a slot; ``False``, changing nothing, unless it is later than every slot claimed before.
+
+        Of any number of callers exactly one is told ``True``. With a lease that changed hands: ``LeaseLostError``.
+        """
+
+    def reclaim(self, name: str, slot: int, *, now: int, lease: Lease) -> bool:
+        """Begin the last slot again, because it was cut short; ``False`` if it was finished, or begun again before."""
+
+    def finish(
+        self,
+        name: str,
+        slot: int,
+        *,
+        now: int,
+        result: dict[str, Any] | None,
+        error: str | None,
+        lease: Lease | None = None,
+    ) -> bool:
+        """Record how the last slot went; ``False``, changing nothing, if it is not the last, or finished already."""
+
+
+class LeaseStore(Protocol):
+    """Who may do what only one may do. Times are the machine's real ones, whatever the engine's clock says."""
+
+    def acquire(self, name: str, holder: str, *, now: int, ttl: int) -> Lease | None:
+        """The lease, until ``now + ttl``; ``None`` while another holder has it.
+
+        Its holder gets it again, longer, with the same epoch. One that expired, was released, or belongs to a dead
+        process of this host changes hands at once, and the epoch counts one more.
+        """
+
+    def renew(self, lease: Lease, *, now: int, ttl: int) -> bool:
+        """Keep it until ``now + ttl``; ``False``, changing nothing, if it has changed hands."""
+
+    def release(self, lease: Lease) -> None:
+        """Give it back; nothing, if it has changed hands. The next to acquire it gets a new epoch."""
+
+    def current(self, name: str, *, now: int) -> Lease | None:
+        """The lease as it is held now; ``None`` if anyone may have it."""
 
 
 class RecallFeed(Protocol):
@@ -154,23 +531,168 @@ class RecallFeed(Protocol):
         """Every subject of a tenant."""
 
 
+class Session(NamedTuple):
+    """A conversation of a user with an agent."""
+
+    id: str
+    subject: str
+    agent_id: str
+    session_id: str | None
+    state: State
+    version: int
+    created_at: int
+    updated_at: int
+    aged_from: int
+    hidden_from: int | None
+    moved_at: int | None
+    reason: str | None
+    purge_at: int | None
+    bundle: str | None
+    messages: int
+    size: int
+    summary: str
+
+
+class BinnedMessage(NamedTuple):
+    """A message that was deleted by itself."""
+
+    message: Message
+    subject: str
+    agent_id: str
+    session_id: str | None
+    purge_at: int
+
+
+#: The summary of a conversation so far and its new messages, as the summary of all of it.
+Summarize = Callable[[str, Sequence[Message]], str]
+
+
 class History(Protocol):
-    """Conversations, kept durably."""
+    """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
 
-    def append(self, scope: Scope, messages: Sequence[Message]) -> None:
-        """Add messages to the session's conversation."""
+    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent.
+    """
 
-    def messages(self, scope: Scope, *, limit: int | None = None) -> list[Message]:
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
+        """Add messages to the session's conversation, and let its summary and its last activity be of now.
+
+        A session whose time is over goes to the recycle bin, and another begins; ``HeldError`` if a hold keeps it.
+        """
+
+    def touch(self, scope: Scope, *, now: int) -> Session:
+        """The session of a scope, active now; begun if there is none."""
+
+    def find(self, scope: Scope, *, now: int) -> Session | None:
+        """The session of a scope, if it is to be seen."""
+
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None) -> list[Message]:
         """The conversation in its order; with ``limit``, its last messages."""
 
-    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
-        """Take messages out of a conversation for good; how many there were."""
-
-    def owners(self, tenant: str, agent_id: str, session_id: str | None) -> list[str]:
+    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         """The users of a tenant who have a session of this name with an agent."""
 
-    def sessions(self, tenant: str, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
-        """The sessions of a user: agent, session, when begun and last active, how many messages."""
+    def sessions(
+        self, tenant: str, user_id: str, agent_id: str | None = None, *, now: int, include_binned: bool = False
+    ) -> list[dict[str, Any]]:
+        """The sessions of a user: agent, session, summary, when begun and last active, how many messages."""
+
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+        """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
+
+    def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+        """Bring a message back to its place; whether it was in the bin."""
+
+    def binned_messages(
+        self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = ..., limit: int
+    ) -> tuple[list[BinnedMessage], tuple[int, int]]:
+        """Some of the messages in the bin, those that leave it first first, and where to go on from."""
+
+    def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
+        """Delete messages whose time in the bin is over for good; how many."""
+
+    def get(self, subject: str, item_id: str) -> Session | None:
+        """A session by its id, in whatever state."""
+
+    def transition_all(
+        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+    ) -> list[list[Outcome]]:
+        """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active."""
+
+    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        """Remove messages of a session that is being deleted, some at a time; how many are left."""
+
+
+class Registered(NamedTuple):
+    """An agent or a tool."""
+
+    tenant: str
+    sort: str
+    id: str
+    state: State
+    version: int
+    description: str
+    metadata: dict[str, Any]
+    created_at: int
+    updated_at: int
+    moved_at: int | None
+    reason: str | None
+    purge_at: int | None
+    bundle: str | None
+    unfinished: str | None
+    """``remove`` or ``restore``, until all that is its own has followed."""
+
+
+class Followed(NamedTuple):
+    """How much of an agent's own went with it, how much did not and why, and where to go on from."""
+
+    moved: dict[str, int]
+    left: dict[str, int]
+    after: tuple[str, int] | None
+
+
+class RegistryStore(Protocol):
+    """Agents and tools of a tenant. Every change is on the tenant's audit chain."""
+
+    def put(
+        self, tenant: str, sort: str, entry_id: str, *, description: str, metadata: dict[str, Any], now: int
+    ) -> Registered:
+        """Make one known, or say anew what is known; ``ConflictError`` if it is in the recycle bin."""
+
+    def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
+        """One, in whatever state."""
+
+    def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
+        """Those that are known, by id."""
+
+    def remove(self, tenant: str, sort: str, entry_id: str, *, now: int, reason: str, bundle: str) -> Registered:
+        """Move one to the recycle bin: out of sight at once, with its own still to follow. ``HeldError`` is audited."""
+
+    def restore(self, tenant: str, sort: str, entry_id: str, *, now: int) -> Registered:
+        """Bring one back, with its own still to follow."""
+
+    def follow(
+        self,
+        entry: Registered,
+        what: str,
+        *,
+        after: tuple[str, int] = ...,
+        now: int,
+        limit: int,
+        lease: Lease | None = None,
+    ) -> Followed:
+        """Move some of an agent's ``records`` or ``sessions`` where it went; ``StaleError`` if it went elsewhere."""
+
+    def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
+        """All has followed; ``False`` if it went elsewhere meanwhile."""
+
+    def unfinished(self, tenant: str) -> Sequence[Registered]:
+        """Those whose own has not followed yet."""
+
+    def due(self, tenant: str, *, now: int) -> Sequence[Registered]:
+        """Those whose time in the recycle bin is over."""
+
+    def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
+        """Forget one for good, once nothing of its own is left; whether it is gone."""
 
 
 class ShortTermStore(Protocol):
@@ -184,6 +706,15 @@ class ShortTermStore(Protocol):
 
     def window(self, scope: Scope, *, now: int) -> list[Message]:
         """The messages in their order; empty from the instant of expiry on."""
+
+    def end(self, scope: Scope) -> bool:
+        """Let a session's messages expire now; whether there were any."""
+
+    def end_agent(self, tenant: str, agent_id: str) -> int:
+        """Let the messages of all of an agent's sessions expire now; how many sessions."""
+
+    def end_expired(self, now: int, limit: int) -> int:
+        """Remove what has expired, some at a time; how many sessions."""
 
     def expires_at(self, scope: Scope, *, now: int) -> int | None:
         """When the session expires; ``None`` if it holds nothing."""

@@ -41,6 +41,9 @@ SETTINGS: Final = (
     Setting("summarizer", "extractive", "extractive, or openai:<model>@<base url>."),
     Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
     Setting("max_content_bytes", f"{MAX_CONTENT_BYTES}", "The largest content of one memory."),
+    Setting("archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."),
+    Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
+    Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
     Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
 )
 
@@ -56,6 +59,13 @@ class Settings:
     index_bytes: int = 512 * MIB
     max_content_bytes: int = MAX_CONTENT_BYTES
     busy_seconds: float = 60.0
+    archive_url: str = ""
+    timezone: str = "UTC"
+    sweep_load: float = 1.0
+
+    def cold_url(self) -> str:
+        """Where cold storage is."""
+        return self.archive_url or f"file://{self.home / 'archive'}"
 
 
 class Given(NamedTuple):
@@ -95,6 +105,9 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         index_bytes=int(_number("index_mib", given, 512, least=1) * MIB),
         max_content_bytes=int(_number("max_content_bytes", given, MAX_CONTENT_BYTES, least=1)),
         busy_seconds=_number("busy_seconds", given, 60, least=0),
+        archive_url=given.get("archive_url", ""),
+        timezone=given.get("timezone", "UTC"),
+        sweep_load=min(1.0, _number("sweep_load", given, 1, least=0.01)),
     )
 
 

@@ -144,3 +144,36 @@ def test_a_session_that_holds_nothing_does_not_expire(store: ShortTermStore, me:
 
     assert store.expires_at(me.scope(), now=NOW) is None
     assert append(store, me.scope(), message("again")) == 1
+
+
+def test_a_session_can_be_ended(store: ShortTermStore, me: Person) -> None:
+    append(store, me.scope("agent", "one"), message("one"))
+    append(store, me.scope("agent", "two"), message("two"))
+
+    assert store.end(me.scope("agent", "one"))
+    assert not store.end(me.scope("agent", "one"))
+
+    assert contents(store, me.scope("agent", "one")) == []
+    assert contents(store, me.scope("agent", "two")) == ["two"]
+
+
+def test_the_sessions_of_an_agent_can_be_ended(store: ShortTermStore, me: Person) -> None:
+    mine = [me.scope("agent", "one"), me.scope("agent"), me.other("other").scope("agent", "one")]
+    others = [me.scope("agent_2", "one"), Scope(me.tenant + "x", me.user_id, "agent", "one")]
+    for scope in mine + others:
+        append(store, scope, message("hello"))
+
+    assert store.end_agent(me.tenant, "agent") == 3
+
+    assert [contents(store, scope) for scope in mine + others] == [[], [], [], ["hello"], ["hello"]]
+
+
+def test_expired_sessions_are_ended_some_at_a_time_and_no_others(store: ShortTermStore, me: Person) -> None:
+    while store.end_expired(NOW + 9 * HOUR, 1_000):
+        pass  # those of other tests
+    for n in range(5):
+        append(store, me.scope("agent", f"sess_{n}"), message("hello"), now=NOW + n)
+
+    assert store.end_expired(NOW + HOUR - 1, 9) == 0
+    assert [store.end_expired(NOW + HOUR + 3, 3) for _ in range(3)] == [3, 1, 0]
+    assert contents(store, me.scope("agent", "sess_4"), now=NOW + HOUR + 3) == ["hello"]

@@ -73,6 +73,12 @@ class InvalidSettingsError(InvalidInputError):
     code = "invalid_settings"
 
 
+class InvalidRuleError(InvalidInputError):
+    """A retention rule says nothing, contradicts itself, or is for something that has no rules."""
+
+    code = "invalid_rule"
+
+
 class NotFoundError(RetainError, LookupError):
     """No such record in this scope, or it is no longer visible."""
 
@@ -96,6 +102,42 @@ class StaleError(ConflictError):
 
     code = "stale"
     retryable = True
+
+
+class LeaseLostError(StaleError):
+    """Another process has taken over the work; what this one had not done yet is left to it."""
+
+    code = "lease_lost"
+
+
+class PlanChangedError(StaleError):
+    """What was planned is no longer what would be done; nothing was changed. Make a new plan and look at it."""
+
+    code = "plan_changed"
+
+
+class HeldError(RetainError):
+    """A hold stands; nothing was removed. The refusal is in the audit chain."""
+
+    code = "held"
+
+
+class ConfirmationNeededError(RetainError):
+    """It would remove more than is usual, or shorten retention; nothing was changed. Look, then confirm."""
+
+    code = "confirmation_needed"
+
+
+class ClockError(RetainError):
+    """The clock leaped, or is behind what the store has seen; nothing was swept. Check it, then confirm."""
+
+    code = "clock"
+
+
+class AgentRemovedError(ConflictError):
+    """The agent is in the recycle bin; restore it to use it again."""
+
+    code = "agent_removed"
 
 
 class MissingExtraError(RetainError, ImportError):
@@ -148,6 +190,31 @@ class StoreFullError(StorageError):
 
     code = "store_full"
     retryable = True
+
+
+class ObjectStoreError(StorageError):
+    """The object store, which keeps archives, failed."""
+
+    code = "object_store"
+
+
+class ObjectStoreUnavailableError(ObjectStoreError):
+    """The object store did not answer; the same call may succeed later."""
+
+    code = "object_store_unavailable"
+    retryable = True
+
+
+class ObjectMissingError(ObjectStoreError, LookupError):
+    """An object that should be in the object store is not there."""
+
+    code = "object_missing"
+
+
+class ObjectDamagedError(ObjectStoreError):
+    """An object in the object store is not what was written."""
+
+    code = "object_damaged"
 
 
 class StoreReadOnlyError(StorageError):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
 from retain.core.content import check_id, check_tenant
 from retain.core.types import MemoryType, State
+
+
+#: Every user, or every agent, in verbs that maintain the store.
+ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +24,21 @@ class Scope:
     session_id: str | None = None
 
     @staticmethod
-    def checked(tenant: object, user_id: object, agent_id: object, session_id: object = None) -> Scope:
-        """A scope of parts that a caller gave, each of them checked."""
+    def checked(
+        tenant: object, user_id: object, agent_id: object, session_id: object = None, *, everyone: bool = False
+    ) -> Scope:
+        """A scope of parts that a caller gave, each of them checked. With ``everyone``, ``*`` is a user or an agent."""
         return Scope(
             check_tenant(tenant),
-            check_id(user_id, "user_id"),
-            check_id(agent_id, "agent_id"),
+            ALL if everyone and user_id == ALL else check_id(user_id, "user_id"),
+            ALL if everyone and agent_id == ALL else check_id(agent_id, "agent_id"),
             None if session_id is None else check_id(session_id, "session_id"),
         )
+
+    def check_one(self) -> None:
+        """``InvalidScopeError`` where the scope is of all users or agents: nothing is written there."""
+        for part in ("user_id", "agent_id"):
+            check_id(getattr(self, part), part)
 
     @property
     def subject(self) -> str:
@@ -56,9 +68,24 @@ class Record:
     """The state before this one: where a restore leads back to."""
     version: int = 1
     """Counts the changes; a change made from an older version is stale."""
+    aged_from: int | None = None
+    """What its rules count from: ``dated_at``, or when it was restored with its time already over."""
+    archive_at: int | None = None
+    """Archived from this moment on, whether or not a sweep has run; from the rules, as the store reads it."""
     hidden_from: int | None = None
-    """Not to be seen from this moment on, whether or not a sweep has run."""
+    """Not to be seen from this moment on, whether or not a sweep has run; from the rules, as the store reads it."""
+    moved_at: int | None = None
+    purge_at: int | None = None
+    """When its time in the recycle bin is over."""
+    reason: str | None = None
+    """Why it came into its state."""
+    pack: int | None = None
+    """Where the rest of it lies in the object store."""
     compressed: bool = False
+
+    def is_archived(self, now: int) -> bool:
+        """Whether it counts as archived, swept or not."""
+        return self.state is State.ARCHIVED or (self.archive_at is not None and self.archive_at <= now)
 
 
 class Encoding(NamedTuple):
@@ -77,6 +104,45 @@ class Entry(NamedTuple):
     encoding: Encoding
 
 
+class Cause(StrEnum):
+    """What made a record move: few and fixed, so that moves can be counted by it."""
+
+    RULE = "rule"
+    USER = "user"
+    PRUNE = "prune"
+    CLEANUP = "cleanup"
+    SESSION = "session"
+    AGENT = "agent"
+    TOOL = "tool"
+    BIN = "bin"
+    RESTORE = "restore"
+    ERASURE = "erasure"
+
+
+class Outcome(StrEnum):
+    """What became of a move."""
+
+    DONE = "done"
+    STALE = "stale"
+    """It moved or changed since the move was decided; nothing was done to it."""
+    HELD = "held"
+    """A hold stands; nothing was done, and the refusal was written into the audit chain."""
+    TAKEN = "taken"
+    """Another record goes by its name now."""
+    FULL = "full"
+    """The quota has no room for it."""
+
+
+class Keeping(NamedTuple):
+    """What a record is from a move on: an archive keeps its summary, a rehydration brings all of it back."""
+
+    content: str
+    body: dict[str, Any] | None
+    metadata: dict[str, Any]
+    encoding: Encoding
+    pack: int | None
+
+
 class Move(NamedTuple):
     """One step of a record through its states, decided from what was read at ``version``."""
 
@@ -85,6 +151,16 @@ class Move(NamedTuple):
     source: State
     target: State
     reason: str
+    cause: Cause = Cause.USER
+    rule: str | None = None
+    """The rule and its version, where one decided."""
+    purge_at: int | None = None
+    """Into the recycle bin until then."""
+    aged_from: int | None = None
+    """What its rules count from now on; ``None``: as before."""
+    keeping: Keeping | None = None
+    bundle: str | None = None
+    """What it goes together with: all of it can be brought back together."""
 
 
 class Message(NamedTuple):

@@ -37,7 +37,7 @@ NEXT: Final = MappingProxyType(
     {
         State.ACTIVE: frozenset({State.ARCHIVED, State.RECYCLED, State.DELETING}),
         State.ARCHIVED: frozenset({State.ACTIVE, State.RECYCLED, State.DELETING}),
-        State.RECYCLED: frozenset({State.ACTIVE, State.ARCHIVED, State.DELETING}),
+        State.RECYCLED: frozenset({State.ACTIVE, State.ARCHIVED, State.DELETING, State.DELETED}),
         State.DELETING: frozenset({State.DELETED}),
         State.DELETED: frozenset[State](),
     }
@@ -45,6 +45,15 @@ NEXT: Final = MappingProxyType(
 
 #: States in which a record can be recalled and counts towards its quota.
 LIVE: Final = frozenset({State.ACTIVE, State.ARCHIVED})
+
+
+class Archive(StrEnum):
+    """What becomes of a record that is archived."""
+
+    COLD = "cold"
+    """Its content goes to the object store; a summary stays, out of recall unless asked for."""
+    SUMMARY = "summary"
+    """All but its summary is cleared; recall goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class Kind:
     """Default quota: records per user."""
     max_bytes: int
     """Default quota: bytes of content per user."""
+    archive: Archive | None = None
+    """How it is archived; ``None``: not at all."""
 
 
 MIB: Final = 1024 * 1024
@@ -78,11 +89,11 @@ TYPES: Final = MappingProxyType(
         for kind in (
             Kind(MemoryType.WORKING, 1, _SESSION, False, 1.0, 1_000, 64 * MIB),
             Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 1_000, 64 * MIB),
-            Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB),
+            Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD),
             Kind(MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB),
-            Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB),
+            Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB, Archive.SUMMARY),
             Kind(MemoryType.ENTITY, 6, _USER, True, 100.0, 50_000, 1024 * MIB),
-            Kind(MemoryType.STRUCTURED, 7, _USER, True, 100.0, 10_000, 1024 * MIB),
+            Kind(MemoryType.STRUCTURED, 7, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD),
         )
     }
 )
@@ -92,9 +103,6 @@ DURABLE: Final = tuple(kind.name for kind in TYPES.values() if kind.durable)
 #: Targets for answers that no single kind's row can state.
 EMPTY_LATENCY_MS: Final = 50.0
 SEVERAL_LATENCY_MS: Final = 150.0
-
-#: Seconds a session's short-term messages live after its last write.
-SHORT_TERM_TTL_SECONDS: Final = 3_600
 
 #: Part of a user's memories of a kind that an automatic prune recycles, oldest first.
 PRUNE_FRACTION: Final = 0.1

@@ -7,13 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retain.core.content import check_content
-from retain.core.errors import ConflictError, InvalidKindError, NotFoundError, StaleError, told
+from retain.core.errors import (
+    ConflictError,
+    HeldError,
+    InvalidKindError,
+    NotFoundError,
+    StaleError,
+    told,
+)
 from retain.core.filters import Filter
 from retain.core.ids import is_id
-from retain.core.records import Entry, Move, Record, Scope
+from retain.core.records import Entry, Move, Outcome, Record, Scope
+from retain.core.rules import BIN
 from retain.core.times import iso
 from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
 from retain.kinds.parts import Parts
+from retain.lifecycle.recycle import not_restored, restoring
 from retain.ports import Added
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
@@ -42,6 +51,7 @@ class Durable:
 
     def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
         """Add all drafts as records of a kind, or none of them."""
+        self.scope.check_one()
         now = self.parts.now()
         kind = TYPES[name]
         records = [
@@ -88,6 +98,8 @@ class Durable:
 
     def change(self, record: Record, **changes: Any) -> Record:
         """Write a new version of a record; ``StaleError`` if another writer was faster."""
+        if record.pack is not None:
+            raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")
         changed = replace(record, **changes, updated_at=self.parts.now())
         check_content(changed.content, max_bytes=self.parts.max_content_bytes)
         (encoding,) = self.parts.recall.encode([changed])
@@ -99,9 +111,15 @@ class Durable:
         """Move a live record into the recycle bin."""
         for _ in range(_TRIES):
             record = self.read(record_id)
-            move = Move(record.id, record.version, record.state, State.RECYCLED, reason)
-            if self.parts.records.transition(self.scope.subject, [move], now=self.parts.now()) == [True]:
+            now = self.parts.now()
+            move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
+            (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+            if outcome is Outcome.DONE:
                 return record
+            if outcome is Outcome.HELD:
+                raise HeldError(
+                    f"memory {record_id} is on hold and was not deleted; see retain.holds.list(), and release the hold"
+                )
         raise StaleError(f"memory {record_id} keeps changing; try again")
 
     def restore(self, record_id: str) -> Record:
@@ -111,18 +129,12 @@ class Durable:
             raise NotFoundError(f"no memory {told(record_id)} for user {self.scope.user_id!r}, in the bin or out of it")
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
-        target = record.previous or State.ACTIVE
-        move = Move(record.id, record.version, record.state, target, "restored by the user")
-        try:
-            moved = self.parts.records.transition(self.scope.subject, [move], now=self.parts.now())
-        except ConflictError as problem:
-            raise ConflictError(
-                f"memory {record_id} cannot be restored: another one goes by its name "
-                f"({told(record.metadata.get('name') or record.metadata.get('key'))}) now; delete or rename that first"
-            ) from problem
-        if moved != [True]:
-            raise StaleError(f"memory {record_id} was changed by another writer meanwhile; try again")
-        return replace(record, state=target)
+        now = self.parts.now()
+        move = restoring(record, now)
+        (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+        if outcome is not Outcome.DONE:
+            raise not_restored(record, outcome)
+        return replace(record, state=move.target)
 
     def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""
@@ -147,7 +159,7 @@ class Durable:
         return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
 
 
-def shown(record: Record) -> dict[str, Any]:
+def shown(record: Record, now: int) -> dict[str, Any]:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
     created = iso(record.created_at)
@@ -160,7 +172,7 @@ def shown(record: Record) -> dict[str, Any]:
         "session_id": record.scope.session_id,
         "created_at": created,
         "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
-        "is_archived": record.state is State.ARCHIVED,
+        "is_archived": record.is_archived(now),
     }
 
 

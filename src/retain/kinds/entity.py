@@ -11,10 +11,12 @@ from retain.core.content import check_content, check_count, check_id, check_meta
 from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StaleError, told
 from retain.core.facts import holds_at, says_already
 from retain.core.ids import is_id
-from retain.core.records import Fact, Record
+from retain.core.records import Cause, Fact, Record, Scope
 from retain.core.times import iso, moment
 from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable
+from retain.kinds.parts import Parts
+from retain.lifecycle.clearing import clear
 from retain.ports import Added
 
 _ENTITY: Final = MemoryType.ENTITY
@@ -128,6 +130,13 @@ class Entity:
         facts = self._facts([entity_id])
         live = self._live(facts)
         self._retell(sorted({fact.source for fact in facts if fact.source in live}))
+
+    def delete_user_entities(self, user_id: str) -> int:
+        """Send all of a user's entities to the recycle bin; how many."""
+        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
+        parts = self._records.parts
+        reason = "deleted by the user, with all of its kind"
+        return clear(parts.records, scope.subject, _ENTITY, reason=reason, cause=Cause.USER, now=parts.now()).moved
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +286,16 @@ class Entity:
                 except ConflictError:
                     continue
                 break
+
+
+def retell_entities(parts: Parts, subject: str, record_ids: Sequence[str]) -> None:
+    """Entities came back, or went: let those that are related to them tell what holds now."""
+    tenant, user_id = subject.split("/", 1)
+    for record_id in record_ids:
+        record = parts.records.get(subject, record_id)
+        if record is not None and record.kind is _ENTITY:
+            entity = Entity(Durable(parts, Scope(tenant, user_id, record.scope.agent_id)))
+            entity.retell_sources(record_id)
 
 
 def _check_name(name: object) -> None:

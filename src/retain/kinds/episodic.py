@@ -8,15 +8,17 @@ from typing import Any, Final, Literal
 
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
 from retain.core.errors import InvalidContentError, InvalidInputError, told
-from retain.core.records import Message, Record
+from retain.core.records import ALL, Message, Record
 from retain.core.times import SECOND, iso, moment
-from retain.core.types import MemoryType, State
+from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable
+from retain.lifecycle.clearing import clear_aged
 from retain.ports import Added
 from retain.recall.service import Ask
 
 _EPISODIC: Final = MemoryType.EPISODIC
-#: A summary has at most this part of an episode's text, but room for a few sentences in any case.
+#: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more
+#: than people like to read, and agents to pay for, with each of several episodes found. The task is kept beside it.
 _SUMMARY_PART: Final = 5
 _SUMMARY_LEAST, _SUMMARY_MOST = 300, 4_000
 #: Clocks of two machines may differ by so much before an end counts as being in the future.
@@ -72,11 +74,10 @@ class Episodic:
 
     def query_similar_episodes(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
-        pairs = self._records.search(
-            _EPISODIC,
-            self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES)),
-            Ask(check_count(top_k, "top_k"), self._parts.now(), include_archived=True),
-        )
+        now = self._parts.now()
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        ask = Ask(check_count(top_k, "top_k"), now, include_archived=True)
+        pairs = self._records.search(_EPISODIC, asked, ask)
         return [
             {
                 "episode_id": record.id,
@@ -84,7 +85,7 @@ class Episodic:
                 "summary": record.content,
                 "date": iso(record.dated_at),
                 "score": hit.score,
-                "is_archived": record.state is State.ARCHIVED,
+                "is_archived": record.is_archived(now),
             }
             for record, hit in pairs
         ]
@@ -115,17 +116,31 @@ class Episodic:
         hits = self._parts.recall.search_loose(self._records.scope, items, asked, Ask(top_k, now))
         return [_shown_message(*places[hit.id], score=hit.score) for hit in hits]
 
+    def cleanup_old_episodes(self) -> int:
+        """Send episodes that are past their active time (90 days, unless a rule says otherwise) to the recycle bin,
+        without waiting for a sweep, which would archive them; how many. With the agent ``*``: of all agents.
+        """
+        scope = self._records.scope
+        cleared = clear_aged(
+            self._parts.dues,
+            self._parts.records,
+            scope.tenant,
+            _EPISODIC,
+            now=self._parts.now(),
+            subject=None if scope.user_id == ALL else scope.subject,
+            agent_id=None if scope.agent_id == ALL else scope.agent_id,
+        )
+        return cleared.moved
+
     def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
         record = self._records.read(episode_id, only=_EPISODIC)
-        if record.state is State.ARCHIVED:
+        if record.is_archived(self._parts.now()):
             return "archived"
         found: list[dict[str, Any]] = (record.body or {}).get(part, [])
         return found
 
     def _summary(self, body: Mapping[str, Any]) -> str:
-        texts = [body["task"]]
-        for part in ("steps", "messages"):
-            texts += [text for item in body[part] if (text := _text(item))]
+        texts = [text for part in ("steps", "messages") for item in body[part] if (text := _text(item))]
         most = min(_SUMMARY_MOST, max(_SUMMARY_LEAST, sum(map(len, texts)) // _SUMMARY_PART))
         return self._parts.summarizer.summarize(texts, max_chars=most) or body["task"]
 

@@ -12,7 +12,22 @@ from retain.core.ids import IdSource
 from retain.core.times import Clock, moment
 from retain.kinds.latency import Latencies
 from retain.kinds.shelf import Shelf
-from retain.ports import FactStore, History, RecordStore, SchemaStore, ShortTermStore, Summarizer
+from retain.lifecycle.archive import Archives
+from retain.lifecycle.sweep import Sweeper
+from retain.ports import (
+    AuditStore,
+    DueStore,
+    FactStore,
+    History,
+    HoldStore,
+    ObjectStore,
+    PackStore,
+    RecordStore,
+    RuleStore,
+    SchemaStore,
+    ShortTermStore,
+    Summarizer,
+)
 from retain.recall.service import Recall
 
 
@@ -25,6 +40,13 @@ class Parts:
     short_term: ShortTermStore
     facts: FactStore
     schemas: SchemaStore
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    audit: AuditStore
+    packs: PackStore
+    objects: Callable[[], ObjectStore]
+    """Cold storage, opened when it is first needed."""
     recall: Recall
     summarizer: Summarizer
     clock: Clock
@@ -35,6 +57,23 @@ class Parts:
     latencies: Latencies = field(default_factory=Latencies)
     _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))
     _ids_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def archives(self) -> Archives:
+        """Archives records, and brings them back."""
+        return Archives(self.records, self.packs, self.objects, self.summarizer, self.new_id)
+
+    def sweeper(self, tenant: str, erase_session: Callable[..., int]) -> Sweeper:
+        """Plans and sweeps for a tenant."""
+        return Sweeper(
+            tenant,
+            dues=self.dues,
+            records=self.records,
+            history=self.history,
+            holds=self.holds,
+            archives=self.archives,
+            erase_session=erase_session,
+        )
 
     def now(self) -> int:
         """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""

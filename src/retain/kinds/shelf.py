@@ -90,6 +90,12 @@ class Shelf:
         with self._lock:
             self._piles.clear()
 
+    def clear_user(self, subject: str) -> int:
+        """Take all items of a subject away, whatever the agent and the session; how many there were."""
+        with self._lock:
+            theirs = [scope for scope in self._piles if scope.subject == subject]
+            return sum(len(self._piles.pop(scope).items) for scope in theirs)
+
     def clear(self, scope: Scope) -> int:
         """Take all items of a scope away; how many there were."""
         with self._lock:

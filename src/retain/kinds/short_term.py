@@ -1,4 +1,4 @@
-"""Short-term memory: the messages of a session, gone an hour after its last one, and kept beside that as history."""
+"""Short-term memory: the messages of a session, gone some time after its last one, and kept beside that as history."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from retain.core.content import check_content, check_count, check_id, check_meta
 from retain.core.errors import InvalidContentError, RetainError, told
 from retain.core.ids import is_id
 from retain.core.records import Message, Scope
-from retain.core.times import SECOND, iso
-from retain.core.types import SHORT_TERM_TTL_SECONDS, TYPES, MemoryType
+from retain.core.rules import DEFAULTS
+from retain.core.times import SECOND
+from retain.core.types import TYPES, MemoryType
 from retain.kinds.parts import Parts
+from retain.lifecycle.sessions import roll, shown_message
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
+#: An hour. Short-term memory always ends: a rule for every kind that keeps things for ever leaves it this.
+_TTL = DEFAULTS[_KIND.name].delete_after or 3_600 * SECOND
 
 
 class ShortTerm:
@@ -24,7 +28,7 @@ class ShortTerm:
         self._scope = scope
 
     def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
-        """Append a message and keep the session for another hour; the message's id."""
+        """Append a message and keep the session for its time (an hour, unless a rule says otherwise); its id."""
         return self.append(role, [content], metadata)[0][0]
 
     def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> tuple[list[str], int]:
@@ -37,10 +41,10 @@ class ShortTerm:
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
         ids = self._parts.new_ids(now, len(checked))
         messages = [Message(i, role, content, now, kept) for i, content in zip(ids, checked, strict=True)]
-        ttl = SHORT_TERM_TTL_SECONDS * SECOND
+        ttl = self._parts.rules.life(_KIND.name.value, self._scope).delete_after or _TTL
         held = self._parts.short_term.append(self._scope, messages, ttl=ttl, now=now, most=_KIND.max_memories)
         try:
-            self._parts.history.append(self._scope, messages)
+            self._parts.history.append(self._scope, messages, now=now, summarize=roll)
         except RetainError:
             self._parts.short_term.remove(self._scope, ids)
             raise
@@ -51,7 +55,7 @@ class ShortTerm:
         return self._parts.short_term.window(self._scope, now=self._parts.now())
 
     def get_conversation_history(self) -> list[dict[str, Any]]:
-        """The session's messages in their order; empty once an hour has passed since the last one."""
+        """The session's messages in their order; empty once its time has passed since the last one."""
         return [shown_message(message) for message in self.messages()]
 
     def get_ttl(self) -> int | None:
@@ -61,26 +65,18 @@ class ShortTerm:
         return None if expires is None else -((now - expires) // SECOND)
 
     def delete(self, message_id: str) -> bool:
-        """Take a message out of the session and out of the conversation history, for good; whether it was there."""
+        """Take a message out of the session for good, and send it to the recycle bin of the conversation history;
+        whether it was there. ``HeldError``, changing nothing, if a hold keeps it.
+        """
         if not is_id(message_id):
             return False
+        kept = self._parts.history.remove(self._scope, [message_id], now=self._parts.now(), summarize=roll)
         self._parts.recall.drop(self._scope, _KIND)
-        gone = self._parts.short_term.remove(self._scope, [message_id])
-        return self._parts.history.remove(self._scope, [message_id]) + gone > 0
+        return self._parts.short_term.remove(self._scope, [message_id]) + kept > 0
 
     def get_full_history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The whole conversation, expired messages included; with ``limit``, the last ones."""
         if limit is not None:
             check_count(limit, "limit", most=10**9)
-        return [shown_message(message) for message in self._parts.history.messages(self._scope, limit=limit)]
-
-
-def shown_message(message: Message) -> dict[str, Any]:
-    """A message as callers see it."""
-    return {
-        "message_id": message.id,
-        "role": message.role,
-        "content": message.content,
-        "timestamp": iso(message.created_at),
-        "metadata": message.metadata,
-    }
+        found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit)
+        return [shown_message(message) for message in found]

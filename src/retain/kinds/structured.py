@@ -17,9 +17,10 @@ from retain.core.errors import (
     told,
 )
 from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
-from retain.core.records import Record
+from retain.core.records import Cause, Record, Scope
 from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable, shown
+from retain.lifecycle.clearing import clear
 from retain.ports import Added, SchemaStore
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
@@ -70,7 +71,19 @@ class Structured:
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
         """The document that has a key."""
         record = self._records.named(_STRUCTURED, _name(collection, key))
-        return None if record is None else record.metadata["document"]
+        if record is None:
+            return None
+        if record.pack is not None:  # looked up by its key, it is read where it lies, and stays there
+            whole = self._records.parts.archives.read(record)
+            return whole.document["metadata"]["document"]  # type: ignore[no-any-return]
+        return record.metadata["document"]  # type: ignore[no-any-return]
+
+    def delete_user_data(self, user_id: str) -> int:
+        """Send all of a user's documents to the recycle bin; how many."""
+        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
+        parts = self._records.parts
+        reason = "deleted by the user, with all of its kind"
+        return clear(parts.records, scope.subject, _STRUCTURED, reason=reason, cause=Cause.USER, now=parts.now()).moved
 
     def find(
         self,
@@ -95,7 +108,8 @@ class Structured:
         if order_by is not None:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
-        return [_shown(record) for record in records[:limit]]
+        now = self._records.parts.now()
+        return [_shown(record, now) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
         """Send the document that has a key to the recycle bin; whether there was one."""
@@ -183,13 +197,13 @@ def _rank(value: object) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
-def _shown(record: Record) -> dict[str, Any]:
+def _shown(record: Record, now: int) -> dict[str, Any]:
     metadata = record.metadata
     return {
-        **shown(record),
+        **shown(record, now),
         "collection": metadata["collection"],
         "key": metadata.get("key"),
-        "document": metadata["document"],
+        "document": metadata.get("document"),
     }
 
 

@@ -52,7 +52,7 @@ class ScopeIndex:
         self._slot_of: dict[str, int] = {}
         self._sorted = True  # slots are in the order of their ids
         self._here = Growing(np.bool_)
-        self._archived = Growing(np.bool_)
+        self._archived_from = Growing(np.int64)
         self._hidden_from = Growing(np.int64)
         self._length = Growing(np.float32)
         self._first = Growing(np.int64)  # each slot's first passage
@@ -78,7 +78,7 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """About what the index holds in memory."""
-        arrays = (self._vectors, self._here, self._archived, self._hidden_from, self._length, self._first)
+        arrays = (self._vectors, self._here, self._archived_from, self._hidden_from, self._length, self._first)
         held = sum(array.nbytes for array in arrays) + self._blob_bytes
         held += self._postings.nbytes + self._columns.nbytes + self._sessions.nbytes
         return held + 200 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
@@ -106,7 +106,7 @@ class ScopeIndex:
         self._ids += ids
         self._slot_of.update(zip(ids, range(start, start + len(ids)), strict=True))
         self._here.extend(np.ones(len(batch), np.bool_))
-        self._archived.extend([row.archived for row in batch])
+        self._archived_from.extend([_NEVER if row.archived_from is None else row.archived_from for row in batch])
         self._hidden_from.extend([_NEVER if row.hidden_from is None else row.hidden_from for row in batch])
         self._length.extend(lengths)
         self._columns.add(batch)
@@ -172,7 +172,7 @@ class ScopeIndex:
         owned = np.repeat(self._here.view, np.diff(first, append=len(self._vectors)))
         self._vectors.replace(self._vectors.view[owned])
         self._first.replace(np.cumsum(counts) - counts)
-        for array in (self._here, self._archived, self._hidden_from, self._length):
+        for array in (self._here, self._archived_from, self._hidden_from, self._length):
             array.replace(array.view[kept])
         self._sessions.renumber(kept, numbers)
         self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
@@ -241,7 +241,7 @@ class ScopeIndex:
         visible: Mask = self._hidden_from.view > now
         visible &= self._here.view
         if not include_archived:
-            visible &= ~self._archived.view
+            visible &= self._archived_from.view > now
         return visible, visible if where is None else visible & self._columns.mask(where)
 
     def _derive(self) -> _Derived:

@@ -3,6 +3,9 @@
 One vector of a long text is the average of everything in it and close to nothing in particular, so a long text is
 embedded piece by piece and is as close to a query as its closest piece. Words are counted over the whole record all the
 same: there, measured, pieces were no better.
+
+An episode's summary comes before its messages and is cut as if there were none, so that archiving it, which leaves the
+summary alone, is keeping the first of its passages.
 """
 
 from __future__ import annotations
@@ -11,17 +14,23 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from retain.core.records import Record
+import numpy as np
+
+from retain.core.records import Encoding, Record
 from retain.core.types import MemoryType
+from retain.recall import terms
 
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400
-#: Up to here a text is one passage; cutting it would leave two scraps.
-_WHOLE: Final = TARGET * 3 // 2
 MAX_PASSAGES: Final = 64
+#: A summary is dense, and is compared with whole episodes: there, pieces of the usual size did worse than longer ones.
+SUMMARY_TARGET: Final = 1_000
+#: However long a given summary is, half of the passages are left for messages.
+MAX_SUMMARY_PASSAGES: Final = MAX_PASSAGES // 2
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])(?=\s)|(?<=[。！？])")
 _LINE_END: Final = re.compile(r"(?<=\n)")
+_SAID: Final = ("steps", "messages")
 
 
 def of_record(record: Record) -> list[str]:
@@ -31,13 +40,42 @@ def of_record(record: Record) -> list[str]:
     """
     if record.kind is MemoryType.STRUCTURED and "document" in record.metadata:
         return split("\n".join(_fields(record.metadata["document"], "")) or record.content)
-    if record.kind is not MemoryType.EPISODIC or not record.body:
+    if record.kind is not MemoryType.EPISODIC:
         return split(record.content)
-    said = [str(item.get("content") or "") for part in ("steps", "messages") for item in record.body.get(part, ())]
+    summary = of_summary(record)
+    said = [str(item.get("content") or "") for part in _SAID for item in (record.body or {}).get(part, ())]
     said = [text.strip() for text in said if text.strip()]
-    run = max(1, -(-len(said) // (MAX_PASSAGES - 1)))  # of very many, neighbours share a passage
-    joined = ["\n".join(said[start : start + run]) for start in range(0, len(said), run)]
-    return ["\n".join(filter(None, (record.body.get("task"), record.content))), *joined]
+    run = max(1, -(-len(said) // (MAX_PASSAGES - len(summary))))  # of very many, neighbours share a passage
+    return [*summary, *("\n".join(said[start : start + run]) for start in range(0, len(said), run))]
+
+
+def of_summary(record: Record) -> list[str]:
+    """The passages of an episode's task and summary: the first ones of ``of_record``, and all of an archived episode's.
+
+    They depend on its content and its metadata alone.
+    """
+    task = record.metadata.get("task")
+    known = not isinstance(task, str) or record.content.startswith(task)
+    text = record.content if known else f"{task}\n{record.content}"
+    return split(text, target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
+
+
+def kept_encoding(record: Record, encoding: Encoding) -> Encoding:
+    """What is kept of an episode's encoding when it is archived: what encoding the archived episode anew would give.
+
+    ``record`` is the episode as it was encoded, with all of its messages. No vector and no term of a message is kept.
+    Where the encoding is not of the passages that the record has now (it was made by other rules), none of it is
+    kept: the words of the summary are counted anew, and the vectors are left to the next recall.
+    """
+    summary = of_summary(record)
+    entries = np.frombuffer(encoding.terms, terms.ENTRY)
+    passages = int(entries["passage"].max(initial=0)) + 1
+    if passages != len(of_record(record)):
+        return Encoding(None, None, terms.encode(summary))
+    vectors = encoding.vectors
+    if vectors is not None:
+        vectors = vectors[: len(vectors) // passages * len(summary)]
+    return Encoding(encoding.model, vectors, entries[entries["passage"] < len(summary)].tobytes())
 
 
 def _fields(value: object, name: str) -> Iterator[str]:
@@ -52,21 +90,21 @@ def _fields(value: object, name: str) -> Iterator[str]:
         yield f"{name}: {value}"
 
 
-def split(text: str) -> list[str]:
-    """The passages of a text, in order: one for a short text, at most ``MAX_PASSAGES`` for any.
+def split(text: str, *, target: int = TARGET, most: int = MAX_PASSAGES) -> list[str]:
+    """The passages of a text, in order: one for a short text, about ``target`` characters each, at most ``most``.
 
     They are cut at the ends of lines where possible, else of sentences, else of words, and together are the text (but
     for white space around them). A text longer than all of them at their usual size is cut into longer ones.
     """
     stripped = text.strip()
-    if len(stripped) <= _WHOLE:
+    if len(stripped) <= target * 3 // 2:  # cutting it would leave two scraps
         return [stripped]
-    size = len(stripped) / min(MAX_PASSAGES, round(len(stripped) / TARGET))
+    size = len(stripped) / min(most, round(len(stripped) / target))
     pieces: list[str] = []
     piece = ""
     for atom in _atoms(stripped, int(size)):
         # The last piece takes whatever is left, so that there are never more than asked for.
-        if piece and len(piece) + len(atom) / 2 > size and len(pieces) < MAX_PASSAGES - 1:
+        if piece and len(piece) + len(atom) / 2 > size and len(pieces) < most - 1:
             pieces.append(piece)
             piece = ""
         piece += atom

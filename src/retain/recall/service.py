@@ -343,7 +343,7 @@ def _as_row(record: Record, encoding: Encoding) -> IndexRow:
         record.created_at,
         record.updated_at,
         None,
-        False,
+        None,
         to_json(record.metadata),
         encoding.vectors,
         encoding.terms,

@@ -13,18 +13,19 @@ from retain.core.errors import InvalidInputError
 from retain.recall.summaries.sentences import Sentence, shorten, split_label, split_sentences
 from retain.recall.terms import tokenize
 
-# Chosen on English chats. What decides there are the list of common words, the line of words left out and the worth of
-# names, in this order; the rest moves the result by about a point.
+# Chosen on English chats, by how well each is found by its summary. What decides there are the list of common words, the
+# line of words left out and the worth of names, in this order; the rest moves the result by about a point.
 _COMMON: Final = 0.05  # what a common term is worth, where another is worth 1
-_NAMED: Final = 2.0  # how much more names and numbers are worth
+_NAMED: Final = 3.0  # how much more names and numbers are worth
 _REPEATED: Final = 0.2  # what is left of a term's worth each time it was said already
 _FIRST_PERSON_GAIN: Final = 1.5  # people tell facts about themselves in the first person
 _OVERHEAD: Final = 20  # characters added to each sentence's length, so that the shortest do not always win
-_WORDS_SHARE: Final = 0.2  # how much of the summary the words left out may take
+_WORDS_SHARE: Final = 0.4  # how much of the summary the words left out may take
 _LONG: Final = 300  # characters from which on a summary has room set aside for words
 _INFORMS: Final = 2  # how many terms that are not common a sentence needs
 _MANY: Final = 10  # sentences from which on a term can be common by its number here
 _LONGEST: Final = 400
+_OPENING: Final = re.compile(r".{1,20}?(?:[,;:–—]\s+|\s-\s+)")  # short: a longer one may change what the rest means
 _ALSO: Final = "Also: "
 
 _COMMON_WORDS: Final = """
@@ -59,8 +60,8 @@ class ExtractiveSummarizer:
 
     Sentences are taken for the informative terms that they add per character (names, numbers, dates and rare words
     count most; what was said already, fillers and greetings hardly), and stand in their order, under the name of who
-    said them where a text begins with one (``Ann: …``). Names and rare words that they leave out follow in a line
-    ``Also: …`` of at most a fifth of the length. The same texts always give the same summary; it uses neither network
+    said them where a text begins with one (``Ann: …``), without openings that tell nothing (``Wow, …``). Names and rare
+    words that they leave out follow in a line ``Also: …`` of at most two fifths of the length. The same texts always give the same summary; it uses neither network
     nor model.
 
     Texts that fit are returned whole. The summary is empty only if the texts are; no word is cut unless it alone is
@@ -91,10 +92,14 @@ class _Choice:
         self._sentences = [
             sentence for place, (_, body) in enumerate(split) for sentence in split_sentences(body, place, longest)
         ]
-        self._terms = [tuple(dict.fromkeys(tokenize(sentence.text))) for sentence in self._sentences]
+        self._terms = [_distinct_terms(sentence.text) for sentence in self._sentences]
         self._worth = _term_worth(
             self._sentences, self._terms, {term for label, _ in split for term in tokenize(label)}
         )
+        for at, sentence in enumerate(self._sentences):
+            if (text := self._without_opening(sentence.text)) != sentence.text:
+                self._sentences[at] = sentence._replace(text=text)
+                self._terms[at] = _distinct_terms(text)
         self._chosen: list[int] = []
         self._covered: Counter[str] = Counter()
         self.used = -1  # the first line needs no line break
@@ -122,13 +127,11 @@ class _Choice:
             self._covered.update(self._terms[at])
 
     def words_left_out(self, budget: int) -> str:
-        """A line of the most telling words that no chosen sentence has, in their order; empty if none fits."""
-        first_seen: dict[str, str] = {}
-        for sentence in self._sentences:
-            for word in _WORD.findall(sentence.text):
-                terms = tokenize(word)
-                if terms and _is_spaced(word):
-                    first_seen.setdefault(terms[0], word)
+        """A line of the most telling words that no chosen sentence has, in their order; empty if none fits.
+
+        Words that follow each other in the texts do so here, without a comma (``home country, Sweden``).
+        """
+        first_seen, following = self._words()
         left = [term for term in first_seen if self._worth.get(term, 0) > _COMMON and not self._covered[term]]
         room = budget - len(_ALSO)
         kept = set()
@@ -136,7 +139,30 @@ class _Choice:
             if len(first_seen[term]) <= room:
                 kept.add(term)
                 room -= len(first_seen[term]) + 2
-        return _ALSO + ", ".join(first_seen[term] for term in left if term in kept) if kept else ""
+        line = ""
+        before = ""
+        for term, word in first_seen.items():
+            if term in kept:
+                glue = " " if term in following and before in kept else ", "
+                line += glue + word if line else word
+            before = term
+        return _ALSO + line if kept else ""
+
+    def _words(self) -> tuple[dict[str, str], set[str]]:
+        """The words of the texts where they first occur, by term, and which of them follow right after the one before."""
+        first_seen: dict[str, str] = {}
+        following: set[str] = set()
+        for sentence in self._sentences:
+            end: int | None = None  # of the word before, if it was new
+            for match in _WORD.finditer(sentence.text):
+                terms = tokenize(match[0])
+                new = bool(terms) and terms[0] not in first_seen and _is_spaced(match[0])
+                if new:
+                    first_seen[terms[0]] = match[0]
+                    if end is not None and sentence.text[end : match.start()] == " ":
+                        following.add(terms[0])
+                end = match.end() if new else None
+        return first_seen, following
 
     def text(self) -> str:
         """The chosen sentences: a line for each text, or for all that one speaker says before the next one does."""
@@ -178,8 +204,21 @@ class _Choice:
         label = self._label(at)
         return "" if before is not None and self._label(before) == label else label
 
+    def _without_opening(self, text: str) -> str:
+        """A sentence from its first clause on that tells something."""
+        start = 0
+        while opening := _OPENING.match(text, start):
+            if any(self._worth.get(term, 0) > _COMMON for term in tokenize(opening[0])):
+                break
+            start = opening.end()
+        return text[start:]
+
     def _informs(self, at: int) -> bool:
         return sum(self._worth[term] > _COMMON for term in self._terms[at]) >= _INFORMS
+
+
+def _distinct_terms(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tokenize(text)))
 
 
 def _term_worth(sentences: Sequence[Sentence], terms: Sequence[Iterable[str]], speakers: set[str]) -> dict[str, float]:

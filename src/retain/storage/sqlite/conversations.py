@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import apsw
 
+from retain.core.chain import Event
 from retain.core.content import pack, parse_json_object, to_json, unpack
-from retain.core.records import Message, Scope
+from retain.core.errors import ConflictError, HeldError, StoreFullError
+from retain.core.holds import Hold, standing
+from retain.core.records import Message, Move, Outcome, Scope
+from retain.core.rules import BIN
 from retain.core.times import iso
-from retain.storage.sql import statements
+from retain.core.types import State
+from retain.ports import BinnedMessage, Lease, Session, Summarize
+from retain.storage.sqlite.audit import append
 from retain.storage.sqlite.database import Database, one, rows, value
-from retain.storage.sqlite.scopes import ensure_subject, subject_no
+from retain.storage.sqlite.jobs import check_lease
+from retain.storage.sqlite.moves import Mover, held_of, standing_holds
+from retain.storage.sqlite.records import refuse_removed_agents
+from retain.storage.sqlite.rules import Profiles
+from retain.storage.sqlite.scopes import START, ensure_subject, subject_no
+from retain.storage.sqlite.sessions import (
+    SQL,
+    as_session,
+    find_session,
+    message_keys,
+    move_session,
+    name_of,
+    not_begun,
+    open_session,
+)
 
-SQL: Final = statements("retain.storage.sqlite", "conversations.sql")
-_COUNT_BITS: Final = 24
 _ALL: Final = -1
+#: A summary that has to forget a message is made anew from so many of the last ones.
+_RETOLD: Final = 200
 
 
 class SqliteHistory:
@@ -24,61 +45,230 @@ class SqliteHistory:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._profiles = Profiles()
 
-    def append(self, scope: Scope, messages: Sequence[Message]) -> None:
+    # --- the conversation of a scope ---------------------------------------------------------------------------
+
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
         if not messages:
             return
         with self._database.write() as connection:
-            who = (ensure_subject(connection, scope.subject), *_session(scope))
-            row = one(connection, SQL["session"], who)
-            if row is None:
-                begun = messages[0].created_at
-                row = one(connection, SQL["new_session"], (*who, begun, begun))
-            number, count = row or (0, 0)
-            first = value(connection, SQL["next_place"], _range(number))
-            for key, message in enumerate(messages, first):
-                connection.execute(SQL["append"], (key, *_row(message)))
-            connection.execute(SQL["touch_session"], (messages[-1].created_at, count + len(messages), number))
+            begun = messages[0].created_at
+            opened = open_session(connection, self._profiles, scope, now=now, begun=begun)
+            if not isinstance(opened, Hold):
+                number, session = opened
+                first, end = message_keys(number)
+                first = value(connection, SQL["next_place"], (first, end))
+                if first + len(messages) > end + 1:
+                    raise StoreFullError(
+                        f"session {scope.session_id!r} has as many messages as it can hold; begin another"
+                    )
+                stored = [_row(message) for message in messages]
+                connection.executemany(SQL["append"], ((first + at, *row) for at, row in enumerate(stored)))
+                latest = max(message.created_at for message in messages)
+                size = sum(map(_size, stored))
+                summary = summarize(session.summary, messages)
+                connection.execute(SQL["touch_session"], (latest, len(messages), size, summary, number))
+        if isinstance(opened, Hold):
+            raise not_begun(scope, opened)
 
-    def messages(self, scope: Scope, *, limit: int | None = None) -> list[Message]:
-        with self._database.read() as connection:
-            who = (subject_no(connection, scope.subject), *_session(scope))
-            row = one(connection, SQL["session"], who)
-            if row is None:
-                return []
-            found = rows(connection, SQL["last_messages"], (*_range(row[0]), _ALL if limit is None else limit))
-        return [_message(row) for row in reversed(found)]
-
-    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+    def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as connection:
-            row = one(connection, SQL["session"], (subject_no(connection, scope.subject), *_session(scope)))
-            if row is None:
-                return 0
-            connection.execute(SQL["remove"], (*_range(row[0]), to_json(message_ids)))
-            removed = connection.changes()
-            connection.execute(SQL["count_down"], (removed, row[0]))
-            return removed
+            opened = open_session(connection, self._profiles, scope, now=now, begun=now)
+            if not isinstance(opened, Hold):
+                number, session = opened
+                connection.execute(SQL["touch_session"], (now, 0, 0, session.summary, number))
+                opened = find_session(connection, scope, now) or opened
+        if isinstance(opened, Hold):
+            raise not_begun(scope, opened)
+        return opened[1]
 
-    def owners(self, tenant: str, agent_id: str, session_id: str | None) -> list[str]:
+    def find(self, scope: Scope, *, now: int) -> Session | None:
         with self._database.read() as connection:
-            found = rows(connection, SQL["owners"], (agent_id, session_id or ""))
-        mine = [row[0].split("/", 1) for row in found]
-        return [user_id for owner, user_id in mine if owner == tenant]
+            found = find_session(connection, scope, now)
+        return None if found is None else found[1]
 
-    def sessions(self, tenant: str, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None) -> list[Message]:
+        with self._database.read() as connection:
+            session = find_session(connection, scope, now)
+            return [] if session is None else _last_messages(connection, session[0], _ALL if limit is None else limit)
+
+    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
+        with self._database.read() as connection:
+            return [row[0] for row in rows(connection, SQL["owners"], (agent_id, session_id or "", now, tenant))]
+
+    def sessions(
+        self, tenant: str, user_id: str, agent_id: str | None = None, *, now: int, include_binned: bool = False
+    ) -> list[dict[str, Any]]:
         with self._database.read() as connection:
             number = subject_no(connection, f"{tenant}/{user_id}")
-            found = rows(connection, SQL["sessions"], (number, agent_id))
-        return [
-            {
-                "agent_id": agent,
-                "session_id": session or None,
-                "created_at": iso(created),
-                "updated_on": iso(updated),
-                "messages": messages,
-            }
-            for agent, session, created, updated, messages in found
-        ]
+            found = rows(connection, SQL["sessions"], (number, agent_id, now, tenant))
+            if include_binned:
+                found += rows(connection, SQL["binned_sessions"], (number, agent_id, now))
+        return [_listed(row) for row in found]
+
+    # --- single messages -----------------------------------------------------------------------------------------
+
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+        with self._database.write() as connection:
+            session = find_session(connection, scope, now)
+            if session is None:
+                return 0
+            number = session[0]
+            found = rows(connection, SQL["messages_to_remove"], (*message_keys(number), to_json(list(message_ids))))
+            if not found:
+                return 0
+            holds = standing_holds(connection, scope.subject)
+            whose = (scope.agent_id, scope.session_id)
+            held = [
+                (message_id, hold)
+                for _, message_id, metadata, _ in found
+                if holds and (hold := standing(held_of(scope.subject, *whose, message_id, metadata), holds))
+            ]
+            if held:  # all of them, or none
+                events = [_event(now, "refused", message_id, hold=hold.id) for message_id, hold in held]
+            else:
+                events = [_event(now, "recycled", row[1], reason="deleted by the user") for row in found]
+                connection.executemany(SQL["bin_message"], ((now + BIN, row[0]) for row in found))
+                summary = summarize("", _last_messages(connection, number, _RETOLD))
+                size = sum(row[3] for row in found)
+                connection.execute(SQL["count_messages"], (-len(found), -size, summary, number))
+            append(connection, ensure_subject(connection, scope.subject), events)
+        if held:
+            message_id, hold = held[0]
+            raise HeldError(
+                f"message {message_id} is kept by hold {hold.id} ({hold.reason}) and nothing was deleted; "
+                f"release the hold first: retain hold release {hold.id}"
+            )
+        return len(found)
+
+    def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+        with self._database.write() as connection:
+            number = subject_no(connection, subject)
+            row = one(connection, SQL["binned_message"], (message_id, number))
+            if row is None or number is None:
+                return False
+            key, purge_at, size, session, agent_id, session_id, state = row
+            tenant, user_id = subject.split("/", 1)
+            refuse_removed_agents(connection, [Scope(tenant, user_id, agent_id)])
+            if state != State.ACTIVE:
+                raise ConflictError(
+                    f"message {message_id} belongs to session {session_id!r}, which is {state}; restore that"
+                )
+            if purge_at <= now:
+                raise ConflictError(
+                    f"message {message_id} was in the recycle bin until {iso(purge_at)}; it can no longer be restored"
+                )
+            connection.execute(SQL["bin_message"], (None, key))
+            connection.execute(SQL["count_messages"], (1, size, None, session))
+            append(connection, number, [_event(now, "restored", message_id, reason="restored by the user")])
+            return True
+
+    def binned_messages(
+        self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = START, limit: int
+    ) -> tuple[list[BinnedMessage], tuple[int, int]]:
+        with self._database.read() as connection:
+            found = rows(connection, SQL["binned_messages"], (now, *after, tenant, subject, limit))
+        binned = [BinnedMessage(_message(row[:5]), *row[5:9]) for row in found]
+        return binned, ((found[-1][8], found[-1][9]) if found else after)
+
+    def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
+        with self._database.write() as connection:
+            if lease is not None:
+                check_lease(connection, lease)
+            purged, after = 0, START
+            while purged < limit and (
+                found := rows(connection, SQL["messages_to_purge"], (now, *after, tenant, limit))
+            ):
+                after = (found[-1][2], found[-1][0])
+                found.sort(key=lambda row: row[3])
+                for subject, mine in groupby(found, key=lambda row: str(row[3])):
+                    purged += _purge(connection, subject, list(mine), now=now, limit=limit - purged)
+            return purged
+
+    # --- whole conversations -------------------------------------------------------------------------------------
+
+    def get(self, subject: str, item_id: str) -> Session | None:
+        with self._database.read() as connection:
+            row = one(connection, SQL["session_by_id"], (item_id, subject_no(connection, subject)))
+        return None if row is None else as_session(subject, row)
+
+    def transition_all(
+        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+    ) -> list[list[Outcome]]:
+        with self._database.write() as connection:
+            if lease is not None:
+                check_lease(connection, lease)
+            return [_transition(connection, self._profiles, subject, moves, now) for subject, moves in batches]
+
+    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        with self._database.write() as connection:
+            if lease is not None:
+                check_lease(connection, lease)
+            row = one(connection, SQL["session_by_id"], (item_id, subject_no(connection, subject)))
+            if row is None:
+                return 0
+            if row[4] != State.DELETING:
+                raise ConflictError(
+                    f"session {item_id} is {row[4]}; only what is being deleted can be erased: claim it first"
+                )
+            connection.execute(SQL["erase_messages"], (*message_keys(row[0]), limit))
+            return value(connection, SQL["count_rows"], message_keys(row[0]))
+
+
+def _transition(
+    connection: apsw.Connection, profiles: Profiles, subject: str, moves: Sequence[Move], now: int
+) -> list[Outcome]:
+    number = subject_no(connection, subject)
+    if number is None:
+        return [Outcome.STALE for _ in moves]
+    mover = Mover(connection, subject, number, now=now)
+    outcomes = [move_session(connection, profiles, mover, move, subject=number, now=now) for move in moves]
+    mover.save()
+    return outcomes
+
+
+def _last_messages(connection: apsw.Connection, session: int, limit: int) -> list[Message]:
+    found = rows(connection, SQL["last_messages"], (*message_keys(session), limit))
+    return [_message(row) for row in reversed(found)]
+
+
+def _purge(connection: apsw.Connection, subject: str, found: list[tuple[Any, ...]], *, now: int, limit: int) -> int:
+    """Delete messages of one subject for good, but for those that a hold keeps; how many went."""
+    holds = standing_holds(connection, subject)
+    free = [
+        (key, message_id)
+        for key, message_id, _, _, agent_id, session_id, metadata in found
+        if not holds or standing(held_of(subject, agent_id, session_id, message_id, metadata), holds) is None
+    ][:limit]
+    connection.executemany(SQL["erase_message"], ((key,) for key, _ in free))
+    reason = "its time in the recycle bin was over"
+    append(
+        connection,
+        ensure_subject(connection, subject),
+        [_event(now, "deleted", message_id, reason=reason) for _, message_id in free],
+    )
+    return len(free)
+
+
+def _event(now: int, action: str, message_id: str, **detail: str) -> Event:
+    return Event(now, action, message_id, {"kind": "message", **detail})
+
+
+def _listed(row: tuple[Any, ...]) -> dict[str, Any]:
+    agent_id, session_id, summary, created_at, updated_at, messages, *binned = row
+    shown = {
+        "agent_id": agent_id,
+        "session_id": session_id or None,
+        "summary": summary,
+        "created_at": iso(created_at),
+        "updated_on": iso(updated_at),
+        "messages": messages,
+    }
+    if not binned:
+        return shown
+    item_id, state, moved_at, purge_at = binned
+    return {**shown, "id": item_id, "state": state, "deleted_at": iso(moved_at), "purge_at": iso(purge_at)}
 
 
 class SqliteShortTerm:
@@ -89,8 +279,8 @@ class SqliteShortTerm:
 
     def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
         with self._database.write() as connection:
-            connection.execute(SQL["end_expired"], (now,))
-            who = (ensure_subject(connection, scope.subject), *_session(scope))
+            connection.execute(SQL["end_expired"], (now, 16))
+            who = (ensure_subject(connection, scope.subject), *name_of(scope))
             window = _current(connection, who, now)
             if window is None:
                 connection.execute(SQL["end_window"], who)
@@ -106,26 +296,39 @@ class SqliteShortTerm:
 
     def window(self, scope: Scope, *, now: int) -> list[Message]:
         with self._database.read() as connection:
-            window = _current(connection, (subject_no(connection, scope.subject), *_session(scope)), now)
+            window = _current(connection, (subject_no(connection, scope.subject), *name_of(scope)), now)
             found = [] if window is None else rows(connection, SQL["short_messages"], window[:1])
         return [_message(row) for row in found]
 
     def expires_at(self, scope: Scope, *, now: int) -> int | None:
         with self._database.read() as connection:
-            window = _current(connection, (subject_no(connection, scope.subject), *_session(scope)), now)
+            window = _current(connection, (subject_no(connection, scope.subject), *name_of(scope)), now)
             held = 0 if window is None else value(connection, SQL["count_short"], window[:1])
         return window[1] if window is not None and held else None
 
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
         with self._database.write() as connection:
-            row = connection.execute(
-                SQL["window"], (subject_no(connection, scope.subject), *_session(scope))
-            ).fetchone()
+            row = connection.execute(SQL["window"], (subject_no(connection, scope.subject), *name_of(scope))).fetchone()
             removed = 0
             for message_id in message_ids:
                 connection.execute(SQL["remove_short"], (row and row[0], message_id))
                 removed += connection.changes()
             return removed
+
+    def end(self, scope: Scope) -> bool:
+        with self._database.write() as connection:
+            connection.execute(SQL["end_window"], (subject_no(connection, scope.subject), *name_of(scope)))
+            return connection.changes() > 0
+
+    def end_agent(self, tenant: str, agent_id: str) -> int:
+        with self._database.write() as connection:
+            connection.execute(SQL["end_windows_of_agent"], (agent_id, tenant))
+            return connection.changes()
+
+    def end_expired(self, now: int, limit: int) -> int:
+        with self._database.write() as connection:
+            connection.execute(SQL["end_expired"], (now, limit))
+            return connection.changes()
 
 
 def _current(connection: apsw.Connection, who: tuple[object, ...], now: int) -> tuple[Any, ...] | None:
@@ -134,18 +337,15 @@ def _current(connection: apsw.Connection, who: tuple[object, ...], now: int) -> 
     return row if row is not None and row[1] > now else None
 
 
-def _range(session: int) -> tuple[int, int]:
-    """The first and the last key that messages of a session can have."""
-    return session << _COUNT_BITS, (session + 1 << _COUNT_BITS) - 1
-
-
-def _session(scope: Scope) -> tuple[str, str]:
-    return scope.agent_id, scope.session_id or ""
-
-
-def _row(message: Message) -> tuple[object, ...]:
+def _row(message: Message) -> tuple[Any, ...]:
     metadata = to_json(message.metadata)
     return message.id, message.role, message.created_at, metadata, pack(message.content)
+
+
+def _size(row: tuple[Any, ...]) -> int:
+    """How many bytes a message's content takes as it is stored."""
+    content = row[4]
+    return len(content.encode()) if isinstance(content, str) else len(content)
 
 
 def _message(row: Sequence[Any]) -> Message:

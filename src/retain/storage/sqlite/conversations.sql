@@ -1,12 +1,40 @@
 -- name: session
-SELECT no, messages FROM sessions WHERE subject = ? AND agent_id = ? AND session_id = ?
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active'
+
+-- name: session_by_id
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE id = ? AND subject = ?
 
 -- name: new_session
-INSERT INTO sessions (subject, agent_id, session_id, created_at, updated_at, messages) VALUES (?, ?, ?, ?, ?, 0)
-RETURNING no, messages
+INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile, created_at, updated_at, aged_from, messages,
+                      size, summary)
+VALUES (?1, ?2, ?3, ?4, 'active', 1, ?5, ?6, ?6, ?6, 0, 0, '')
 
 -- name: touch_session
-UPDATE sessions SET updated_at = max(updated_at, ?), messages = ? WHERE no = ?
+UPDATE sessions SET version = version + 1, updated_at = max(updated_at, ?1), aged_from = max(aged_from, ?1),
+                    messages = messages + ?2, size = size + ?3, summary = ?4
+WHERE no = ?5
+
+-- name: count_messages
+UPDATE sessions SET version = version + 1, messages = messages + ?, size = size + ?, summary = ifnull(?, summary) WHERE no = ?
+
+-- name: move_session
+UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = ?4, bundle = ?5,
+                    aged_from = ifnull(?6, aged_from)
+WHERE no = ?7
+
+-- What is being deleted stays where a sweep looks for it.
+-- name: claim_session
+UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = coalesce(?4, purge_at, ?2)
+WHERE no = ?5
+
+-- name: end_session
+DELETE FROM sessions WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?2 AND ?3)
 
 -- name: append
 INSERT INTO history (key, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)
@@ -14,22 +42,76 @@ INSERT INTO history (key, id, role, created_at, metadata, content) VALUES (?, ?,
 -- name: next_place
 SELECT ifnull(max(key) + 1, ?1) FROM history WHERE key BETWEEN ?1 AND ?2
 
--- name: remove
-DELETE FROM history WHERE key BETWEEN ? AND ? AND id IN (SELECT value FROM json_each(?))
-
--- name: count_down
-UPDATE sessions SET messages = messages - ? WHERE no = ?
-
 -- name: last_messages
-SELECT id, role, content, created_at, metadata FROM history WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?
+SELECT id, role, content, created_at, metadata FROM history
+WHERE key BETWEEN ? AND ? AND purge_at IS NULL ORDER BY key DESC LIMIT ?
+
+-- name: messages_to_remove
+SELECT key, id, metadata, length(CAST(content AS BLOB)) FROM history
+WHERE key BETWEEN ? AND ? AND purge_at IS NULL AND id IN (SELECT value FROM json_each(?))
+
+-- name: messages_to_hold
+SELECT id, metadata FROM history WHERE key BETWEEN ?1 AND ?2 AND (?3 OR id IN (SELECT value FROM json_each(?4)))
+
+-- name: bin_message
+UPDATE history SET purge_at = ? WHERE key = ?
+
+-- name: binned_message
+SELECT history.key, history.purge_at, length(CAST(content AS BLOB)), sessions.no, agent_id, session_id, state
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+WHERE history.purge_at IS NOT NULL AND history.id = ? AND sessions.subject = ?
+
+-- name: binned_messages
+SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
+       history.purge_at, history.key
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+CROSS JOIN subjects ON subjects.no = sessions.subject
+WHERE history.purge_at > ?1 AND (history.purge_at, history.key) > (?2, ?3) AND sessions.state = 'active'
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0' AND (?5 IS NULL OR subjects.subject = ?5)
+ORDER BY history.purge_at, history.key LIMIT ?6
+
+-- name: messages_to_purge
+SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+CROSS JOIN subjects ON subjects.no = sessions.subject
+WHERE history.purge_at <= ?1 AND (history.purge_at, history.key) > (?2, ?3)
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
+ORDER BY history.purge_at, history.key LIMIT ?5
+
+-- name: erase_message
+DELETE FROM history WHERE key = ?
+
+-- name: erase_messages
+DELETE FROM history WHERE key IN (SELECT key FROM history WHERE key BETWEEN ? AND ? LIMIT ?)
+
+-- name: count_rows
+SELECT count(*) FROM history WHERE key BETWEEN ? AND ?
 
 -- name: sessions
-SELECT agent_id, session_id, created_at, updated_at, messages FROM sessions
-WHERE subject = ? AND (?2 IS NULL OR agent_id = ?2) ORDER BY updated_at DESC, no DESC
+SELECT agent_id, session_id, summary, sessions.created_at, sessions.updated_at, messages
+FROM sessions INDEXED BY sessions_active CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = ?1 AND state = 'active' AND (?2 IS NULL OR agent_id = ?2)
+  AND (delete_after IS NULL OR aged_from + delete_after > ?3)
+  AND NOT EXISTS (SELECT 1 FROM registry
+                  WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = agent_id AND registry.state != 'active')
+ORDER BY sessions.updated_at DESC, sessions.no DESC
+
+-- name: binned_sessions
+SELECT agent_id, session_id, summary, created_at, updated_at, messages, id, state, moved_at, purge_at
+FROM sessions INDEXED BY sessions_binned
+WHERE state IN ('recycled', 'deleting') AND state = 'recycled' AND purge_at > ?3 AND subject = ?1
+  AND (?2 IS NULL OR agent_id = ?2)
+ORDER BY updated_at DESC, no DESC
 
 -- name: owners
-SELECT subjects.subject FROM sessions JOIN subjects ON subjects.no = sessions.subject
-WHERE sessions.agent_id = ? AND sessions.session_id = ? ORDER BY subjects.subject
+SELECT substr(subjects.subject, length(?4) + 2)
+FROM sessions INDEXED BY sessions_by_agent CROSS JOIN subjects ON subjects.no = sessions.subject
+CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE agent_id = ?1 AND session_id = ?2 AND state = 'active' AND (delete_after IS NULL OR aged_from + delete_after > ?3)
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
+  AND NOT EXISTS (SELECT 1 FROM registry
+                  WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?1 AND registry.state != 'active')
+ORDER BY subjects.subject
 
 -- name: window
 SELECT no, expires_at FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
@@ -43,8 +125,13 @@ UPDATE short_windows SET expires_at = ? WHERE no = ?
 -- name: end_window
 DELETE FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
 
+-- name: end_windows_of_agent
+DELETE FROM short_windows
+WHERE agent_id = ?1
+  AND subject IN (SELECT no FROM subjects WHERE subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0')
+
 -- name: end_expired
-DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT 16)
+DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
 
 -- name: append_short
 INSERT INTO short_messages (window, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)

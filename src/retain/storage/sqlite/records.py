@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import apsw
 
 from retain.core.content import pack, parse_json_object, to_json, unpack
-from retain.core.errors import ConflictError
+from retain.core.decisions import Standing
+from retain.core.errors import AgentRemovedError
+from retain.core.holds import Held, standing
 from retain.core.quotas import excess, prune_count, refuse
-from retain.core.records import Encoding, Entry, Move, Record, Scope, Usage
-from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
-from retain.ports import Added, Changes, Cursor, IndexRow
-from retain.storage.sqlite.database import Database, one, rows, value
-from retain.storage.sqlite.scopes import SQL, Tally, ensure_subject, key_range, limits, subject_no
+from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
+from retain.core.rules import BIN
+from retain.core.types import LIVE, TYPES, Kind, State
+from retain.ports import Added, Changes, Cursor, IndexRow, Lease
+from retain.storage.sqlite.database import Database, one, rows
+from retain.storage.sqlite.jobs import check_lease
+from retain.storage.sqlite.moves import KINDS, Mover, held_of, known_model, model_code, unique
+from retain.storage.sqlite.rules import Profiles, version_of
+from retain.storage.sqlite.scopes import SQL, START, Tally, all_keys, ensure_subject, key_range, limits, subject_no
 
-_KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 _STATES: Final = {state.value: state for state in State}
+#: Where a stored row has its size.
+_SIZE: Final = 8
 
 
 class SqliteRecords:
@@ -27,27 +33,34 @@ class SqliteRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._models: dict[str | None, int | None] = {}
+        self._profiles = Profiles()
 
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         stored = [_row(entry) for entry in entries]
-        size = sum(row[8] for row in stored)
-        with self._database.write() as connection, _unique(kind.name):
+        size = sum(row[_SIZE] for row in stored)
+        with self._database.write() as connection, unique(kind.name):
             number = ensure_subject(connection, subject)
-            tally = Tally(connection, number, kind)
+            refuse_removed_agents(connection, (entry.record.scope for entry in entries))
+            mover = Mover(connection, subject, number, now=now)
+            tally = mover.tally(kind)
             maximum = limits(connection, subject, kind)
+            _make_way(connection, mover, number, (entry.record for entry in entries), now=now)
             pruned = 0
             while problem := excess(tally.usage(maximum), len(stored), size):
-                if not prune or not (moved := _prune(connection, tally, number, kind, now)):
+                if not prune or not (moved := _prune(connection, mover, number, kind, now)):
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 pruned += moved
             models: dict[str | None, int | None] = {}
-            for row, (_, encoding) in zip(stored, entries, strict=True):
+            profiles: dict[Scope, int] = {}
+            for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
-                    models[encoding.model] = self._models.get(encoding.model) or _model_code(connection, encoding.model)
-                key = tally.new_key()
-                connection.execute(SQL["insert"], (key, number, kind.code, *row[:9], models[encoding.model], *row[9:]))
+                    models[encoding.model] = self._models.get(encoding.model) or model_code(connection, encoding.model)
+                if record.scope not in profiles:
+                    profiles[record.scope] = self._profiles.find(connection, kind.name.value, record.scope)
+                first = (tally.new_key(), number, kind.code, profiles[record.scope])
+                connection.execute(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
             tally.count(len(stored), size)
-            tally.save()
+            mover.save()
             added = Added(tally.usage(maximum), pruned)
         self._models.update(models)  # what has been committed stays as it is
         return added
@@ -57,6 +70,11 @@ class SqliteRecords:
             number = subject_no(connection, subject)
             row = None if number is None else one(connection, SQL["get"], (record_id, number))
             return None if row is None else _record(subject, row)
+
+    def find(self, tenant: str, record_id: str) -> Record | None:
+        with self._database.read() as connection:
+            row = one(connection, SQL["find"], (record_id, tenant))
+        return None if row is None else _record(row[21], row)
 
     def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
         with self._database.read() as connection:
@@ -73,58 +91,65 @@ class SqliteRecords:
         records = {row[1]: _record(subject, row) for row in found}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
+    def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
+        with self._database.read() as connection:
+            number = subject_no(connection, subject)
+            found = rows(connection, SQL["entries"], (to_json(record_ids), number))
+        return {row[1]: Entry(_record(subject, row), Encoding(*row[21:])) for row in found}
+
+    def binned(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = START, limit: int
+    ) -> tuple[list[Record], tuple[int, int]]:
+        with self._database.read() as connection:
+            if subject is None:
+                found = rows(connection, SQL["bin_of_tenant"], (*after, limit, tenant))
+            else:
+                keys = all_keys(subject_no(connection, subject) or 0)
+                found = rows(connection, SQL["bin_of_subject"], (*after, limit, *keys))
+        return [_record(row[21], row) for row in found], (found[-1][18], found[-1][22]) if found else after
+
+    def live(
+        self, subject: str, kind: Kind, *, agent_id: str | None = None, after: int = 0, limit: int
+    ) -> tuple[list[Standing], int]:
+        with self._database.read() as connection:
+            number = subject_no(connection, subject) or 0
+            first, last = key_range(number, kind)
+            found = rows(connection, SQL["live_ids"], (max(first, after + 1), last, agent_id, limit))
+        return [_standing(subject, kind, row) for row in found], found[-1][8] if found else after
+
     def replace(self, entry: Entry) -> bool:
         record = entry.record
         row = _row(entry)
-        with self._database.write() as connection, _unique(record.kind):
+        with self._database.write() as connection, unique(record.kind):
             number = subject_no(connection, record.scope.subject)
             standing = one(connection, SQL["standing"], (record.id, number))
-            if standing is None or standing[2] not in LIVE or standing[4] != record.version:
-                return False
+            if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
+                return False  # what lies in the object store is brought back before it is changed
             kind = TYPES[record.kind]
             tally = Tally(connection, int(number or 0), kind)
             maximum = limits(connection, record.scope.subject, kind)
-            grown = row[8] - standing[5]
+            grown = row[_SIZE] - standing[4]
             if grown > 0 and (problem := excess(tally.usage(maximum), 0, grown)):
                 raise refuse(record.kind, record.scope.user_id, problem)
-            model = _model_code(connection, entry.encoding.model)
+            model = model_code(connection, entry.encoding.model)
             connection.execute(
-                SQL["replace"],
-                (record.name, record.updated_at, record.hidden_from, row[8], model, *row[9:], standing[0]),
+                SQL["replace"], (record.name, record.updated_at, row[_SIZE], model, *row[9:], standing[0])
             )
             tally.count(0, grown)
             tally.changed(record.id)
             tally.save()
             return True
 
-    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[bool]:
+    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+        return self.transition_all([(subject, moves)], now=now)[0]
+
+    def transition_all(
+        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+    ) -> list[list[Outcome]]:
         with self._database.write() as connection:
-            number = subject_no(connection, subject)
-            tallies: dict[int, Tally] = {}
-            answers = []
-            for move in moves:
-                row = one(connection, SQL["standing"], (move.id, number))
-                key, code, state, _, version, size = row or (0, 0, None, None, 0, 0)
-                if (
-                    number is None
-                    or (state, version) != (move.source, move.version)
-                    or move.target not in NEXT[move.source]
-                ):
-                    answers.append(False)
-                    continue
-                kind = _KINDS[code]
-                if code not in tallies:
-                    tallies[code] = Tally(connection, number, kind)
-                if move.target in LIVE and move.source not in LIVE:
-                    maximum = limits(connection, subject, kind)
-                    if problem := excess(tallies[code].usage(maximum), 1, size):
-                        raise refuse(kind.name, subject.split("/", 1)[1], problem)
-                with _unique(kind.name):
-                    _move(connection, tallies[code], move, key=key, size=size, now=now)
-                answers.append(True)
-            for tally in tallies.values():
-                tally.save()
-            return answers
+            if lease is not None:
+                check_lease(connection, lease)
+            return [_transition(connection, subject, moves, now) for subject, moves in batches]
 
     def usage(self, subject: str, kind: Kind) -> Usage:
         with self._database.read() as connection:
@@ -152,12 +177,16 @@ class SqliteFeed:
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
             tally = Tally(connection, number, kind)
-            cursor = (number, tally.seq, tally.next)
+            agent = scope.agent_id if "agent" in kind.scope else None
+            removed = agent is not None and is_removed(connection, scope.tenant, agent)
+            rules = version_of(connection, scope.tenant)
+            cursor = (number, tally.seq, tally.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
-            agent = scope.agent_id if "agent" in kind.scope else None
-            code = _known_model(connection, model)
-            reload = since is None or since[0] != number or since[1] < tally.floor
+            if removed:
+                return Changes(cursor, True, [], [])
+            code = known_model(connection, model)
+            reload = since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor
             start = 0 if reload or since is None else since[2]
             new = rows(connection, SQL["index_rows"], (code, *key_range(number, kind, start)))
             live = [IndexRow(*row) for row in new if agent is None or row[1] == agent]
@@ -179,7 +208,7 @@ class SqliteFeed:
             number = subject_no(connection, subject)
             if number is None:
                 return []
-            code = _known_model(connection, model)
+            code = known_model(connection, model)
             found = rows(connection, SQL["unembedded"], (*key_range(number, kind), code, limit))
             return [_record(subject, row) for row in found]
 
@@ -190,8 +219,8 @@ class SqliteFeed:
             written = 0
             for record_id, version, encoding in encodings:
                 row = one(connection, SQL["standing"], (record_id, number))
-                if row is not None and row[4] == version:
-                    model = _model_code(connection, encoding.model)
+                if row is not None and row[3] == version:
+                    model = model_code(connection, encoding.model)
                     connection.execute(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))
                     tally.changed(record_id)
                     written += 1
@@ -201,7 +230,7 @@ class SqliteFeed:
     def adopt(self, model: str) -> None:
         if not self.is_current(model):
             with self._database.write() as connection:
-                code = _model_code(connection, model)
+                code = model_code(connection, model)
                 connection.execute(SQL["adopt_model"], (code,))
 
     def is_current(self, model: str) -> bool:
@@ -214,33 +243,67 @@ class SqliteFeed:
         return (row[0] for row in found)
 
 
-def _move(connection: apsw.Connection, tally: Tally, move: Move, *, key: int, size: int, now: int) -> None:
-    """Carry out a move that has been checked: the one place where a stored record changes its state."""
-    connection.execute(SQL["move"], (move.target, now, move.reason, key))
-    entering = (move.target in LIVE) - (move.source in LIVE)
-    tally.count(entering, entering * size)
-    tally.changed(move.id)
+def _transition(connection: apsw.Connection, subject: str, moves: Sequence[Move], now: int) -> list[Outcome]:
+    number = subject_no(connection, subject)
+    if number is None:
+        return [Outcome.STALE for _ in moves]
+    mover = Mover(connection, subject, number, now=now)
+    outcomes = [mover.move(move) for move in moves]
+    mover.save()
+    return outcomes
 
 
-def _prune(connection: apsw.Connection, tally: Tally, subject: int, kind: Kind, now: int) -> int:
-    """Recycle the oldest tenth of a scope's live records; how many went."""
-    oldest = rows(connection, SQL["oldest"], (*key_range(subject, kind), prune_count(tally.memories)))
-    for key, record_id, size, state, version in oldest:
-        move = Move(record_id, version, _STATES[state], State.RECYCLED, "pruned: the quota was reached")
-        _move(connection, tally, move, key=key, size=size, now=now)
-    return len(oldest)
+def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> int:
+    """Recycle the oldest tenth of a scope's live records that nothing keeps; how many went."""
+    most = prune_count(mover.tally(kind).memories)
+    reason = "pruned: the quota was reached"
+    moved = 0
+    found = rows(connection, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most))
+    for _, record_id, _, state, version, *whose, metadata in found:
+        if moved == most:
+            break
+        if (
+            mover.holds
+            and standing(held_of(mover.subject, whose[0], whose[1], record_id, metadata), mover.holds) is not None
+        ):
+            continue
+        move = Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
+        moved += mover.move(move) is Outcome.DONE
+    return moved
 
 
-def _known_model(connection: apsw.Connection, model: str) -> int | None:
-    row = one(connection, SQL["model"], (model,))
-    return None if row is None else int(row[0])
+def _make_way(connection: apsw.Connection, mover: Mover, subject: int, records: Iterable[Record], *, now: int) -> None:
+    """Recycle records whose time is over and whose names are wanted: nobody can see them, and no sweep has come yet."""
+    for record in records:
+        if record.name is not None:
+            row = one(connection, SQL["expired_by_name"], (subject, TYPES[record.kind].code, record.name, now))
+            if row is not None:
+                reason = "its time was over, and its name was wanted"
+                move = Move(row[0], row[2], _STATES[row[1]], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
+                mover.move(move)
 
 
-def _model_code(connection: apsw.Connection, model: str | None) -> int | None:
-    if model is None:
-        return None
-    code = _known_model(connection, model)
-    return code if code is not None else value(connection, SQL["new_model"], (model,))
+def refuse_removed_agents(connection: apsw.Connection, scopes: Iterable[Scope]) -> None:
+    """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
+    for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes}:
+        if is_removed(connection, tenant, agent_id):
+            raise AgentRemovedError(
+                f"agent {agent_id!r} is in the recycle bin; restore it with retain agent restore {agent_id}, "
+                "or use another agent"
+            )
+
+
+def is_removed(connection: apsw.Connection, tenant: str, agent_id: str) -> bool:
+    """Whether an agent is in the recycle bin."""
+    return one(connection, SQL["removed_agent"], (tenant, agent_id)) is not None
+
+
+def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> Standing:
+    record_id, state, version, aged_from, size, agent_id, session_id, packed, _ = row
+    thing = Held(subject.split("/", 1)[1], agent_id, session_id, record_id, {})
+    return Standing(
+        record_id, kind.name.value, subject, thing, _STATES[state], version, aged_from, None, size, packed is not None
+    )
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:
@@ -256,7 +319,7 @@ def _row(entry: Entry) -> tuple[Any, ...]:
         record.created_at,
         record.updated_at,
         record.dated_at,
-        record.hidden_from,
+        record.dated_at if record.aged_from is None else record.aged_from,
         size,
         encoding.vectors,
         encoding.terms,
@@ -270,7 +333,7 @@ def _record(subject: str, row: Sequence[Any]) -> Record:
     tenant, user_id = subject.split("/", 1)
     return Record(
         id=row[1],
-        kind=_KINDS[row[0]].name,
+        kind=KINDS[row[0]].name,
         scope=Scope(tenant, user_id, row[4], row[5]),
         content=unpack(row[12]),
         created_at=row[7],
@@ -280,19 +343,14 @@ def _record(subject: str, row: Sequence[Any]) -> Record:
         body=None if row[13] is None else parse_json_object(unpack(row[13])),
         state=_STATES[row[2]],
         version=row[3],
-        hidden_from=row[10],
+        aged_from=row[10],
         compressed=isinstance(row[12], bytes),
         name=row[6],
         previous=None if row[14] is None else _STATES[row[14]],
+        archive_at=row[15],
+        hidden_from=row[16],
+        moved_at=row[17],
+        purge_at=row[18],
+        reason=row[19],
+        pack=row[20],
     )
-
-
-@contextmanager
-def _unique(kind: MemoryType) -> Iterator[None]:
-    """A second record of the same id or name is a conflict, not a failure of the store."""
-    try:
-        yield
-    except apsw.ConstraintError as problem:
-        if getattr(problem, "extendedresult", None) != apsw.SQLITE_CONSTRAINT_UNIQUE:
-            raise
-        raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem

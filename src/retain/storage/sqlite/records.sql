@@ -2,7 +2,7 @@
 SELECT no FROM subjects WHERE subject = ?
 
 -- name: new_subject
-INSERT INTO subjects (subject) VALUES (?) RETURNING no
+INSERT INTO subjects (subject, alias) VALUES (?, randomblob(16)) RETURNING no
 
 -- name: subjects_of_tenant
 SELECT subject FROM subjects WHERE subject >= :tenant || '/' AND subject < :tenant || '0' ORDER BY subject
@@ -37,62 +37,100 @@ UPDATE models SET current = (code = ?)
 INSERT INTO models (id) VALUES (?) RETURNING code
 
 -- name: insert
-INSERT INTO records (key, subject, kind, id, state, version, agent_id, session_id, name, created_at, updated_at,
-                     dated_at, hidden_from, size, model, vectors, terms, metadata, content, body)
-VALUES (?, ?, ?, ?, 'active', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
+                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body)
+VALUES (?, ?, ?, ?, ?, 'active', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: get
-SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
-       metadata, content, body, previous
-FROM records WHERE id = ? AND subject = ?
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE id = ? AND subject = ?
 
 -- name: fetch
-SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
-       metadata, content, body, previous
-FROM records
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id IN (SELECT value FROM json_each(?)) AND subject = ? AND state IN ('active', 'archived')
-  AND (hidden_from IS NULL OR hidden_from > ?)
+  AND (delete_after IS NULL OR aged_from + delete_after > ?)
 
 -- name: get_named
-SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
-       metadata, content, body, previous
-FROM records
-WHERE subject = ? AND kind = ? AND name = ? AND state IN ('active', 'archived')
-  AND (hidden_from IS NULL OR hidden_from > ?)
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > ?)
 
 -- name: standing
-SELECT key, kind, state, previous, version, size FROM records WHERE id = ? AND subject = ?
+SELECT key, kind, state, version, size, agent_id, session_id, metadata, pack FROM records WHERE id = ? AND subject = ?
 
 -- name: replace
-UPDATE records SET version = version + 1, name = ?, updated_at = ?, hidden_from = ?, size = ?, model = ?, vectors = ?,
+UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, model = ?, vectors = ?,
                    terms = ?, metadata = ?, content = ?, body = ?
 WHERE key = ?
 
 -- name: move
-UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ? WHERE key = ?
+UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ?, purge_at = ?,
+                   bundle = ?, aged_from = ifnull(?, aged_from)
+WHERE key = ?
+
+-- name: keep
+UPDATE records SET pack = ?, size = ?, model = ?, vectors = ?, terms = ?, metadata = ?, content = ?, body = ? WHERE key = ?
+
+-- name: erase
+DELETE FROM records WHERE key = ?
+
+-- name: forget_facts
+DELETE FROM facts WHERE subject = ?1 AND (source = ?2 OR target = ?2)
+
+-- name: count_moves
+INSERT INTO totals (subject, kind, state, cause, count) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = count + excluded.count
 
 -- name: oldest
-SELECT key, id, size, state, version FROM records
-WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') ORDER BY dated_at, key LIMIT ?
+SELECT key, id, size, state, version, agent_id, session_id, metadata
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS NULL OR aged_from + keep_for <= ?)
+ORDER BY dated_at, key LIMIT ?
+
+-- name: expired_by_name
+SELECT id, state, version FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
+  AND aged_from + delete_after <= ?
+
+-- name: standing_holds
+SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
+WHERE tenant = ? AND released_at IS NULL AND (user_id IS NULL OR user_id = ?)
+
+-- name: removed_agent
+SELECT 1 FROM registry WHERE tenant = ? AND sort = 'agent' AND id = ? AND state != 'active'
 
 -- name: embed
 UPDATE records SET model = ?, vectors = ?, terms = ? WHERE key = ? AND version = ?
 
 -- name: unembedded
-SELECT kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, hidden_from,
-       metadata, content, body, previous
-FROM records
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (model IS NOT ? OR vectors IS NULL) LIMIT ?
 
 -- name: index_rows
-SELECT id, agent_id, session_id, created_at, updated_at, hidden_from, state = 'archived', metadata,
+SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
        CASE WHEN model = ? THEN vectors END, terms
-FROM records WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
 
 -- name: index_row
-SELECT id, agent_id, session_id, created_at, updated_at, hidden_from, state = 'archived', metadata,
+SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
        CASE WHEN model = ? THEN vectors END, terms
-FROM records WHERE id = ? AND subject = ? AND state IN ('active', 'archived')
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE id = ? AND subject = ? AND state IN ('active', 'archived')
 
 -- name: changed_ids
 SELECT DISTINCT id FROM changes WHERE scope = ? AND seq > ?
@@ -102,3 +140,42 @@ INSERT OR IGNORE INTO changes (scope, seq, id) VALUES (?, ?, ?)
 
 -- name: forget_changes
 DELETE FROM changes WHERE scope = ? AND seq <= ?
+
+-- name: entries
+SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, models.id, vectors, terms
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+     LEFT JOIN models ON models.code = records.model
+WHERE records.id IN (SELECT value FROM json_each(?)) AND subject = ?
+
+-- name: bin_of_subject
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+     CROSS JOIN subjects ON subjects.no = records.subject
+WHERE key BETWEEN ?4 AND ?5 AND state = 'recycled' AND (purge_at, key) > (?1, ?2) ORDER BY purge_at, key LIMIT ?3
+
+-- name: bin_of_tenant
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records INDEXED BY records_binned CROSS JOIN profiles ON profiles.no = records.profile
+     CROSS JOIN subjects ON subjects.no = records.subject
+WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > (?1, ?2)
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
+ORDER BY purge_at, key LIMIT ?3
+
+-- name: live_ids
+SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
+WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (?3 IS NULL OR agent_id = ?3)
+ORDER BY key LIMIT ?4
+
+-- name: find
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
+     CROSS JOIN subjects ON subjects.no = records.subject
+WHERE id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0'

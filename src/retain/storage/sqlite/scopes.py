@@ -17,6 +17,8 @@ from retain.storage.sql import statements
 from retain.storage.sqlite.database import one, rows, value
 
 SQL: Final = statements("retain.storage.sqlite", "records.sql")
+#: Before everything, in an order of a moment and a key.
+START: Final = (-(2**63), -(2**63))
 _KIND_BITS: Final = 3
 _COUNT_BITS: Final = 29
 #: The list of changes of a scope is cut to this many transactions now and then; an index further behind reloads.
@@ -43,6 +45,11 @@ def key_range(subject: int, kind: Kind, start: int = 0) -> tuple[int, int]:
     """The first (from a count on) and the last key that records of a subject's kind can have."""
     scope = (subject << _KIND_BITS | kind.code) << _COUNT_BITS
     return scope | start, scope | ((1 << _COUNT_BITS) - 1)
+
+
+def all_keys(subject: int) -> tuple[int, int]:
+    """The first and the last key that records of a subject can have."""
+    return subject << _KIND_BITS + _COUNT_BITS, (subject + 1 << _KIND_BITS + _COUNT_BITS) - 1
 
 
 def limits(connection: apsw.Connection, subject: str, kind: Kind) -> tuple[int | None, int | None]:

@@ -1,0 +1,124 @@
+"""What is due, and why: pure functions that sweeps, dry runs, forecasts and explanations all call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from retain.core.holds import Held, Hold, standing
+from retain.core.rules import BIN, HISTORY, Life, spoken
+from retain.core.times import iso
+from retain.core.types import LIVE, MemoryType, State
+
+
+class Standing(NamedTuple):
+    """What a decision needs to know of a record, or of a session's conversation."""
+
+    id: str
+    kind: str
+    subject: str
+    thing: Held
+    state: State
+    version: int
+    aged_from: int
+    purge_at: int | None
+    """When its time in the recycle bin is over."""
+    size: int
+    elsewhere: bool = False
+    """Part of it lies in the object store."""
+
+
+class Decision(NamedTuple):
+    """The move that a record is due."""
+
+    id: str
+    kind: str
+    subject: str
+    version: int
+    source: State
+    target: State
+    due_at: int
+    rule: str
+    """The rule and its version."""
+    reason: str
+    """In words."""
+    size: int
+
+
+class Window(NamedTuple):
+    """Records whose age counts from a moment within ``(after, upto]`` are due the same move."""
+
+    target: State
+    after: int | None
+    upto: int
+
+
+def windows(life: Life, state: State, now: int) -> Iterator[Window]:
+    """What is due among live records of one state and life. A record is in one window at most: its last move's."""
+    if state not in LIVE:
+        return
+    deleted = None if life.delete_after is None else now - life.delete_after
+    if deleted is not None:
+        yield Window(State.RECYCLED, None, deleted)
+    if state is State.ACTIVE and life.archive_after is not None:
+        archived = now - life.archive_after
+        if deleted is None or archived > deleted:
+            yield Window(State.ARCHIVED, deleted, archived)
+
+
+def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:
+    """The last move that a record is due, if there is one and no hold keeps it."""
+    due = next_move(record, life, now)
+    if due is None or due.due_at > now or standing(record.thing, holds) is not None:
+        return None
+    return due
+
+
+def next_move(record: Standing, life: Life, now: int) -> Decision | None:
+    """What happens to a record next, whenever that is, and whether or not something holds it."""
+    if record.state is State.RECYCLED and record.purge_at is not None:
+        target = State.DELETING if record.elsewhere else State.DELETED
+        return _decision(record, target, record.purge_at, "the recycle bin", f"{spoken(BIN)} in the recycle bin")
+    if record.state is State.DELETING:
+        return _decision(record, State.DELETED, now, "the recycle bin", "its deletion had begun")
+    for window in windows(life, record.state, now):
+        if record.aged_from <= window.upto and (window.after is None or record.aged_from > window.after):
+            return _ruled(record, life, window.target)
+    coming = [
+        (after, target)
+        for after, target in ((life.archive_after, State.ARCHIVED), (life.delete_after, State.RECYCLED))
+        if after is not None and (target is State.RECYCLED or record.state is State.ACTIVE)
+    ]
+    if record.state not in LIVE or not coming:
+        return None
+    return _ruled(record, life, min(coming)[1])
+
+
+@lru_cache(maxsize=1_024)
+def reason_for(kind: str, life: Life, target: State) -> str:
+    """Why a live record is due a move, in words."""
+    after, rule = (
+        (life.archive_after, life.archive_by) if target is State.ARCHIVED else (life.delete_after, life.delete_by)
+    )
+    since = {MemoryType.EPISODIC.value: "it ended", HISTORY: "it was last active"}.get(kind, "it was made")
+    return f"{spoken(after or 0)} after {since}, by {rule}"
+
+
+def _ruled(record: Standing, life: Life, target: State) -> Decision:
+    archived = target is State.ARCHIVED
+    after = life.archive_after if archived else life.delete_after
+    rule = life.archive_by if archived else life.delete_by
+    return _decision(record, target, record.aged_from + (after or 0), rule, reason_for(record.kind, life, target))
+
+
+def _decision(record: Standing, target: State, due_at: int, rule: str, reason: str) -> Decision:
+    return Decision(
+        record.id, record.kind, record.subject, record.version, record.state, target, due_at, rule, reason, record.size
+    )
+
+
+def told_decision(decision: Decision) -> str:
+    """A decision in a sentence."""
+    verb = {State.ARCHIVED: "archived", State.RECYCLED: "moved to the recycle bin"}.get(decision.target, "deleted")
+    return f"{verb} on {iso(decision.due_at)}: {decision.reason}"

@@ -1,0 +1,252 @@
+"""How long things live: the defaults, rules that change them for a scope, and which of them apply where they meet.
+
+Times are durations in microseconds, counted from when a record was made, an episode ended or a session was last active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from retain.core.errors import InvalidRuleError, told
+from retain.core.times import DAY, SECOND
+from retain.core.types import TYPES, MemoryType
+
+#: For ever, as a duration.
+FOREVER: Final = 2**62
+#: What is removed stays in the recycle bin for so long.
+BIN: Final = 15 * DAY
+#: The conversations that ``add_message`` keeps; they age from their session's last activity.
+HISTORY: Final = "history"
+AUDIT: Final = "audit"
+#: A rule for every kind of memory; persona memory, which no clean-up touches, has to be named.
+EVERY: Final = "*"
+
+
+class Terms(NamedTuple):
+    """How long something lives. ``None`` says nothing about it, ``FOREVER`` says never (or, to keep: for ever)."""
+
+    archive_after: int | None = None
+    delete_after: int | None = None
+    keep_for: int | None = None
+    """Not to be removed by a rule or a prune before this age."""
+
+
+#: How long each kind lives where no rule says otherwise.
+DEFAULTS: Final[Mapping[str, Terms]] = MappingProxyType(
+    {
+        MemoryType.WORKING.value: Terms(),  # until its task ends
+        MemoryType.SHORT_TERM.value: Terms(delete_after=3_600 * SECOND),
+        MemoryType.LONG_TERM.value: Terms(archive_after=365 * DAY),
+        MemoryType.PERSONA.value: Terms(keep_for=FOREVER),
+        MemoryType.EPISODIC.value: Terms(archive_after=90 * DAY, delete_after=365 * DAY),
+        MemoryType.ENTITY.value: Terms(),
+        MemoryType.STRUCTURED.value: Terms(archive_after=180 * DAY),
+        HISTORY: Terms(delete_after=30 * DAY),
+        AUDIT: Terms(delete_after=3_650 * DAY),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodicRetentionPolicy:
+    """How long an agent keeps its episodes: in full, then as a summary, then not at all."""
+
+    active_retention_days: float = 90
+    archive_retention_days: float = 365
+    archive_on_expiry: bool = True
+    delete_after_archival_period: bool = True
+
+    def terms(self) -> Terms:
+        """The same as terms of a rule."""
+        for name in ("archive_on_expiry", "delete_after_archival_period"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRuleError(f"{name} must be true or false, not {told(getattr(self, name))}")
+        active = days(self.active_retention_days, "active_retention_days")
+        if not self.archive_on_expiry:
+            return Terms(archive_after=FOREVER, delete_after=active)
+        whole = days(self.archive_retention_days, "archive_retention_days")
+        if whole <= active:
+            raise InvalidRuleError(
+                f"archive_retention_days ({self.archive_retention_days}) counts from the episode's end, as "
+                f"active_retention_days ({self.active_retention_days}) does; it must be the longer one"
+            )
+        return Terms(archive_after=active, delete_after=whole if self.delete_after_archival_period else FOREVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Terms for a kind of memory, within a scope; each part of the scope that is not named is any."""
+
+    id: str
+    tenant: str
+    kind: str
+    terms: Terms
+    user_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    memory_id: str | None = None
+    version: int = 0
+    """Counts the changes that took effect; 0: none yet."""
+    pending: Terms | None = None
+    """What it will say once every record that it is for has been told of it."""
+    updated_at: int = 0
+
+    @property
+    def specificity(self) -> tuple[bool, ...]:
+        """Compared, the most specific rule is the greatest: a memory, a session, an agent, a user, a tenant."""
+        parts = (self.memory_id, self.session_id, self.agent_id, self.user_id)
+        return tuple(part is not None for part in parts)
+
+    @property
+    def level(self) -> str:
+        """What it is for, as one word."""
+        names = ("memory", "session", "agent", "user")
+        return next((name for name, there in zip(names, self.specificity, strict=True) if there), "tenant")
+
+    @property
+    def scope(self) -> dict[str, str]:
+        """The parts of its scope that it names."""
+        parts = ("user_id", "agent_id", "session_id", "memory_id")
+        return {part: getattr(self, part) for part in parts if getattr(self, part) is not None}
+
+    @property
+    def name(self) -> str:
+        """The rule and its version as a reason names it; whose it is stays unsaid."""
+        what = "every kind" if self.kind == EVERY else self.kind
+        return f"the {self.level}'s rule for {what}, version {self.version}"
+
+    def governs(self, kind: str) -> bool:
+        """Whether it is for a kind."""
+        everything = self.kind == EVERY and kind in TYPES and kind != MemoryType.PERSONA
+        return self.kind == kind or everything
+
+    def selects(self, user_id: str, agent_id: str, session_id: str | None, memory_id: str | None) -> bool:
+        """Whether something of this scope is the rule's."""
+        return (
+            self.user_id in (None, user_id)
+            and self.agent_id in (None, agent_id)
+            and self.session_id in (None, session_id)
+            and self.memory_id in (None, memory_id)
+        )
+
+
+class Life(NamedTuple):
+    """What the rules that meet in one place come to; ``None`` is never."""
+
+    archive_after: int | None
+    delete_after: int | None
+    """The later of what removes and what keeps."""
+    keep_for: int | None
+    archive_by: str
+    """The rule that says so, in words."""
+    delete_by: str
+    keep_by: str | None
+
+
+def resolve(kind: str, rules: Iterable[Rule]) -> Life:
+    """What rules that all apply come to: of those that remove, and of those that archive, the most specific one
+    decides (the earliest among equals); of those that keep, the longest.
+    """
+    found = [rule for rule in rules if rule.version and rule.governs(kind)]
+    default = DEFAULTS[kind]
+    archive, archive_by = _chosen(found, "archive_after", default, kind)
+    delete, delete_by = _chosen(found, "delete_after", default, kind)
+    kept = [(rule.terms.keep_for, rule.name) for rule in found if rule.terms.keep_for is not None]
+    if default.keep_for is not None and not _says(found, MemoryType.PERSONA):
+        kept.append((default.keep_for, _default_name(kind)))
+    keep, keep_by = max(kept, default=(None, None))
+    if delete is not None and keep is not None and keep > delete:
+        delete, delete_by = (None if keep >= FOREVER else keep), str(keep_by)
+    if kind in TYPES and TYPES[MemoryType(kind)].archive is None:
+        archive = None  # a rule for every kind, and a kind that has no archive
+    return Life(archive, delete, keep, archive_by, delete_by, keep_by)
+
+
+def _says(rules: Sequence[Rule], kind: str) -> bool:
+    """Whether a rule that names a kind says when it is removed."""
+    return any(rule.kind == kind and rule.terms.delete_after is not None for rule in rules)
+
+
+def _chosen(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tuple[int | None, str]:
+    said = [(rule, value) for rule in rules if (value := getattr(rule.terms, field)) is not None]
+    if not said:
+        value = getattr(default, field)
+        return (None if value is None or value >= FOREVER else value), _default_name(kind)
+    most = max(rule.specificity for rule, _ in said)
+    rule, value = min(((r, v) for r, v in said if r.specificity == most), key=lambda pair: pair[1])
+    return (None if value >= FOREVER else value), rule.name
+
+
+def _default_name(kind: str) -> str:
+    return f"the default for {kind}"
+
+
+def check_terms(kind: str, terms: Terms) -> Terms:
+    """``terms`` themselves, if a rule for a kind can say that; ``InvalidRuleError`` for one that is empty, or
+    contradicts itself.
+    """
+    check_ruled(kind)
+    if terms == Terms():
+        raise InvalidRuleError("the rule says nothing: give archive_after_days, delete_after_days or keep_days")
+    if kind in (MemoryType.SHORT_TERM, HISTORY, AUDIT) and (terms.archive_after, terms.keep_for) != (None, None):
+        raise InvalidRuleError(f"{kind} can only be given a time to be deleted after: delete_after_days")
+    if kind == MemoryType.SHORT_TERM and (terms.delete_after or 0) >= FOREVER:
+        raise InvalidRuleError("short_term memory always ends; give it a time, or use another kind of memory")
+    if terms.archive_after is not None and kind in TYPES and TYPES[MemoryType(kind)].archive is None:
+        raise InvalidRuleError(f"{kind} memory has no archive; leave archive_after_days out")
+    archive, delete, keep = terms
+    if archive is not None and delete is not None and delete <= archive < FOREVER:
+        raise InvalidRuleError(
+            f"the rule contradicts itself: it archives after {spoken(archive)}, but deletes after {spoken(delete)}"
+        )
+    if keep is not None and delete is not None and delete < keep:
+        raise InvalidRuleError(
+            f"the rule contradicts itself: it keeps for {spoken(keep)}, but deletes after {spoken(delete)}"
+        )
+    return terms
+
+
+def check_ruled(kind: object) -> str:
+    """``kind`` itself, if rules can be made for it."""
+    known = [EVERY, *DEFAULTS]
+    if not isinstance(kind, str) or kind not in known:
+        raise InvalidRuleError(f"there are no rules for {told(kind)}; use one of: {', '.join(known)}")
+    if kind == MemoryType.WORKING:
+        raise InvalidRuleError("working memory ends with its task; no rule changes that")
+    return str(kind)
+
+
+def days(value: object, what: str) -> int:
+    """A number of days as a duration; ``"never"`` (or ``"forever"``) is one too."""
+    if value in ("never", "forever"):
+        return FOREVER
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
+        raise InvalidRuleError(f'{what} must be a number of days above 0, or "never", not {told(value)}')
+    return round(value * DAY)
+
+
+def shown_terms(terms: Terms) -> dict[str, Any]:
+    """Terms as callers gave them: days, or "never"; what they say nothing about is left out."""
+    named = {"archive_after_days": terms.archive_after, "delete_after_days": terms.delete_after}
+    shown = {name: _in_days(value, "never") for name, value in named.items() if value is not None}
+    return shown if terms.keep_for is None else {**shown, "keep_days": _in_days(terms.keep_for, "forever")}
+
+
+def _in_days(duration: int, endless: str) -> float | str:
+    if duration >= FOREVER:
+        return endless
+    return duration // DAY if duration % DAY == 0 else duration / DAY
+
+
+def spoken(duration: int) -> str:
+    """A duration in words."""
+    if duration >= FOREVER:
+        return "for ever"
+    for unit, size in (("day", DAY), ("hour", 3_600 * SECOND), ("minute", 60 * SECOND), ("second", SECOND)):
+        if duration >= size:
+            count = duration / size
+            return f"{count:,.10g} {unit}{'' if count == 1 else 's'}"
+    return f"{duration} microseconds"

@@ -1,0 +1,247 @@
+"""The archive: in place, where all but the summary is cleared, and cold, where the content goes to the object store.
+
+Cold records of one subject are packed together. A pack is noted, written, read back and compared before any record
+moves into it, and a pack that holds more than it should is written anew without that; a crash anywhere leaves a note
+that the next sweep goes on from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from retain.core.decisions import Decision
+from retain.core.errors import ConflictError, ObjectDamagedError, QuotaExceededError, StaleError
+from retain.core.packs import (
+    PackDamagedError,
+    Packed,
+    PackTooNewError,
+    groups,
+    open_pack,
+    pack_digest,
+    pack_name,
+    seal_pack,
+)
+from retain.core.records import Cause, Entry, Keeping, Move, Outcome, Record
+from retain.core.types import TYPES, Archive, MemoryType, State
+from retain.ports import Lease, ObjectStore, Pack, PackStore, RecordStore, Summarizer
+from retain.recall.passages import kept_encoding
+
+_log = logging.getLogger("retain.archive")
+#: A pack smaller than this is written anew together with what its subject archives next.
+_SMALL: Final = 256 * 1024
+#: What stays of a cold record's text: a fifth, and a line in any case.
+_PART, _LEAST = 5, 160
+_BATCH: Final = 1_000
+
+
+class Archives:
+    """Carries out what was decided about archiving, and brings cold records back."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        packs: PackStore,
+        objects: Callable[[], ObjectStore],
+        summarizer: Summarizer,
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._records = records
+        self._packs = packs
+        self._objects = objects
+        self._summarizer = summarizer
+        self._new_id = new_id
+
+    # --- into the archive ---------------------------------------------------------------------------------------------
+
+    def keep(
+        self, subject: str, decisions: Sequence[Decision], *, now: int, lease: Lease | None = None
+    ) -> list[Outcome]:
+        """Archive records of one subject and kind as decided; what became of each."""
+        archive = TYPES[MemoryType(decisions[0].kind)].archive
+        outcomes: list[Outcome] = []
+        for start in range(0, len(decisions), _BATCH * 4):
+            some = decisions[start : start + _BATCH * 4]
+            entries = self._records.entries(subject, [decision.id for decision in some])
+            found = {decision.id: (decision, entries[decision.id]) for decision in some if decision.id in entries}
+            if archive is Archive.SUMMARY:
+                moves = [_move(decision, _in_place(entry)) for decision, entry in found.values()]
+                done = self._carry_out(subject, moves, now, lease)
+            else:
+                done = self._pack(subject, list(found.values()), now, lease)
+            outcomes += [done.get(decision.id, Outcome.STALE) for decision in some]
+        return outcomes
+
+    def _pack(
+        self, subject: str, found: Sequence[tuple[Decision, Entry]], now: int, lease: Lease | None
+    ) -> dict[str, Outcome]:
+        done: dict[str, Outcome] = {}
+        items = [_packed(entry.record) for _, entry in found]
+        sizes = [len(item.document["content"]) + 256 for item in items]
+        for part in groups(sizes):
+            joined = self._packs.small(subject, below=_SMALL)
+            old = [] if joined is None else self._copied(joined)
+            number = self._write(subject, [*old, *items[part]], now)
+            moves = [_move(decision, self._cold(entry, number)) for decision, entry in found[part]]
+            done.update(self._carry_out(subject, moves, now, lease))
+            if joined is not None:
+                self._packs.swap(joined.number, number, members=len(old), lease=lease)
+            self._settle(number, lease, now)
+            if joined is not None:
+                self._settle(joined.number, lease, now)
+        return done
+
+    def _copied(self, pack: Pack) -> list[Packed]:
+        """What is in a pack and is to stay."""
+        members = set(self._packs.members(pack.number))
+        return [item for item in self._read(pack) if item.id in members]
+
+    def _write(self, subject: str, items: Sequence[Packed], now: int) -> int:
+        """Note an object, write it, read it back; its number."""
+        alias = self._packs.alias(subject)
+        data = seal_pack(alias, items)
+        name = pack_name(alias, self._new_id(now))
+        digest = pack_digest(data)
+        number = self._packs.open(subject, name=name, records=len(items), size=len(data), digest=digest, now=now)
+        objects = self._objects()
+        objects.put(name, data)
+        if pack_digest(objects.get(name)) != digest:
+            raise ObjectDamagedError(
+                f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
+            )
+        return number
+
+    def _cold(self, entry: Entry, number: int) -> Keeping:
+        record = entry.record
+        metadata = {name: value for name, value in record.metadata.items() if name != "document"}
+        return Keeping(self._summary(record.content), None, metadata, entry.encoding, number)
+
+    def _summary(self, content: str) -> str:
+        most = max(_LEAST, len(content) // _PART)
+        if len(content) <= most:
+            return content
+        return self._summarizer.summarize([content], max_chars=most) or content[:most]
+
+    def _carry_out(self, subject: str, moves: Sequence[Move], now: int, lease: Lease | None) -> dict[str, Outcome]:
+        done: dict[str, Outcome] = {}
+        for start in range(0, len(moves), _BATCH):
+            some = moves[start : start + _BATCH]
+            (outcomes,) = self._records.transition_all([(subject, some)], now=now, lease=lease)
+            done.update(zip((move.id for move in some), outcomes, strict=True))
+        return done
+
+    # --- and back -----------------------------------------------------------------------------------------------------
+
+    def read(self, record: Record) -> Packed:
+        """The whole of a cold record, from the object store."""
+        pack = None if record.pack is None else self._packs.get(record.pack)
+        if pack is None:
+            raise ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
+        for item in self._read(pack):
+            if item.id == record.id:
+                return item
+        raise ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
+
+    def rehydrate(self, record: Record, *, now: int) -> Record:
+        """Bring a cold record back: all of it lies in the store again, and its age counts anew."""
+        whole = self.read(record).document
+        entry = self._records.entries(record.scope.subject, [record.id])[record.id]
+        keeping = Keeping(whole["content"], whole["body"], whole["metadata"], entry.encoding, None)
+        move = Move(
+            record.id,
+            record.version,
+            record.state,
+            State.ACTIVE,
+            "brought back from cold storage",
+            Cause.RESTORE,
+            aged_from=now,
+            keeping=keeping,
+        )
+        (outcome,) = self._records.transition(record.scope.subject, [move], now=now)
+        if outcome is Outcome.FULL:
+            raise QuotaExceededError(
+                f"memory {record.id} cannot be brought back: the quota for {record.kind} memories of user "
+                f"{record.scope.user_id!r} has no room for all of it; delete old memories or upgrade the quota first"
+            )
+        if outcome is not Outcome.DONE:
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+        if record.pack is not None:
+            self._settle(record.pack, None, now)
+        found = self._records.get(record.scope.subject, record.id)
+        return record if found is None else found
+
+    def _read(self, pack: Pack) -> list[Packed]:
+        data = self._objects().get(pack.name)
+        try:
+            if pack_digest(data) != pack.digest:
+                raise PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
+            return open_pack(data)
+        except PackTooNewError as problem:
+            raise ObjectDamagedError(f"{pack.name}: {problem}") from problem
+        except PackDamagedError as problem:
+            raise ObjectDamagedError(
+                f"the object {pack.name} in {self._objects().url} is damaged ({problem}); restore it from a backup"
+            ) from problem
+
+    # --- keeping packs as they should be ----------------------------------------------------------------------------
+
+    def settle_all(self, tenant: str, *, now: int, lease: Lease | None = None) -> int:
+        """Do what is left to do with packs, of this sweep or of one that was cut short; how many there were."""
+        unsettled = self._packs.unsettled(tenant)
+        for pack in unsettled:
+            self._settle(pack.number, lease, now)
+        return len(unsettled)
+
+    def _settle(self, number: int, lease: Lease | None, now: int) -> None:
+        """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
+        state = self._packs.settle(number)
+        if state == "stale":
+            pack = self._packs.get(number)
+            if pack is not None:
+                staying = self._copied(pack)
+                again = self._write(pack.subject, staying, now)
+                self._packs.swap(number, again, members=len(staying), lease=lease)
+                self._finish(again)
+        self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        """Settle a pack once more, and let its object go if no record lies in it."""
+        self._packs.settle(number)
+        for pack in self._packs.leaving(number):
+            self._objects().delete([pack.name])
+            self._packs.forget(number)
+
+
+def _move(decision: Decision, keeping: Keeping) -> Move:
+    return Move(
+        decision.id,
+        decision.version,
+        decision.source,
+        decision.target,
+        decision.reason,
+        Cause.RULE,
+        decision.rule,
+        keeping=keeping,
+    )
+
+
+def _in_place(entry: Entry) -> Keeping:
+    """Only the summary stays, and what recall needs of it."""
+    record, encoding = entry
+    return Keeping(record.content, None, record.metadata, kept_encoding(record, encoding), None)
+
+
+def _packed(record: Record) -> Packed:
+    document: dict[str, Any] = {
+        "kind": record.kind.value,
+        "content": record.content,
+        "body": record.body,
+        "metadata": record.metadata,
+    }
+    return Packed(record.id, document)
+
+
+def moves_of(decisions: Iterable[Decision], cause: Cause, *, purge_at: int | None) -> list[Move]:
+    """Decisions as moves."""
+    return [Move(d.id, d.version, d.source, d.target, d.reason, cause, d.rule, purge_at=purge_at) for d in decisions]

@@ -1,0 +1,88 @@
+"""Leadership: one process at a time sweeps, under a lease that is kept up while it does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from retain.core.errors import RetainError
+from retain.core.times import SECOND
+from retain.ports import Lease, LeaseStore
+
+_log = logging.getLogger("retain.leadership")
+#: The lease of whoever sweeps and runs jobs.
+SWEEPER: Final = "sweeper"
+#: How long the lease outlives a process that can no longer renew it.
+LEASE_TTL: Final = 15 * SECOND
+
+
+class Leadership:
+    """The lease, as one engine has it. ``wall`` is the machine's real time in microseconds."""
+
+    def __init__(self, leases: LeaseStore, *, wall: Callable[[], int], holder: str, ttl: int = LEASE_TTL) -> None:
+        self._leases = leases
+        self._wall = wall
+        self._holder = holder
+        self._ttl = ttl
+        self._turn = threading.Lock()
+        self._leader: int | None = None
+        self._lease: Lease | None = None
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease, for batches to check; ``None`` while nothing sweeps here."""
+        return self._lease
+
+    @contextmanager
+    def held(self) -> Iterator[Lease | None]:
+        """The lease, kept up while the block runs and given back after it; ``None`` if someone else has it.
+
+        A block within a block of the same thread goes on under the lease that is there.
+        """
+        if self._leader == threading.get_ident():
+            yield self._lease
+            return
+        if not self._turn.acquire(blocking=False):
+            yield None
+            return
+        try:
+            lease = self._leases.acquire(SWEEPER, self._holder, now=self._wall(), ttl=self._ttl)
+            if lease is None:
+                yield None
+                return
+            done = threading.Event()
+            heart = threading.Thread(target=self._keep, args=(lease, done), name="retain-lease", daemon=True)
+            heart.start()
+            self._lease, self._leader = lease, threading.get_ident()
+            try:
+                yield lease
+            finally:
+                self._lease = self._leader = None
+                done.set()
+                heart.join()
+                self._leases.release(lease)
+        finally:
+            self._turn.release()
+
+    def other(self) -> str:
+        """Who has it, in words."""
+        held = self._leases.current(SWEEPER, now=self._wall())
+        if held is None:
+            return "someone else was sweeping just now"
+        mine = " (another thread of this process)" if held.holder == self._holder else ""
+        return f"{held.holder}{mine} is sweeping"
+
+    def is_taken(self) -> bool:
+        """Whether anyone has it."""
+        return self._leases.current(SWEEPER, now=self._wall()) is not None
+
+    def _keep(self, lease: Lease, done: threading.Event) -> None:
+        while not done.wait(self._ttl / SECOND / 3):
+            try:
+                if not self._leases.renew(lease, now=self._wall(), ttl=self._ttl):
+                    return  # the next batch finds it out
+            except RetainError as problem:
+                _log.warning("the lease of %s could not be renewed: %s", lease.holder, problem)

@@ -1,0 +1,150 @@
+"""Metrics in Prometheus' format, read from the store when they are asked for, so that every process's work is in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from retain.core.errors import MissingExtraError
+from retain.core.times import DAY
+from retain.core.types import State
+from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.upkeep import Upkeep
+from retain.ports import DueStore
+
+#: Ages that live memories are counted up to, in days.
+AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
+#: Counting ages reads one index entry for each record, so it is done this often at most.
+_AGES_EVERY_SECONDS: Final = 30.0
+
+
+class Collector:
+    """What Prometheus' client calls to collect: ``registry.register(retain.collector)``."""
+
+    def __init__(
+        self,
+        dues: DueStore,
+        upkeep: Upkeep,
+        schedule: Schedule,
+        latencies: Callable[[], list[dict[str, Any]]],
+        now: Callable[[], int],
+    ) -> None:
+        self._dues = dues
+        self._upkeep = upkeep
+        self._schedule = schedule
+        self._latest = latencies
+        self._now = now
+        self._families = _prometheus()
+        self._ages: tuple[float, list[Any]] = (float("-inf"), [])
+
+    def collect(self) -> Iterable[Any]:
+        """Every metric as it is now."""
+        yield from self._moves()
+        yield from self._holdings()
+        yield from self._age()
+        yield from self._lateness()
+        yield from self._jobs()
+        yield from self._latencies()
+
+    def _moves(self) -> Iterable[Any]:
+        counter = self._families.CounterMetricFamily
+        archived = counter("memory_archived", "Memories that were archived.", labels=["memory_type"])
+        deleted = counter(
+            "memory_deleted", "Memories that were removed, into the recycle bin.", labels=["memory_type", "reason"]
+        )
+        purged = counter("memory_purged", "Memories that were deleted for good.", labels=["memory_type"])
+        restored = counter("memory_restored", "Memories that came back.", labels=["memory_type"])
+        for kind, state, cause, count in self._dues.totals():
+            match State(state):
+                case State.RECYCLED:
+                    deleted.add_metric([kind, cause], count)
+                case State.DELETED:
+                    purged.add_metric([kind], count)
+                case State.ARCHIVED if cause == "rule":
+                    archived.add_metric([kind], count)
+                case State.ACTIVE | State.ARCHIVED:
+                    restored.add_metric([kind], count)
+        yield from (archived, deleted, purged, restored)
+
+    def _holdings(self) -> Iterable[Any]:
+        gauge = self._families.GaugeMetricFamily
+        size = gauge("memory_storage_bytes", "Bytes of the content of live memories.", labels=["memory_type"])
+        count = gauge("memory_count", "Live memories.", labels=["memory_type"])
+        for kind, held, memories in self._dues.holdings():
+            size.add_metric([kind], held)
+            count.add_metric([kind], memories)
+        yield from (size, count)
+
+    def _age(self) -> Iterable[Any]:
+        read, kept = self._ages
+        if time.monotonic() - read > _AGES_EVERY_SECONDS:
+            now = self._now()
+            histogram = self._families.HistogramMetricFamily(
+                "memory_age_days", "Age of live memories, in days.", labels=["memory_type"]
+            )
+            for kind, (counts, total) in self._dues.ages([now - days * DAY for days in AGE_BUCKETS]).items():
+                upto, buckets = 0, []
+                for bound, count in zip((*map(str, AGE_BUCKETS), "+Inf"), counts, strict=True):
+                    upto += count
+                    buckets.append((bound, upto))
+                histogram.add_metric([kind], buckets, sum_value=(upto * now - total) / DAY)
+            kept = [histogram]
+            self._ages = (time.monotonic(), kept)
+        yield from kept
+
+    def _lateness(self) -> Iterable[Any]:
+        late = self._families.GaugeMetricFamily(
+            "retain_overdue_seconds", "For how long the oldest due memory has been waiting.", labels=["memory_type"]
+        )
+        for kind, seconds in self._upkeep.lateness().items():
+            late.add_metric([kind], seconds)
+        yield late
+
+    def _jobs(self) -> Iterable[Any]:
+        gauge = self._families.GaugeMetricFamily
+        failed = gauge("retain_job_failed", "1 while the job's last run has failed.", labels=["job"])
+        overdue = gauge("retain_job_overdue", "1 while a slot of the job waits for too long.", labels=["job"])
+        for job in self._schedule.list():
+            failed.add_metric([job["name"]], int(job["failed"]))
+            overdue.add_metric([job["name"]], int(job["overdue"]))
+        yield from (failed, overdue)
+
+    def _latencies(self) -> Iterable[Any]:
+        took = self._families.GaugeMetricFamily(
+            "retain_operation_p95_ms",
+            "95th percentile of the latest operations of this process, in milliseconds.",
+            labels=["operation", "memory_type"],
+        )
+        for row in self._latest():
+            took.add_metric([row["operation"], row["memory_type"]], row["p95_ms"])
+        yield took
+
+
+def exposition(collector: Collector) -> bytes:
+    """All metrics as Prometheus reads them."""
+    families = _prometheus()
+    registry = families.CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    text: bytes = families.generate_latest(registry)
+    return text
+
+
+def _prometheus() -> Any:
+    try:
+        import prometheus_client  # noqa: PLC0415 - only those who are scraped need it
+        import prometheus_client.core  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("metrics need prometheus-client: pip install 'retain[metrics]'") from None
+    return _Families(prometheus_client)
+
+
+class _Families:
+    """The parts of the client that are used, by their names."""
+
+    def __init__(self, client: Any) -> None:
+        self.CollectorRegistry = client.CollectorRegistry
+        self.generate_latest = client.generate_latest
+        self.CounterMetricFamily = client.core.CounterMetricFamily
+        self.GaugeMetricFamily = client.core.GaugeMetricFamily
+        self.HistogramMetricFamily = client.core.HistogramMetricFamily

@@ -1,0 +1,210 @@
+"""Plans: what a sweep would do at a moment, counted and sealed by a digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from retain.core.content import to_json
+from retain.core.decisions import Decision, Window
+from retain.core.errors import InvalidInputError, told
+from retain.core.times import iso
+from retain.core.types import State
+from retain.ports import Profile
+
+#: What is done to a record, in the words of reports, by the state that it leads to.
+ACTIONS = {
+    State.ARCHIVED: "archive",
+    State.RECYCLED: "recycle",
+    State.DELETING: "delete",
+    State.DELETED: "delete",
+}
+
+
+class Class(NamedTuple):
+    """Records that are due the same move for the same reason: a range of the index of what is due."""
+
+    profile: Profile
+    state: State
+    window: Window
+
+
+class Line(NamedTuple):
+    """One line of a plan or a report."""
+
+    memory_type: str
+    action: str
+    reason: str
+    records: int
+    bytes: int
+
+
+class Aside(NamedTuple):
+    """Someone who would lose so much that a person is to look at it first."""
+
+    user_id: str | None
+    agent_id: str | None
+    due: int
+    of: int
+
+    def told(self) -> str:
+        """In words."""
+        whose = f"user {self.user_id!r}" if self.agent_id is None else f"agent {self.agent_id!r}"
+        return f"{whose} would lose {self.due:,} of {self.of:,} memories; look at it, then sweep with confirm"
+
+
+class Decisions(Sequence[Decision]):
+    """The decisions of a plan, read from the store when they are looked at: there may be millions."""
+
+    def __init__(self, count: int, read: Callable[[], Iterator[Decision]]) -> None:
+        self._count = count
+        self._read = read
+        self._all: list[Decision] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Decision]:
+        return self._read() if self._all is None else iter(self._all)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._all is None:
+            self._all = list(self._read())
+        return self._all[index]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep would do."""
+
+    at: int
+    digest: str
+    lines: tuple[Line, ...]
+    set_aside: tuple[Aside, ...]
+    held: int
+    """Records that are due, and on hold."""
+    decisions: Decisions = field(compare=False, repr=False)
+    dry_run: bool = True
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many records each action is for."""
+        return counted(self.lines)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of content they have."""
+        return sum(line.bytes for line in self.lines)
+
+    @property
+    def total(self) -> int:
+        """How many records are due."""
+        return sum(line.records for line in self.lines)
+
+    def shown(self, samples: int = 5) -> dict[str, Any]:
+        """The plan as callers of a service see it."""
+        return {
+            "dry_run": True,
+            "at": iso(self.at),
+            "digest": self.digest,
+            "counts": self.counts,
+            "bytes": self.bytes,
+            "lines": [line._asdict() for line in self.lines],
+            "set_aside": [aside._asdict() for aside in self.set_aside],
+            "held": self.held,
+            "samples": [shown_decision(decision) for decision in self.decisions[:samples]] if samples else [],
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a sweep did."""
+
+    at: int
+    digest: str
+    lines: tuple[Line, ...]
+    set_aside: tuple[Aside, ...]
+    held: int
+    """Records that were due, and on hold."""
+    stale: int
+    """Records that changed while the sweep went on; the next one looks at them again."""
+    seconds: float
+    dry_run: bool = False
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many records each action was for."""
+        return counted(self.lines)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of content they had."""
+        return sum(line.bytes for line in self.lines)
+
+    @property
+    def total(self) -> int:
+        """How many records moved."""
+        return sum(line.records for line in self.lines)
+
+    def shown(self) -> dict[str, Any]:
+        """The report as callers of a service see it."""
+        return {
+            "dry_run": False,
+            "at": iso(self.at),
+            "digest": self.digest,
+            "counts": self.counts,
+            "bytes": self.bytes,
+            "lines": [line._asdict() for line in self.lines],
+            "set_aside": [aside._asdict() for aside in self.set_aside],
+            "held": self.held,
+            "stale": self.stale,
+            "seconds": self.seconds,
+        }
+
+
+def counted(lines: Iterable[Line]) -> dict[str, int]:
+    """How many records each action is for; every action is named."""
+    counts: Counter[str] = Counter(dict.fromkeys(ACTIONS.values(), 0))
+    for line in lines:
+        counts[line.action] += line.records
+    return dict(counts)
+
+
+def shown_decision(decision: Decision) -> dict[str, Any]:
+    """A decision as callers see it."""
+    return {
+        "memory_id": decision.id,
+        "memory_type": decision.kind,
+        "user_id": decision.subject.split("/", 1)[1],
+        "action": ACTIONS[decision.target],
+        "from": decision.source.value,
+        "to": decision.target.value,
+        "due_at": iso(decision.due_at),
+        "rule": decision.rule,
+        "reason": decision.reason,
+        "bytes": decision.size,
+    }
+
+
+def sealed(tenant: str, at: int, parts: Iterable[Sequence[Any]]) -> str:
+    """The digest of a plan: its moment, and a hash that changes when any record in it does."""
+    seal = hashlib.sha256(to_json([tenant, at]).encode())
+    for part in sorted(to_json(part) for part in parts):
+        seal.update(part.encode())
+    return f"{at:x}-{seal.hexdigest()[:32]}"
+
+
+def moment_of(digest: object) -> int:
+    """The moment that a digest was made for."""
+    try:
+        text, seal = str(digest).split("-")
+        if len(seal) != 32:
+            raise ValueError  # noqa: TRY301 - one message for every way to be wrong
+        return int(text, 16)
+    except ValueError:
+        raise InvalidInputError(
+            f"{told(digest)} is not the digest of a plan; take it from a dry run: retain sweep --dry-run"
+        ) from None

@@ -1,0 +1,320 @@
+"""``retain.recycle``: what was removed, for as long as it can be brought back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from retain.core.content import check_count, check_id
+from retain.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    RetainError,
+    StaleError,
+    told,
+)
+from retain.core.records import Cause, Move, Outcome, Record, Scope
+from retain.core.times import DAY, iso
+from retain.core.types import State
+from retain.lifecycle.registry import AGENT, TOOL, Registry
+from retain.ports import DueStore, History, RecordStore, RegistryStore
+
+_BATCH: Final = 500
+_MOST: Final = 100_000
+
+
+class Recycle:
+    """The recycle bin of one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        records: RecordStore,
+        history: History,
+        dues: DueStore,
+        registry: Registry,
+        registered: RegistryStore,
+        now: Callable[[], int],
+        purge: Callable[[], dict[str, int]],
+        retell: Callable[[str, list[str]], None],
+    ) -> None:
+        self._records = records
+        self._history = history
+        self._dues = dues
+        self._registry = registry
+        self._registered = registered
+        self._tenant = tenant
+        self._now = now
+        self._purge = purge
+        self._retell = retell
+
+    def restore(
+        self,
+        *,
+        memory_id: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        tool_id: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """Bring back one memory, a session (of an agent, if one is named), an agent, a tool, or all that a user has in
+        the bin; how many things came back, exactly as they were.
+
+        ``ConflictError`` where a name has been taken meanwhile, ``QuotaExceededError`` where there is no room.
+        """
+        if memory_id is not None:
+            return self._restore_one(check_id(memory_id, "memory_id"), user_id)
+        if session_id is not None:
+            return self._restore_session(check_id(session_id, "session_id"), agent_id, user_id)
+        if agent_id is not None:
+            return _came_back(self._registry.restore(AGENT, check_id(agent_id, "agent_id")))
+        if tool_id is not None:
+            return _came_back(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
+        if user_id is not None:
+            return self._restore_user(f"{self._tenant}/{check_id(user_id, 'user_id')}")
+        raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id or user_id")
+
+    def purge(self) -> dict[str, int]:
+        """Delete for good what has been in the bin for its time; nothing else, whoever asks. How many, by kind."""
+        return self._purge()
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _subject(self, user_id: str | None) -> str | None:
+        return None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+
+    def _entries(self, now: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": entry.sort,
+                f"{entry.sort}_id": entry.id,
+                "deleted_at": iso(entry.moved_at or now),
+                "reason": entry.reason,
+                **_left(entry.purge_at, now),
+            }
+            for sort in (AGENT, TOOL)
+            for entry in self._registered.list(self._tenant, sort, include_removed=True)
+            if entry.state is State.RECYCLED
+        ]
+
+    def _conversations(self, subject: str | None, limit: int, now: int) -> list[dict[str, Any]]:
+        sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
+        found = [
+            {
+                "type": "session",
+                "id": session.id,
+                "user_id": session.subject.split("/", 1)[1],
+                "agent_id": session.agent_id,
+                "session_id": session.session_id,
+                "messages": session.messages,
+                "deleted_at": iso(session.moved_at or now),
+                "reason": session.reason,
+                **_left(session.purge_at, now),
+            }
+            for session in sessions
+        ]
+        messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
+        return found + [
+            {
+                "type": "message",
+                "memory_id": binned.message.id,
+                "user_id": binned.subject.split("/", 1)[1],
+                "agent_id": binned.agent_id,
+                "session_id": binned.session_id,
+                "deleted_at": None,
+                "reason": "deleted by the user",
+                **_left(binned.purge_at, now),
+            }
+            for binned in messages
+        ]
+
+    def _restore_one(self, memory_id: str, user_id: str | None) -> int:
+        record = self._find(memory_id, user_id)
+        now = self._now()
+        if record is None:
+            subject = self._message_owner(memory_id, user_id, now)
+            if subject is not None and self._history.restore_message(subject, memory_id, now=now):
+                return 1
+            raise NotFoundError(f"no memory {told(memory_id)} is in the recycle bin")
+        (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
+        if outcome is not Outcome.DONE:
+            raise not_restored(record, outcome)
+        self._retell(record.scope.subject, [record.id])
+        return 1
+
+    def _find(self, memory_id: str, user_id: str | None) -> Record | None:
+        """A record in the bin, whoever's it is."""
+        found = self._records.find(self._tenant, memory_id)
+        if found is None or found.state is not State.RECYCLED or user_id not in (None, found.scope.user_id):
+            return None
+        return found
+
+    def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> str | None:
+        messages, _ = self._history.binned_messages(self._tenant, self._subject(user_id), now=now, limit=_MOST)
+        return next((binned.subject for binned in messages if binned.message.id == memory_id), None)
+
+    def _restore_session(self, session_id: str, agent_id: str | None, user_id: str | None) -> int:
+        sessions = self._dues.binned_sessions(self._tenant, self._subject(user_id), limit=_MOST)
+        found = [
+            session
+            for session in sessions
+            if session_id in (session.session_id, session.id) and agent_id in (None, session.agent_id)
+        ]
+        if not found:
+            raise NotFoundError(f"no session {session_id!r} is in the recycle bin")
+        if len({(session.subject, session.agent_id) for session in found}) > 1:
+            raise InvalidInputError(
+                f"several users or agents have a session {session_id!r} in the recycle bin; "
+                "say which with user_id= and agent_id="
+            )
+        session = max(found, key=lambda session: session.moved_at or 0)
+        now = self._now()
+        outcome = self._bring_back_session(session.subject, session.id, now)
+        if outcome is Outcome.TAKEN:
+            raise ConflictError(
+                f"session {session_id!r} cannot be restored: another of this name has begun since; remove that first"
+            )
+        if outcome is not Outcome.DONE:
+            raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
+        return 1
+
+    def _bring_back_session(self, subject: str, item_id: str, now: int) -> Outcome:
+        session = self._history.get(subject, item_id)
+        if session is None:
+            return Outcome.STALE
+        if session.purge_at is not None and session.purge_at <= now:
+            raise ConflictError(
+                f"session {session.session_id!r} was in the recycle bin until {iso(session.purge_at)}; "
+                "it can no longer be restored"
+            )
+        over = session.hidden_from is not None and session.hidden_from <= now
+        move = Move(
+            session.id,
+            session.version,
+            session.state,
+            State.ACTIVE,
+            "restored",
+            Cause.RESTORE,
+            aged_from=now if over else None,
+        )
+        return self._history.transition_all([(subject, [move])], now=now)[0][0]
+
+    def _restore_user(self, subject: str) -> int:
+        now = self._now()
+        outcomes: Counter[Outcome] = Counter()
+        problem: Record | None = None
+        batch: list[Record] = []
+
+        def flush() -> None:
+            nonlocal problem
+            answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
+            for record, outcome in zip(batch, answers, strict=True):
+                outcomes[outcome] += 1
+                if outcome is Outcome.FULL or (problem is None and outcome is Outcome.TAKEN):
+                    problem = record
+            self._retell(subject, [record.id for record in batch])
+            batch.clear()
+
+        for record in self._all(subject):
+            if record.purge_at is not None and record.purge_at > now:
+                batch.append(record)
+            if len(batch) == _BATCH:
+                flush()
+        if batch:
+            flush()
+        sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
+        for session in sessions:
+            if session.purge_at is not None and session.purge_at > now:
+                outcomes[self._bring_back_session(subject, session.id, now)] += 1
+        if outcomes[Outcome.FULL] and problem is not None:
+            raise QuotaExceededError(
+                f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: "
+                f"the quota for {problem.kind} memories of user {problem.scope.user_id!r} has no room for them"
+            )
+        if outcomes[Outcome.TAKEN]:
+            raise ConflictError(
+                f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
+                "others go by their names now; delete or rename those first"
+            )
+        if not outcomes:
+            raise NotFoundError(f"nothing of user {subject.split('/', 1)[1]!r} is in the recycle bin")
+        return outcomes[Outcome.DONE]
+
+    def _all(self, subject: str | None) -> Iterator[Record]:
+        after: dict[str, Any] = {}
+        while True:
+            records, place = self._records.binned(self._tenant, subject, **after, limit=_BATCH)
+            yield from records
+            if len(records) < _BATCH:
+                return
+            after = {"after": place}
+
+    def list(self, *, user_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """What is in the bin, of a user or of everyone, with the days each has left; what leaves first is first."""
+        check_count(limit, "limit", most=_MOST)
+        now = self._now()
+        subject = self._subject(user_id)
+        found = self._entries(now) if subject is None else []
+        records, _ = self._records.binned(self._tenant, subject, limit=limit)
+        found += [_shown_record(record, now) for record in records]
+        found += self._conversations(subject, limit, now)
+        return sorted(found, key=lambda item: str(item["purge_at"]))[:limit]
+
+
+def restoring(record: Record, now: int) -> Move:
+    """The move that brings a record back. If its time is over, that counts anew: it would be gone at once otherwise."""
+    if record.purge_at is not None and record.purge_at <= now:
+        raise ConflictError(
+            f"memory {record.id} was in the recycle bin until {iso(record.purge_at)}; it can no longer be restored"
+        )
+    over = record.hidden_from is not None and record.hidden_from <= now
+    target = record.previous or State.ACTIVE
+    aged_from = now if over else None
+    return Move(record.id, record.version, record.state, target, "restored", Cause.RESTORE, aged_from=aged_from)
+
+
+def not_restored(record: Record, outcome: Outcome) -> RetainError:
+    """The error for a record that did not come back."""
+    if outcome is Outcome.TAKEN:
+        name = told(record.metadata.get("name") or record.metadata.get("key"))
+        return ConflictError(
+            f"memory {record.id} cannot be restored: another one goes by its name ({name}) now; "
+            "delete or rename that first"
+        )
+    if outcome is Outcome.FULL:
+        return QuotaExceededError(
+            f"memory {record.id} cannot be restored: the quota for {record.kind} memories of user "
+            f"{record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota first"
+        )
+    return StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+
+
+def _came_back(restored: dict[str, Any]) -> int:
+    """How many things came back: what was an agent's own, and itself."""
+    names = ("persona", "episodic", "sessions")
+    return 1 + sum(int(restored.get(name, 0)) for name in names)
+
+
+def _left(purge_at: int | None, now: int) -> dict[str, Any]:
+    left = max(0, (purge_at or now) - now)
+    return {"purge_at": iso(purge_at or now), "days_left": -(-left // DAY)}
+
+
+def _shown_record(record: Record, now: int) -> dict[str, Any]:
+    scope: Scope = record.scope
+    return {
+        "type": "memory",
+        "memory_id": record.id,
+        "memory_type": record.kind.value,
+        "user_id": scope.user_id,
+        "agent_id": scope.agent_id,
+        "session_id": scope.session_id,
+        "content": record.content,
+        "deleted_at": iso(record.moved_at or now),
+        "reason": record.reason,
+        **_left(record.purge_at, now),
+    }

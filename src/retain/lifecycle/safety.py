@@ -1,0 +1,54 @@
+"""Distrust: a clock that leaps, and a sweep that would take too much from someone, ask a person first."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from retain.core.errors import ClockError
+from retain.core.rules import spoken
+from retain.core.times import SECOND, iso
+
+#: Someone who would lose more memories than this, and more than that part of all they have, is set aside.
+MANY: Final = 1_000
+PART: Final = 5
+#: So far a clock may be off before it is distrusted: time servers correct it by less.
+TOLERANCE: Final = 300 * SECOND
+
+
+class ClockWatch:
+    """Compares the machine's clock with the time that has really passed since the engine was opened.
+
+    Time spent switched off or asleep is no leap: it passes for both.
+    """
+
+    def __init__(self, *, now: int, steady: int | None = None) -> None:
+        self._from = now
+        self._steady_from = steady_now() if steady is None else steady
+
+    def check(self, now: int, *, seen: int | None, steady: int | None = None) -> None:
+        """``ClockError`` if the clock leaped since, or is behind the latest time that the store has seen."""
+        passed = (steady_now() if steady is None else steady) - self._steady_from
+        leap = (now - self._from) - passed
+        if abs(leap) > TOLERANCE:
+            way = "forward" if leap > 0 else "back"
+            raise ClockError(
+                f"the clock leaped {way} by {spoken(abs(leap))} while Retain was open and says {iso(now)}; nothing was "
+                "swept: check the clock, then open Retain anew, or confirm"
+            )
+        if seen is not None and now < seen - TOLERANCE:
+            raise ClockError(
+                f"the clock says {iso(now)}, but a sweep has seen {iso(seen)}; nothing was swept: "
+                "check the clock, then confirm"
+            )
+
+
+def steady_now() -> int:
+    """Microseconds on a clock that nobody sets, and that goes on while the machine sleeps (where there is one)."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000
+
+
+def takes_too_much(due: int, of: int) -> bool:
+    """Whether so much of someone's memories going at once is to be confirmed first."""
+    return due > MANY and due * PART > of

@@ -1,0 +1,493 @@
+"""The sweep: plans what is due, and carries it out in small batches, under a lease, within a load."""
+
+from __future__ import annotations
+
+import logging
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from retain.core.decisions import Decision, Standing, decide, reason_for, windows
+from retain.core.errors import PlanChangedError
+from retain.core.holds import Hold
+from retain.core.records import Cause, Move, Outcome
+from retain.core.rules import BIN, HISTORY, Life
+from retain.core.types import State
+from retain.lifecycle.archive import Archives
+from retain.lifecycle.plan import ACTIONS, Aside, Class, Decisions, Line, Plan, Report, sealed
+from retain.lifecycle.safety import MANY, takes_too_much
+from retain.ports import Census, DueStore, History, HoldStore, Lease, RecordStore
+
+_log = logging.getLogger("retain.sweep")
+#: Of whom more than this is due at once, the records are read in the order in which they lie.
+_MANY: Final = 500
+_PAGE: Final = 5_000
+#: A transaction is to take about this long, whatever the machine.
+_GOAL_SECONDS: Final = 0.06
+_LEAST_BATCH, _MOST_BATCH = 50, 2_000
+_MESSAGES: Final = 2_000
+_NO_LIFE: Final = Life(None, None, None, "", "", None)
+Progress = Callable[[int], None]
+
+
+class Extent(NamedTuple):
+    """What a sweep looks at."""
+
+    kinds: frozenset[str] | None = None
+    """``None``: every kind."""
+    targets: frozenset[State] = frozenset({State.ARCHIVED, State.RECYCLED})
+    bin: bool = True
+    subject: str | None = None
+    shorter_than: int | None = None
+    """Only kinds that live for less than this."""
+
+    def takes(self, kind: str, life: Life) -> bool:
+        """Whether records of a kind with this life are within it."""
+        short = [after for after in life[:2] if after is not None and after < (self.shorter_than or 0)]
+        return (self.kinds is None or kind in self.kinds) and (self.shorter_than is None or bool(short))
+
+
+EVERYTHING: Final = Extent()
+
+
+@dataclass
+class _Exceptions:
+    """Who and what a sweep passes over."""
+
+    holds: list[Hold]
+    asides: list[Aside] = field(default_factory=list)
+    aside_subjects: frozenset[str] = frozenset()
+    aside_agents: frozenset[str] = frozenset()
+
+    @property
+    def tags(self) -> bool:
+        return any(hold.tag is not None for hold in self.holds)
+
+    @property
+    def held_subjects(self) -> frozenset[str]:
+        """Subjects of whom everything is on hold."""
+        parts = ("agent_id", "session_id", "memory_id", "tag")
+        return frozenset(
+            f"{hold.tenant}/{hold.user_id}"
+            for hold in self.holds
+            if hold.user_id is not None and all(getattr(hold, part) is None for part in parts)
+        )
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether what is passed over can only be told by looking at each record."""
+        held = self.held_subjects
+        return any(f"{hold.tenant}/{hold.user_id}" not in held for hold in self.holds)
+
+    def leaves(self, target: State, subject: str, agent_id: str) -> bool:
+        """Whether something is left until a person has confirmed."""
+        removed = target is State.RECYCLED
+        return removed and (subject in self.aside_subjects or agent_id in self.aside_agents)
+
+
+class Sweeper:
+    """Plans and sweeps for one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        dues: DueStore,
+        records: RecordStore,
+        history: History,
+        holds: HoldStore,
+        archives: Archives,
+        erase_session: Callable[..., int],
+    ) -> None:
+        self._tenant = tenant
+        self._dues = dues
+        self._records = records
+        self._history = history
+        self._holds = holds
+        self._archives = archives
+        self._erase_session = erase_session
+
+    # --- planning -----------------------------------------------------------------------------------------------------
+
+    def plan(self, at: int, extent: Extent = EVERYTHING, *, confirm: bool = False) -> Plan:
+        """What a sweep would do at a moment."""
+        classes = list(self._classes(at, extent))
+        exceptions = self._exceptions(classes, extent, confirm=confirm)
+        lines, parts, held = self._counted(classes, at, extent, exceptions)
+        digest = sealed(self._tenant, at, [*parts, list(map(list, exceptions.asides))])
+        total = sum(line.records for line in lines)
+
+        def read() -> Iterator[Decision]:
+            for one in classes:
+                for standings in self._pages(one, exceptions, extent):
+                    yield from self._decided(standings, one.profile.life, exceptions, at)[0]
+            if extent.bin:
+                for standings in self._binned(at, exceptions, extent):
+                    yield from self._decided(standings, _NO_LIFE, exceptions, at)[0]
+
+        return Plan(at, digest, tuple(lines), tuple(exceptions.asides), held, Decisions(total, read))
+
+    def _classes(self, at: int, extent: Extent) -> Iterator[Class]:
+        for profile in self._dues.profiles(self._tenant):
+            if not extent.takes(profile.kind, profile.life):
+                continue
+            for state in (State.ACTIVE, State.ARCHIVED):
+                for window in windows(profile.life, state, at):
+                    if window.target in extent.targets:
+                        yield Class(profile, state, window)
+
+    def _exceptions(self, classes: Sequence[Class], extent: Extent, *, confirm: bool) -> _Exceptions:
+        exceptions = _Exceptions(self._holds.list(self._tenant))
+        if confirm:
+            return exceptions
+        losses: Counter[str] = Counter()
+        agents: Counter[str] = Counter()
+        for one in classes:
+            if one.window.target is State.RECYCLED and one.profile.kind != HISTORY:
+                found = self._census(one, extent)
+                losses.update({census.subject: census.records for census in found})
+                if sum(census.records for census in found) > MANY:
+                    agents.update(self._dues.census_of_agents(one.profile, one.state, one.window))
+        subjects = {}
+        for subject, due in losses.items():
+            if due > MANY and takes_too_much(due, of := self._dues.live(subject)):
+                subjects[subject] = Aside(subject.split("/", 1)[1], None, due, of)
+        lost = {}
+        for agent_id, due in agents.items():
+            if due > MANY and takes_too_much(due, of := self._dues.live_of_agent(self._tenant, agent_id)):
+                lost[agent_id] = Aside(None, agent_id, due, of)
+        exceptions.asides = [*subjects.values(), *lost.values()]
+        exceptions.aside_subjects, exceptions.aside_agents = frozenset(subjects), frozenset(lost)
+        return exceptions
+
+    def _census(self, one: Class, extent: Extent, without: Iterable[str] = ()) -> list[Census]:
+        found = self._dues.census(*one, without=without)
+        return [census for census in found if extent.subject in (None, census.subject)]
+
+    def _counted(
+        self, classes: Sequence[Class], at: int, extent: Extent, exceptions: _Exceptions
+    ) -> tuple[list[Line], list[list[Any]], int]:
+        """The lines of a plan, what its digest is made of, and how many records are due but on hold."""
+        lines: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        parts: list[list[Any]] = []
+        held = 0
+
+        def add(census: Census, source: State, target: State, reason: str) -> None:
+            total = lines[census.kind, ACTIONS[target], reason]
+            total[0] += census.records
+            total[1] += census.bytes
+            parts.append([*census, source, ACTIONS[target], reason])
+
+        for one in classes:
+            reason = reason_for(one.profile.kind, one.profile.life, one.window.target)
+            found, kept = self._allowed(one, at, extent, exceptions)
+            held += kept
+            for census in found:
+                add(census, one.state, one.window.target, reason)
+        if extent.bin:
+            found, kept = self._allowed_bin(at, extent, exceptions)
+            held += kept
+            for census in found:
+                add(census, State.RECYCLED, State.DELETED, _BIN_REASON)
+        return [Line(*key, *totals) for key, totals in sorted(lines.items())], parts, held
+
+    def _allowed(self, one: Class, at: int, extent: Extent, exceptions: _Exceptions) -> tuple[list[Census], int]:
+        """What of a class may move, for each subject, and how much of it is on hold."""
+        if exceptions.one_by_one:
+            return self._looked_at(self._pages(one, exceptions, extent), one.profile.life, exceptions, at)
+        found, held = [], 0
+        agents = exceptions.aside_agents if one.window.target is State.RECYCLED else ()
+        for census in self._census(one, extent, without=agents):
+            if exceptions.leaves(one.window.target, census.subject, ""):
+                continue
+            if census.subject in exceptions.held_subjects:
+                held += census.records
+            else:
+                found.append(census)
+        return found, held
+
+    def _allowed_bin(self, at: int, extent: Extent, exceptions: _Exceptions) -> tuple[list[Census], int]:
+        if exceptions.one_by_one:
+            return self._looked_at(self._binned(at, exceptions, extent), _NO_LIFE, exceptions, at)
+        found = [c for c in self._dues.bin_census(self._tenant, at) if extent.subject in (None, c.subject)]
+        held = exceptions.held_subjects
+        return [c for c in found if c.subject not in held], sum(c.records for c in found if c.subject in held)
+
+    def _looked_at(
+        self, pages: Iterable[Sequence[Standing]], life: Life, exceptions: _Exceptions, at: int
+    ) -> tuple[list[Census], int]:
+        totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        held = 0
+        for standings in pages:
+            decisions, kept = self._decided(standings, life, exceptions, at)
+            held += kept
+            for decision in decisions:
+                mark = zlib.crc32(f"{decision.id}/{decision.version}".encode())
+                total = totals[decision.kind, decision.subject]
+                for place, amount in enumerate((1, decision.size, mark, decision.version)):
+                    total[place] += amount
+        return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
+
+    def _decided(
+        self, standings: Sequence[Standing], life: Life, exceptions: _Exceptions, at: int
+    ) -> tuple[list[Decision], int]:
+        """What is decided about records that are due, without those that are left until someone confirms; and how many
+        of them a hold keeps.
+        """
+        decisions: list[Decision] = []
+        held = 0
+        for standing in standings:
+            decision = decide(standing, life, exceptions.holds, at)
+            if decision is not None:
+                if not exceptions.leaves(decision.target, standing.subject, standing.thing.agent_id):
+                    decisions.append(decision)
+            elif exceptions.holds and (due := decide(standing, life, (), at)) is not None:
+                held += not exceptions.leaves(due.target, standing.subject, standing.thing.agent_id)
+        return decisions, held
+
+    # --- reading what is due ------------------------------------------------------------------------------------------
+
+    def _pages(self, one: Class, exceptions: _Exceptions, extent: Extent) -> Iterator[list[Standing]]:
+        """The records of a class. Those of subjects who have many lie together; the others come by their age."""
+        many: set[str] = set()
+        if one.profile.kind != HISTORY:
+            found = self._census(one, extent)
+            many = {census.subject for census in found if census.records > _MANY or extent.subject is not None}
+            few = sum(census.records for census in found if census.subject not in many)
+            for subject in sorted(many):
+                place = 0
+                while True:
+                    standings, place = self._dues.due_of(subject, *one, after=place, limit=_PAGE, tags=exceptions.tags)
+                    if standings:
+                        yield standings
+                    if len(standings) < _PAGE:
+                        break
+            if not few:
+                return
+        after: Any = {}
+        while True:
+            page = self._dues.due(*one, **after, limit=_PAGE, tags=exceptions.tags)
+            wanted = [
+                standing
+                for standing in page.standings
+                if standing.subject not in many and extent.subject in (None, standing.subject)
+            ]
+            if wanted:
+                yield sorted(wanted, key=lambda standing: standing.subject)
+            if len(page.standings) < _PAGE:
+                return
+            after = {"after": page.last}
+
+    def _binned(self, at: int, exceptions: _Exceptions, extent: Extent) -> Iterator[list[Standing]]:
+        for sessions in (False, True):
+            after: Any = {}
+            while True:
+                page = self._dues.binned(
+                    self._tenant, at, **after, limit=_PAGE, tags=exceptions.tags, sessions=sessions
+                )
+                wanted = [s for s in page.standings if extent.subject in (None, s.subject)]
+                if wanted:
+                    yield sorted(wanted, key=lambda standing: standing.subject)
+                if len(page.standings) < _PAGE:
+                    break
+                after = {"after": page.last}
+
+    # --- sweeping -----------------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        at: int,
+        extent: Extent = EVERYTHING,
+        *,
+        digest: str | None = None,
+        confirm: bool = False,
+        lease: Callable[[], Lease | None] = lambda: None,
+        load: float = 1.0,
+        progress: Progress = lambda _count: None,
+    ) -> Report:
+        """Carry out what is due at a moment. With a digest, only if that is still what was planned."""
+        began = time.monotonic()
+        if digest is not None and (again := self.plan(at, extent, confirm=confirm)).digest != digest:
+            raise PlanChangedError(
+                f"{again.total:,} memories are due now, and they are not those of the plan {digest}; nothing was "
+                "changed: look at a new plan"
+            )
+        classes = list(self._classes(at, extent))
+        exceptions = self._exceptions(classes, extent, confirm=confirm)
+        stores = _Stores(self._records, self._history, self._archives, self._erase_session)
+        run = _Run(stores, at=at, lease=lease, load=load, progress=progress)
+        self._archives.settle_all(self._tenant, now=at, lease=lease())
+        for one in classes:
+            for standings in self._pages(one, exceptions, extent):
+                decisions, held = self._decided(standings, one.profile.life, exceptions, at)
+                run.note_held(held)
+                run.take(decisions)
+            run.flush()
+        if extent.bin:
+            self._empty_bin(run, at, exceptions, extent)
+        asides = tuple(exceptions.asides)
+        for aside in asides:
+            _log.warning("%s", aside.told())
+        sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in run.lines()])
+        return Report(at, sweep_digest, run.lines(), asides, run.held, run.stale, time.monotonic() - began)
+
+    def _empty_bin(self, run: _Run, at: int, exceptions: _Exceptions, extent: Extent) -> None:
+        """Claim, erase, confirm: what lies elsewhere goes before its record does."""
+        for standings in self._binned(at, exceptions, extent):
+            decisions, held = self._decided(standings, _NO_LIFE, exceptions, at)
+            run.note_held(held)
+            run.take([d for d in decisions if d.target is State.DELETING or d.source is State.RECYCLED])
+        run.flush()
+        self._archives.settle_all(self._tenant, now=at, lease=run.lease())
+        for standings in self._binned(at, exceptions, extent):
+            run.confirm([s for s in standings if s.state is State.DELETING])
+        run.flush()
+
+
+_BIN_REASON: Final = "15 days in the recycle bin"
+
+
+class _Stores(NamedTuple):
+    """Where a sweep carries things out."""
+
+    records: RecordStore
+    history: History
+    archives: Archives
+    erase_session: Callable[..., int]
+
+
+class _Run:
+    """One sweep under way: gathers moves into transactions of about the same duration, and counts."""
+
+    def __init__(
+        self,
+        stores: _Stores,
+        *,
+        at: int,
+        lease: Callable[[], Lease | None],
+        load: float,
+        progress: Progress,
+    ) -> None:
+        self._stores = stores
+        self._at = at
+        self.lease = lease
+        self._load = min(1.0, max(0.01, load))
+        self._progress = progress
+        self._batch = 250
+        self._waiting: list[Decision] = []
+        self._done: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self.held = 0
+        self.stale = 0
+
+    def note_held(self, count: int) -> None:
+        """So many were due, and on hold."""
+        self.held += count
+
+    def lines(self) -> tuple[Line, ...]:
+        """What was done so far."""
+        return tuple(Line(*key, *totals) for key, totals in sorted(self._done.items()))
+
+    def take(self, decisions: Sequence[Decision]) -> None:
+        """Carry decisions out, now or with the next ones."""
+        for decision in decisions:
+            if self._waiting and _way(self._waiting[0]) != _way(decision):
+                self.flush()
+            self._waiting.append(decision)
+            if len(self._waiting) >= (_PAGE if decision.target is State.ARCHIVED else self._batch):
+                self.flush()
+
+    def flush(self) -> None:
+        """Carry out what is waiting."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        began = time.monotonic()
+        if waiting[0].target is State.ARCHIVED:
+            for subject, some in _by_subject(waiting):
+                started = time.monotonic()
+                self._count(some, self._stores.archives.keep(subject, some, now=self._at, lease=self.lease()))
+                self._rest(time.monotonic() - started)
+            return
+        store = self._stores.history if waiting[0].kind == HISTORY else self._stores.records
+        grouped = _by_subject(waiting)
+        batches = [(subject, [_as_move(decision, self._at) for decision in some]) for subject, some in grouped]
+        outcomes = store.transition_all(batches, now=self._at, lease=self.lease())
+        for (_, some), answers in zip(grouped, outcomes, strict=True):
+            self._count(some, answers)
+        took = time.monotonic() - began
+        self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST_BATCH), _MOST_BATCH))
+        self._rest(took)
+
+    def _rest(self, took: float) -> None:
+        """Leave the machine to others for a while."""
+        if self._load < 1.0:
+            time.sleep(took * (1.0 / self._load - 1.0))
+
+    def confirm(self, standings: Sequence[Standing]) -> None:
+        """What was claimed and lies nowhere else any more is gone."""
+        for standing in standings:
+            if standing.kind == HISTORY:
+                while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):
+                    self._rest(0.01)
+            if standing.elsewhere and standing.kind != HISTORY:
+                continue
+            reason = "its deletion had begun"
+            self.take(
+                [
+                    Decision(
+                        standing.id,
+                        standing.kind,
+                        standing.subject,
+                        standing.version,
+                        State.DELETING,
+                        State.DELETED,
+                        standing.purge_at or self._at,
+                        "the recycle bin",
+                        reason,
+                        standing.size,
+                    )
+                ]
+            )
+
+    def _count(self, decisions: Sequence[Decision], outcomes: Sequence[Outcome]) -> None:
+        for decision, outcome in zip(decisions, outcomes, strict=True):
+            self.held += outcome is Outcome.HELD
+            self.stale += outcome not in (Outcome.DONE, Outcome.HELD)
+            if outcome is Outcome.DONE and decision.target is not State.DELETING:
+                reason = _BIN_REASON if decision.target is State.DELETED else decision.reason
+                total = self._done[decision.kind, ACTIONS[decision.target], reason]
+                total[0] += 1
+                total[1] += decision.size
+        self._progress(len(decisions))
+
+
+def _way(decision: Decision) -> tuple[bool, bool, str]:
+    """What can be carried out together."""
+    archived = decision.target is State.ARCHIVED
+    return decision.kind == HISTORY, archived, decision.kind if archived else ""
+
+
+def _by_subject(decisions: Sequence[Decision]) -> list[tuple[str, list[Decision]]]:
+    grouped: dict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        grouped[decision.subject].append(decision)
+    return list(grouped.items())
+
+
+def _as_move(decision: Decision, at: int) -> Move:
+    binned = decision.target is State.RECYCLED
+    purge_at = at + BIN if binned else decision.due_at if decision.target is State.DELETING else None
+    cause = Cause.RULE if binned else Cause.BIN
+    return Move(
+        decision.id,
+        decision.version,
+        decision.source,
+        decision.target,
+        decision.reason,
+        cause,
+        decision.rule if binned else None,
+        purge_at=purge_at,
+    )

@@ -1,0 +1,154 @@
+"""Upkeep: what has to be done to a store again and again. A sweep does all of it; jobs do their parts of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from retain.core.errors import InvalidInputError, LeaseLostError
+from retain.core.records import Scope
+from retain.core.rules import AUDIT, HISTORY
+from retain.core.times import DAY, iso, moment, when
+from retain.core.types import DURABLE, MemoryType, State
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.plan import Plan, Report, moment_of
+from retain.lifecycle.policies import Policies
+from retain.lifecycle.registry import Registry
+from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.sweep import EVERYTHING, Extent, Progress, Sweeper
+from retain.ports import DueStore, History, RuleStore, ShortTermStore
+
+_log = logging.getLogger("retain.upkeep")
+_SOME: Final = 1_000
+_PAGES: Final = 2_000
+
+EPISODES: Final = Extent(frozenset({MemoryType.EPISODIC.value}), bin=False)
+COLD: Final = Extent(
+    frozenset({MemoryType.LONG_TERM.value, MemoryType.STRUCTURED.value}), frozenset({State.ARCHIVED}), bin=False
+)
+DAILY: Final = Extent(
+    frozenset({HISTORY, *(kind.value for kind in DURABLE if kind is not MemoryType.EPISODIC)}),
+    frozenset({State.RECYCLED}),
+)
+SHORT: Final = Extent(bin=False, shorter_than=DAY)
+
+
+class Upkeep:
+    """Sweeps a tenant, and does what goes with it."""
+
+    def __init__(
+        self,
+        tenant: str,
+        sweeper: Sweeper,
+        leadership: Leadership,
+        *,
+        dues: DueStore,
+        rules: RuleStore,
+        history: History,
+        short_term: ShortTermStore,
+        policies: Policies,
+        registry: Registry,
+        audit: Audit,
+        now: Callable[[], int],
+        watch: ClockWatch | None,
+        load: float = 1.0,
+    ) -> None:
+        self._tenant = tenant
+        self._sweeper = sweeper
+        self._leadership = leadership
+        self._dues = dues
+        self._rules = rules
+        self._history = history
+        self._short_term = short_term
+        self._policies = policies
+        self._registry = registry
+        self._audit = audit
+        self._now = now
+        self._watch = watch
+        self._load = load
+
+    def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
+        """What a sweep would do, now or at a moment to come. Changes nothing."""
+        moment_of_it = self._now() if at is None else moment(at, what="at")
+        return self._sweeper.plan(moment_of_it, confirm=confirm)
+
+    def sweep(
+        self,
+        *,
+        at: datetime | float | str | None = None,
+        digest: str | None = None,
+        confirm: bool = False,
+        extent: Extent = EVERYTHING,
+        progress: Progress = lambda _count: None,
+    ) -> Report:
+        """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
+        now = self._now()
+        due_at = moment(at, what="at") if at is not None else now if digest is None else moment_of(digest)
+        if digest is not None and moment_of(digest) != due_at:
+            raise InvalidInputError(f"the plan {digest} was made for {iso(moment_of(digest))}, not for {iso(due_at)}")
+        if due_at > now:
+            raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
+        if self._watch is not None and not confirm:
+            self._watch.check(now, seen=self._dues.seen())
+        with self._leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
+            if digest is None:
+                self._policies.finish()
+                self._registry.finish_unfinished()
+            report = self._sweeper.apply(
+                due_at,
+                extent,
+                digest=digest,
+                confirm=confirm,
+                lease=lambda: self._leadership.lease,
+                load=self._load,
+                progress=progress,
+            )
+            self._tidy(now, extent)
+            self._dues.see(now)
+            return report
+
+    def _tidy(self, now: int, extent: Extent) -> None:
+        """What goes with a sweep and moves no records."""
+        while self._short_term.end_expired(now, _SOME) == _SOME:
+            pass
+        if extent.bin:
+            while self._history.purge_messages(self._tenant, now=now, limit=_SOME) == _SOME:
+                pass
+            self._registry.purge_due(now)
+        while self._dues.give_back(_PAGES):
+            pass
+
+    def empty_bin(self) -> dict[str, int]:
+        """Delete for good what has had its time in the recycle bin; how many things of each kind."""
+        report = self.sweep(extent=Extent(frozenset()))
+        return {line.memory_type: line.records for line in report.lines}
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def runners(self) -> dict[str, Callable[[], dict[str, Any]]]:
+        """What each job of the schedule does."""
+        return {
+            "minutely": lambda: self.sweep(extent=SHORT).shown(),
+            "episodes": lambda: self.sweep(extent=EPISODES).shown(),
+            "archive": lambda: self.sweep(extent=COLD).shown(),
+            "daily": self._daily,
+        }
+
+    def _daily(self) -> dict[str, Any]:
+        report = self.sweep(extent=DAILY).shown()
+        life = self._rules.life(AUDIT, Scope(self._tenant, "", ""))
+        cut = 0 if life.delete_after is None else self._audit.cut(when(self._now() - life.delete_after))
+        return {**report, "audit_checkpoint": self._audit.seal()["no"], "audit_entries_cut": cut}
+
+    def lateness(self) -> dict[str, float]:
+        """For each kind of which something is due: seconds since when."""
+        now = self._now()
+        late: dict[str, float] = {}
+        for kind, since in self._dues.overdue_since(self._tenant, now):
+            late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
+        return late

@@ -1,0 +1,96 @@
+"""Files and folders that are on the disk for sure, and files whose writers are no more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+if sys.platform != "win32":
+    import fcntl
+
+#: Windows has no way to sync a folder, and does not let a file be deleted that someone has open.
+_WINDOWS: Final = sys.platform == "win32"
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a new file that only its owner can read; its bytes are on the disk when this returns."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        _claim(file.fileno())
+        file.write(data)
+        file.flush()
+        _sync(file.fileno())
+
+
+def is_left_behind(path: Path) -> bool:
+    """Whether a file has no writer any more: nobody holds the claim that ``write_synced`` makes for its time."""
+    if sys.platform == "win32":
+        return True  # if it has one, deleting it fails
+    try:
+        with path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is claimed, has just been renamed, or lies where there are no claims
+        return False
+    return True
+
+
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder, and those above it, for the owner only; those that were not there before, from the top."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    missing.reverse()
+    for new in missing:
+        try:
+            new.mkdir(mode=0o700)
+        except FileExistsError:
+            if not new.is_dir():  # otherwise another writer was faster
+                raise
+    return missing
+
+
+def remove_empty(folder: Path, *, below: Path) -> None:
+    """Remove a folder and those above it, up to ``below``, as far as they are empty; synced when this returns."""
+    while folder != below:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:  # it holds something
+            break
+        folder = folder.parent
+    try:
+        sync_folder(folder)
+    except FileNotFoundError:  # another delete has removed it meanwhile
+        if folder != below:
+            remove_empty(folder.parent, below=below)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the entries of a folder to the disk."""
+    if _WINDOWS:
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _claim(descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        return  # some network shares have no locks; there, nothing is ever taken for left behind
+
+
+def _sync(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # its fsync stops at the drive's own cache
+    else:
+        os.fsync(descriptor)

@@ -1,0 +1,225 @@
+"""The audit chain in SQLite: the ``AuditStore``, and ``append`` for the transactions of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import apsw
+
+from retain.core.chain import (
+    ALL_CHAINS,
+    GENESIS,
+    Chain,
+    Checkpoint,
+    Entry,
+    Event,
+    Finding,
+    Head,
+    Link,
+    Seal,
+    Sizes,
+    Walk,
+    check_chain,
+    check_checkpoints,
+    cut_event,
+    entry_text,
+    link,
+    parse_entry,
+)
+from retain.core.errors import NotFoundError, StorageError
+from retain.storage.sql import statements
+from retain.storage.sqlite.database import Database, one, rows, value
+from retain.storage.sqlite.scopes import ensure_subject, subject_no
+
+SQL: Final = statements("retain.storage.sqlite", "audit.sql")
+#: Cutting is done in transactions of this many chains or entries, whichever is reached first.
+_CHAINS_AT_ONCE: Final = 200
+_ENTRIES_AT_ONCE: Final = 5_000
+#: How many entries are verified from one word of progress to the next.
+_STRIDE: Final = 1_000
+_FIRST_PLACE: Final = -(2**63)
+
+
+def append(connection: apsw.Connection, subject: int, events: Sequence[Event]) -> None:
+    """Put events at the end of a subject's chain, within the transaction that ``connection`` is in."""
+    if not events:
+        return
+    head = one(connection, SQL["head"], (subject,)) or one(connection, SQL["head_of_erased"], (subject,))
+    if head is None or head[0] is None:
+        raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
+    alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
+    no = value(connection, SQL["last_no"])
+    added: list[tuple[object, ...]] = []
+    for event in events:
+        no, seq = no + 1, seq + 1
+        text = entry_text(alias, no, seq, event)
+        hashed = link(hashed, text)
+        added.append((no, subject, seq, event.at, event.item, text, hashed))
+    connection.executemany(SQL["append"], added)
+    connection.execute(SQL["move_head"], (subject, seq, hashed, GENESIS))
+
+
+class SqliteAudit:
+    """The ``AuditStore`` of the embedded engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append(self, subject: str, events: Sequence[Event]) -> None:
+        if events:
+            with self._database.write() as connection:
+                append(connection, ensure_subject(connection, subject), events)
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def of_item(self, subject: str, item: str) -> list[Entry]:
+        with self._database.read() as connection:
+            found = rows(connection, SQL["of_item"], (subject_no(connection, subject), item))
+        return [parse_entry(*row) for row in found]
+
+    def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[Entry]:
+        with self._database.read() as connection:
+            if subject is None:
+                found = rows(connection, SQL["tail_of_tenant"], {"tenant": tenant, "limit": limit})
+            else:
+                found = rows(connection, SQL["tail_of_subject"], (subject_no(connection, subject), limit))
+        return [parse_entry(*row) for row in reversed(found)]
+
+    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
+        with self._database.read() as connection:
+            return _last_checkpoints(connection, limit)
+
+    def sizes(self) -> Sizes:
+        with self._database.read() as connection:
+            return Sizes(*rows(connection, SQL["sizes"])[0])
+
+    # --- sealing -----------------------------------------------------------------------------------------------
+
+    def seal(self, at: int) -> Checkpoint:
+        self._check_sealed()
+        with self._database.write() as connection:
+            last = next(iter(_last_checkpoints(connection, 1)), None)
+            connection.execute(SQL["seal_heads"])
+            if last is not None and not connection.changes():
+                return last
+            made = _sealed(connection).checkpoint(last, at)
+            connection.execute(SQL["add_checkpoint"], made)
+            return made
+
+    def _check_sealed(self) -> None:
+        """Refuse to seal anew over heads that are not those of the last checkpoint: the difference would be lost.
+
+        Before the sealing transaction, since it reads every head and nobody should wait for that.
+        """
+        with self._database.read() as connection:
+            last = next(iter(_last_checkpoints(connection, 1)), None)
+            agrees = _sealed(connection).agrees(last)
+        if not agrees:
+            raise StorageError(
+                f"the audit chain cannot be sealed: what checkpoint {last.no if last else 0} sealed was changed since; "
+                "see what with: retain audit verify, then restore a backup"
+            )
+
+    # --- verifying ---------------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[Finding]:
+        with self._database.read() as connection:
+            written, sealed, pace = 0, Seal(), _Pace(progress)
+            for row in connection.execute(SQL["all_chains"]):
+                chain = None if row[1] is None else Chain(*row[1:5])
+                head = None if row[5] is None else Head(row[0], *row[5:8])
+                written += chain.seq if chain else 0
+                if head is not None:
+                    sealed.add(head)
+                entries = pace.count(connection.execute(SQL["links"], (row[0], _FIRST_PLACE)))
+                if chain is None or row[8] is None:
+                    name = f"subject number {row[0]}" if row[8] is None else row[8].hex()
+                    yield Finding(name, head.seq if head else 0, "the chain's end is gone, or all of the chain")
+                else:
+                    yield from check_chain(row[8], chain, head, entries)
+            pace.end()
+            counted = value(connection, SQL["written"], ("audit",))
+            if counted != written:
+                yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
+            stored = (Checkpoint(*row) for row in connection.execute(SQL["checkpoints"]))
+            yield from check_checkpoints(stored, sealed, value(connection, SQL["written"], ("checkpoints",)))
+
+    # --- cutting -----------------------------------------------------------------------------------------------
+
+    def cut(self, before: int, *, at: int) -> int:
+        removed = after = 0
+        while True:
+            with self._database.read() as connection:
+                due = [row[0] for row in rows(connection, SQL["overdue"], (after, before, _CHAINS_AT_ONCE))]
+            if not due:
+                return removed
+            room = _ENTRIES_AT_ONCE
+            with self._database.write() as connection:
+                for subject in due:
+                    room -= _cut_chain(connection, subject, before, at, room)
+                    if room == 0:  # the rest of this chain comes with the next transaction
+                        break
+                    after = subject
+            removed += _ENTRIES_AT_ONCE - room
+
+
+class _Pace:
+    """Says how many more entries were verified, now and then."""
+
+    def __init__(self, progress: Callable[[int], None]) -> None:
+        self._progress = progress
+        self._since = 0
+
+    def count(self, entries: Iterable[tuple[Any, ...]]) -> Iterator[Link]:
+        """Some entries, counted as they go by."""
+        for row in entries:
+            yield Link(*row)
+            self._since += 1
+            if self._since == _STRIDE:
+                self.end()
+
+    def end(self) -> None:
+        """Say how many there were since the last word."""
+        if self._since:
+            self._progress(self._since)
+            self._since = 0
+
+
+def _last_checkpoints(connection: apsw.Connection, limit: int | None) -> list[Checkpoint]:
+    found = rows(connection, SQL["last_checkpoints"], (-1 if limit is None else limit,))
+    return [Checkpoint(*row) for row in reversed(found)]
+
+
+def _sealed(connection: apsw.Connection) -> Seal:
+    """All heads as they are sealed."""
+    seal = Seal()
+    for row in connection.execute(SQL["sealed"]):
+        seal.add(Head(*row))
+    return seal
+
+
+def _cut_chain(connection: apsw.Connection, subject: int, before: int, at: int, most: int) -> int:
+    """Cut a chain's entries of before a moment, as far as they are sealed and whole, and ``most`` of them; how many.
+
+    What does not verify is evidence, and is left as it is.
+    """
+    limits = one(connection, SQL["cut_limits"], (subject,))
+    if limits is None:
+        return 0
+    alias, sealed_seq, floor, floor_hash = limits
+    walk = Walk(alias, floor, floor_hash)
+    upto, upto_hash = floor, floor_hash
+    for row in connection.execute(SQL["links"], (subject, floor + 1)):
+        entry = Link(*row)
+        if entry.at >= before or entry.seq > min(sealed_seq, floor + most):
+            break
+        if walk.step(entry):
+            return 0
+        upto, upto_hash = entry.seq, entry.hash
+    if upto == floor:
+        return 0
+    append(connection, subject, [cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
+    connection.execute(SQL["cut"], (subject, upto))
+    connection.execute(SQL["move_floor"], (upto, upto_hash, subject))
+    return int(upto - floor)

@@ -1,0 +1,103 @@
+-- name: head
+SELECT subjects.alias, chains.seq, chains.hash
+FROM subjects LEFT JOIN chains ON chains.subject = subjects.no
+WHERE subjects.no = ? AND subjects.alias IS NOT NULL
+
+-- name: head_of_erased
+-- An entry's text begins with {"chain":"…", the pseudonym in 32 hex digits.
+SELECT unhex(substr(audit.entry, 11, 32)), chains.seq, chains.hash
+FROM chains JOIN audit ON audit.subject = chains.subject AND audit.seq = chains.seq
+WHERE chains.subject = ?
+
+-- name: last_no
+SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0), ifnull((SELECT max(no) FROM audit), 0))
+
+-- name: append
+INSERT INTO audit (no, subject, seq, at, item, entry, hash) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: move_head
+INSERT INTO chains (subject, seq, hash, floor, floor_hash) VALUES (?, ?, ?, 0, ?)
+ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
+
+-- name: of_item
+SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? AND item = ? ORDER BY no
+
+-- name: tail_of_subject
+SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? ORDER BY seq DESC LIMIT ?
+
+-- name: tail_of_tenant
+-- Newest first through all entries, for the few that are asked for: CROSS JOIN keeps that order.
+SELECT CAST(audit.entry AS BLOB), audit.hash
+FROM audit CROSS JOIN subjects ON subjects.no = audit.subject
+WHERE subjects.subject >= :tenant || '/' AND subjects.subject < :tenant || '0'
+ORDER BY audit.no DESC LIMIT :limit
+
+-- name: sizes
+SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM checkpoints)
+
+-- name: seal_heads
+-- A chain that no longer has the entry that was sealed stays sealed as it was, so that it goes on being found.
+INSERT INTO sealed (subject, alias, seq, hash)
+SELECT chains.subject, unhex(substr(last.entry, 11, 32)), chains.seq, chains.hash
+FROM chains
+LEFT JOIN sealed ON sealed.subject = chains.subject
+CROSS JOIN audit AS last ON last.subject = chains.subject AND last.seq = chains.seq AND last.hash = chains.hash
+WHERE unhex(substr(last.entry, 11, 32)) IS NOT NULL
+  AND (sealed.subject IS NULL
+       OR (chains.seq > sealed.seq
+           AND ((sealed.seq = chains.floor AND sealed.hash = chains.floor_hash)
+                OR EXISTS (SELECT 1 FROM audit AS old
+                           WHERE old.subject = sealed.subject AND old.seq = sealed.seq AND old.hash = sealed.hash))))
+ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
+
+-- name: sealed
+SELECT subject, alias, seq, hash FROM sealed ORDER BY subject
+
+-- name: add_checkpoint
+INSERT INTO checkpoints (no, at, chains, entries, root, hash) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: checkpoints
+SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no
+
+-- name: last_checkpoints
+SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no DESC LIMIT ?
+
+-- name: written
+-- How many rows were ever written: SQLite counts them where it numbers them.
+SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = ?), 0)
+
+-- name: all_chains
+-- An erased subject's pseudonym is known from what was sealed, or (it was erased since) from the chain alone.
+SELECT every.subject, chains.seq, chains.hash, chains.floor, chains.floor_hash,
+       sealed.alias, sealed.seq, sealed.hash,
+       ifnull(ifnull(subjects.alias, sealed.alias),
+              (SELECT unhex(substr(entry, 11, 32)) FROM audit WHERE subject = chains.subject AND seq = chains.seq))
+FROM (SELECT subject FROM chains UNION SELECT subject FROM sealed UNION SELECT DISTINCT subject FROM audit
+      ORDER BY subject) AS every
+LEFT JOIN chains ON chains.subject = every.subject
+LEFT JOIN sealed ON sealed.subject = every.subject
+LEFT JOIN subjects ON subjects.no = every.subject
+ORDER BY every.subject
+
+-- name: links
+SELECT no, seq, at, CAST(item AS BLOB), CAST(entry AS BLOB), hash FROM audit
+WHERE subject = ? AND seq >= ? ORDER BY seq
+
+-- name: overdue
+-- Chains whose first entry is of before a moment.
+SELECT chains.subject
+FROM chains CROSS JOIN audit AS first ON first.subject = chains.subject AND first.seq = chains.floor + 1
+WHERE chains.subject > ? AND first.at < ?
+ORDER BY chains.subject LIMIT ?
+
+-- name: cut_limits
+SELECT sealed.alias, sealed.seq, chains.floor, chains.floor_hash
+FROM chains JOIN sealed ON sealed.subject = chains.subject
+JOIN audit AS head ON head.subject = sealed.subject AND head.seq = sealed.seq AND head.hash = sealed.hash
+WHERE chains.subject = ?
+
+-- name: cut
+DELETE FROM audit WHERE subject = ? AND seq <= ?
+
+-- name: move_floor
+UPDATE chains SET floor = ?, floor_hash = ? WHERE subject = ?

@@ -1,0 +1,164 @@
+"""Scheduled jobs and leases in SQLite: the ``JobStore`` and the ``LeaseStore``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import Any, Final
+
+import apsw
+
+from retain.core.content import parse_json_object, to_json
+from retain.core.errors import LeaseLostError
+from retain.core.times import SECOND
+from retain.ports import JobRow, Lease
+from retain.storage.sql import statements
+from retain.storage.sqlite.database import Database, one, rows
+
+SQL: Final = statements("retain.storage.sqlite", "jobs.sql")
+#: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
+_MOST_SKEW: Final = 3_600 * SECOND
+_AGAIN: Final = "cut short before it was finished; runs again"
+
+
+class SqliteJobs:
+    """The ``JobStore`` of the embedded engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def enrol(self, name: str, *, now: int) -> None:
+        with self._database.write() as connection:
+            connection.execute(SQL["enrol"], (name, now))
+
+    def rows(self) -> list[JobRow]:
+        with self._database.read() as connection:
+            return [_job(row) for row in rows(connection, SQL["jobs"])]
+
+    def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
+        with self._database.write() as connection:
+            connection.execute(SQL["enrol"], (name, now))
+            row = one(connection, SQL["job"], (name,))
+            assert row is not None  # noqa: S101 - it was enrolled in this transaction
+            old = _job(row)
+            new = old._replace(
+                cron=old.cron if cron is None else cron or None,
+                timezone=old.timezone if timezone is None else timezone or None,
+                enabled=old.enabled if enabled is None else enabled,
+            )
+            anew = new.enabled and (not old.enabled or (new.cron, new.timezone) != (old.cron, old.timezone))
+            connection.execute(
+                SQL["configure"],
+                {
+                    "name": name,
+                    "cron": new.cron,
+                    "timezone": new.timezone,
+                    "enabled": int(new.enabled),
+                    "anew": int(anew),
+                    "now": now,
+                },
+            )
+
+    def claim(self, name: str, slot: int, *, now: int, lease: Lease | None = None) -> bool:
+        return self._change("claim", lease, {"name": name, "slot": slot, "now": now})
+
+    def reclaim(self, name: str, slot: int, *, now: int, lease: Lease) -> bool:
+        return self._change("reclaim", lease, {"name": name, "slot": slot, "now": now, "error": _AGAIN})
+
+    def finish(
+        self,
+        name: str,
+        slot: int,
+        *,
+        now: int,
+        result: dict[str, Any] | None,
+        error: str | None,
+        lease: Lease | None = None,
+    ) -> bool:
+        text = None if result is None else to_json(result)
+        bindings = {"name": name, "slot": slot, "now": now, "result": text, "error": error}
+        return self._change("finish", lease, bindings)
+
+    def _change(self, statement: str, lease: Lease | None, bindings: dict[str, Any]) -> bool:
+        """Whether the statement found the row as it must be, in the hands of the lease's holder."""
+        with self._database.write() as connection:
+            if lease is not None:
+                check_lease(connection, lease)
+            return one(connection, SQL[statement], bindings) is not None
+
+
+class SqliteLeases:
+    """The ``LeaseStore`` of the embedded engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(self, name: str, holder: str, *, now: int, ttl: int) -> Lease | None:
+        with self._database.write() as connection:
+            row = one(connection, SQL["lease"], (name,))
+            held = None if row is None else Lease(*row)
+            if held is not None and held.holder == holder:
+                row = one(connection, SQL["extend"], held._replace(expires_at=now + ttl)._asdict())
+            elif held is None or _is_over(held, now):
+                row = one(connection, SQL["take"], {"name": name, "holder": holder, "expires_at": now + ttl})
+            else:
+                return None
+            return None if row is None else Lease(*row)
+
+    def renew(self, lease: Lease, *, now: int, ttl: int) -> bool:
+        with self._database.write() as connection:
+            return one(connection, SQL["extend"], lease._replace(expires_at=now + ttl)._asdict()) is not None
+
+    def release(self, lease: Lease) -> None:
+        with self._database.write() as connection:
+            connection.execute(SQL["release"], lease._asdict())
+
+    def current(self, name: str, *, now: int) -> Lease | None:
+        with self._database.read() as connection:
+            row = one(connection, SQL["lease"], (name,))
+        held = None if row is None else Lease(*row)
+        return held if held is not None and not _is_over(held, now) else None
+
+
+def check_lease(connection: apsw.Connection, lease: Lease) -> None:
+    """Raise ``LeaseLostError`` if the lease has changed hands; for use inside the transaction that relies on it."""
+    row = one(connection, SQL["lease"], (lease.name,))
+    held = None if row is None else Lease(*row)
+    if held is None or (held.holder, held.epoch) != (lease.holder, lease.epoch):
+        by = f"taken over by {held.holder}" if held is not None and held.holder else "released"
+        raise LeaseLostError(f"the lease {lease.name!r} of {lease.holder} was {by}; this batch was not applied")
+
+
+def new_holder() -> str:
+    """A name for this process and this use of it: host, process id, and something random."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def _is_over(lease: Lease, now: int) -> bool:
+    """Whether anyone may take it: it expired, or its holder is known to be dead.
+
+    Should this be wrong (clocks that disagree, a process of the same number elsewhere), then nothing is done twice:
+    the next batch of the old holder finds the epoch changed.
+    """
+    return not now < lease.expires_at <= now + _MOST_SKEW or _is_dead(lease.holder)
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether the holder was a process of this host that is no more; in doubt, it lives."""
+    host, _, rest = holder.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdecimal() or os.name == "nt":  # where signal 0 is no mere question
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # someone else's process, or no number of a process
+        return False
+    return False
+
+
+def _job(row: tuple[Any, ...]) -> JobRow:
+    job = JobRow(*row)
+    return job._replace(enabled=bool(job.enabled), result=None if row[8] is None else parse_json_object(row[8]))

@@ -1,0 +1,215 @@
+"""Moves in SQLite: the one place where a stored record changes its state, with holds, counts and the audit chain."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import apsw
+
+from retain.core.chain import Event
+from retain.core.content import pack, to_json
+from retain.core.errors import ConflictError
+from retain.core.holds import Held, Hold, standing
+from retain.core.quotas import excess
+from retain.core.records import Keeping, Move, Outcome
+from retain.core.rules import HISTORY
+from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
+from retain.storage.sql import statements
+from retain.storage.sqlite.audit import append
+from retain.storage.sqlite.database import one, rows, value
+from retain.storage.sqlite.scopes import SQL, Tally, limits
+
+PACKS: Final = statements("retain.storage.sqlite", "packs.sql")
+KINDS: Final = {kind.code: kind for kind in TYPES.values()}
+_STATES: Final = {state.value: state for state in State}
+
+
+class Mover:
+    """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
+
+    def __init__(self, connection: apsw.Connection, subject: str, number: int, *, now: int) -> None:
+        self._connection = connection
+        self.subject = subject
+        self._number = number
+        self._now = now
+        self._tallies: dict[int, Tally] = {}
+        self._events: list[Event] = []
+        self._moved: Counter[tuple[str, str, str]] = Counter()
+        self.holds = standing_holds(connection, subject)
+
+    def tally(self, kind: Kind) -> Tally:
+        """The counting row of a kind."""
+        if kind.code not in self._tallies:
+            self._tallies[kind.code] = Tally(self._connection, self._number, kind)
+        return self._tallies[kind.code]
+
+    def move(self, move: Move) -> Outcome:
+        """Carry out a move, or say why not."""
+        row = one(self._connection, SQL["standing"], (move.id, self._number))
+        if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
+            return Outcome.STALE
+        key, code, _, _, size, agent_id, session_id, metadata, packed = row
+        if move.target is State.DELETED and packed is not None:
+            return Outcome.STALE  # part of it still lies elsewhere
+        kind = KINDS[code]
+        if self.holds and _is_removal(move):
+            thing = held_of(self.subject, agent_id, session_id, move.id, metadata)
+            hold = standing(thing, self.holds)
+            if hold is not None:
+                self.refuse(move, kind.name.value, hold)
+                return Outcome.HELD
+        return self._carry_out(move, kind, key, size, packed)
+
+    def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
+        """Carry out a move of a conversation in the way given, unless it is a removal and a hold stands."""
+        if hold is not None and _is_removal(move):
+            self.refuse(move, HISTORY, hold)
+            return Outcome.HELD
+        outcome = carry_out()
+        if outcome is Outcome.DONE:
+            self._note(move, HISTORY)
+        return outcome
+
+    def _carry_out(self, move: Move, kind: Kind, key: int, size: int, packed: int | None) -> Outcome:
+        tally = self.tally(kind)
+        entering = (move.target in LIVE) - (move.source in LIVE)
+        stored = None if move.keeping is None else _stored(move.keeping)
+        grown = 0 if stored is None else stored[0] - size
+        wanted = size + grown if entering > 0 else grown
+        if entering > 0 or grown > 0:
+            maximum = limits(self._connection, self.subject, kind)
+            if excess(tally.usage(maximum), max(0, entering), wanted):
+                return Outcome.FULL
+        if move.keeping is not None and move.keeping.pack is not None and not self._fill(move.keeping.pack):
+            return Outcome.STALE  # the object was given up meanwhile
+        if packed is not None and (move.keeping is not None or move.target is State.DELETING):
+            self._connection.execute(PACKS["spoil"], (packed,))
+        if move.target is State.DELETED:
+            self._connection.execute(SQL["erase"], (key,))
+            if kind.name is MemoryType.ENTITY:
+                self._connection.execute(SQL["forget_facts"], (self._number, move.id))
+        else:
+            values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from, key)
+            try:
+                self._connection.execute(SQL["move"], values)
+            except apsw.ConstraintError as problem:
+                if not is_unique(problem):
+                    raise
+                return Outcome.TAKEN
+        if stored is not None and move.keeping is not None:
+            model = model_code(self._connection, move.keeping.encoding.model)
+            self._connection.execute(SQL["keep"], (move.keeping.pack, stored[0], model, *stored[1:], key))
+        if move.source in LIVE or move.target in LIVE:
+            tally.count(entering, entering * size + (grown if move.target in LIVE else 0))
+            tally.changed(move.id)
+        self._note(move, kind.name.value)
+        return Outcome.DONE
+
+    def _fill(self, pack_number: int) -> bool:
+        """A record moves into a pack; whether that is still there to take it."""
+        return one(self._connection, PACKS["is_writing"], (pack_number,)) is not None
+
+    def _note(self, move: Move, kind: str) -> None:
+        detail: dict[str, Any] = {
+            "kind": kind,
+            "from": move.source.value,
+            "to": move.target.value,
+            "cause": move.cause.value,
+            "reason": move.reason,
+        }
+        if move.rule is not None:
+            detail["rule"] = move.rule
+        self._events.append(Event(self._now, _action(move), move.id, detail))
+        self._moved[kind, move.target.value, move.cause.value] += 1
+
+    def refuse(self, move: Move, kind: str, hold: Hold) -> None:
+        """Write down that a hold kept a record, or a conversation."""
+        detail = {
+            "kind": kind,
+            "from": move.source.value,
+            "to": move.target.value,
+            "cause": move.cause.value,
+            "hold": hold.id,
+        }
+        self._events.append(Event(self._now, "refused", move.id, detail))
+
+    def save(self) -> None:
+        """Write the counts, the list of changes and the audit chain."""
+        for tally in self._tallies.values():
+            tally.save()
+        if self._events:
+            append(self._connection, self._number, self._events)
+        for (kind, state, cause), count in self._moved.items():
+            self._connection.execute(SQL["count_moves"], (self._number, kind, state, cause, count))
+
+
+def standing_holds(connection: apsw.Connection, subject: str) -> list[Hold]:
+    """The holds that may cover something of a subject."""
+    tenant, user_id = subject.split("/", 1)
+    found = rows(connection, SQL["standing_holds"], (tenant, user_id))
+    return [Hold(*row) for row in found]
+
+
+def held_of(subject: str, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
+    """A stored record as a hold looks at it."""
+    return Held(subject.split("/", 1)[1], agent_id, session_id, item_id, json.loads(metadata))
+
+
+def _is_removal(move: Move) -> bool:
+    """Whether a hold forbids it. What was claimed before a hold stood has begun to go, and is finished."""
+    back = move.target in LIVE and (move.source is State.RECYCLED or move.target is State.ACTIVE)
+    return not back and move.source is not State.DELETING
+
+
+def _action(move: Move) -> str:
+    if move.target in LIVE and move.source is State.RECYCLED:
+        return "restored"
+    return "rehydrated" if move.target is State.ACTIVE else move.target.value
+
+
+def _stored(keeping: Keeping) -> tuple[Any, ...]:
+    """What a record is from now on, as it is stored; its size first."""
+    body = None if keeping.body is None else to_json(keeping.body)
+    size = len(keeping.content.encode()) + (0 if body is None else len(body.encode()))
+    return (
+        size,
+        keeping.encoding.vectors,
+        keeping.encoding.terms,
+        to_json(keeping.metadata),
+        pack(keeping.content),
+        None if body is None else pack(body),
+    )
+
+
+def known_model(connection: apsw.Connection, model: str) -> int | None:
+    """The code of a model that has been seen before."""
+    row = one(connection, SQL["model"], (model,))
+    return None if row is None else int(row[0])
+
+
+def model_code(connection: apsw.Connection, model: str | None) -> int | None:
+    """The code of a model, seen before or not."""
+    if model is None:
+        return None
+    code = known_model(connection, model)
+    return code if code is not None else value(connection, SQL["new_model"], (model,))
+
+
+def is_unique(problem: apsw.ConstraintError) -> bool:
+    """Whether a statement failed because something would be there twice."""
+    return getattr(problem, "extendedresult", None) == apsw.SQLITE_CONSTRAINT_UNIQUE
+
+
+@contextmanager
+def unique(kind: MemoryType) -> Iterator[None]:
+    """A second record of the same id or name is a conflict, not a failure of the store."""
+    try:
+        yield
+    except apsw.ConstraintError as problem:
+        if not is_unique(problem):
+            raise
+        raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem

@@ -1,0 +1,211 @@
+"""Rules in SQLite: the ``RuleStore``, and the profiles that records carry.
+
+A profile is what the rules come to for all records that the same rules select. Rules for the whole tenant are in every
+profile of their kind without being named there, so that one of those is a change of a few profiles and of no record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import apsw
+
+from retain.core.chain import Event
+from retain.core.content import to_json
+from retain.core.records import Scope
+from retain.core.rules import HISTORY, Life, Rule, Terms, resolve
+from retain.core.types import TYPES
+from retain.storage.sql import statements
+from retain.storage.sqlite.audit import append
+from retain.storage.sqlite.database import Database, one, rows, value
+from retain.storage.sqlite.scopes import all_keys, ensure_subject, subject_no
+
+SQL: Final = statements("retain.storage.sqlite", "rules.sql")
+_KINDS: Final = {kind.code: kind for kind in TYPES.values()}
+_BATCH: Final = 1_000
+
+
+class Book(NamedTuple):
+    """A tenant's rules, by their numbers, as of a version."""
+
+    version: int
+    rules: dict[int, Rule]
+
+    def selecting(self, kind: str, scope: Scope, memory_id: str | None = None) -> list[int]:
+        """The numbers of the rules below the tenant's that select something, in order."""
+        return [
+            number
+            for number, rule in self.rules.items()
+            if any(rule.specificity)
+            and rule.governs(kind)
+            and rule.selects(scope.user_id, scope.agent_id, scope.session_id, memory_id)
+        ]
+
+    def life(self, kind: str, numbers: Sequence[int]) -> Life:
+        """What the tenant's rules and these come to."""
+        return resolve(kind, self.together(kind, numbers))
+
+    def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
+        """The tenant's rules for a kind, and these."""
+        wide = (rule for rule in self.rules.values() if not any(rule.specificity) and rule.governs(kind))
+        return [*wide, *(self.rules[number] for number in numbers if number in self.rules)]
+
+
+class Profiles:
+    """Finds the profile of a record. Rules are read once for each version of a tenant's book."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, Book] = {}
+
+    def book(self, connection: apsw.Connection, tenant: str) -> Book:
+        """The tenant's rules as they are now."""
+        version = version_of(connection, tenant)
+        book = self._books.get(tenant)
+        if book is None or book.version != version:
+            book = self._books[tenant] = read_book(connection, tenant)
+        return book
+
+    def find(self, connection: apsw.Connection, kind: str, scope: Scope, memory_id: str | None = None) -> int:
+        """The number of the profile for something of this scope; made if there is none yet."""
+        book = self.book(connection, scope.tenant)
+        key = to_json(book.selecting(kind, scope, memory_id))
+        row = one(connection, SQL["profile"], (scope.tenant, kind, key))
+        if row is not None:
+            return int(row[0])
+        life = book.life(kind, json.loads(key))
+        return value(connection, SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
+
+    def life(self, connection: apsw.Connection, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+        """How long something of this scope lives."""
+        book = self.book(connection, scope.tenant)
+        return book.life(kind, book.selecting(kind, scope, memory_id))
+
+
+class SqliteRules:
+    """The ``RuleStore`` of the embedded engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def rules(self, tenant: str) -> list[Rule]:
+        with self._database.read() as connection:
+            return list(read_book(connection, tenant).rules.values())
+
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+        with self._database.read() as connection:
+            return Profiles().life(connection, kind, scope, memory_id)
+
+    def propose(self, rule: Rule, *, now: int) -> Rule:
+        with self._database.write() as connection:
+            where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
+            pending = to_json(rule.pending)
+            number = value(connection, SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, pending, now))
+            connection.execute(SQL["turn_page"], (rule.tenant,))
+            return read_book(connection, rule.tenant).rules[number]
+
+    def assign(self, rule: Rule) -> Iterator[int]:
+        if not any(rule.specificity):
+            return
+        with self._database.read() as connection:
+            whose = _subjects(connection, rule)
+        for subject, number in whose:
+            if rule.kind == HISTORY:
+                yield self._assign_sessions(rule, subject, number)
+                continue
+            first, last = all_keys(number)
+            while first <= last:
+                first, moved = self._assign_records(rule, subject, number, first, last)
+                yield moved
+
+    def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
+        """Give the next records of a subject the profile that they should have; where to go on, and how many it were."""
+        with self._database.write() as connection:
+            where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
+            if rule.memory_id is None:
+                found = rows(connection, SQL["records_to_assign"], where)
+            else:
+                found = rows(connection, SQL["record_to_assign"], (rule.memory_id, number))
+            profiles = Profiles()
+            for key, record_id, code, profile, agent_id, session_id in found:
+                scope = _scope(subject, agent_id, session_id)
+                right = profiles.find(connection, _KINDS[code].name.value, scope, record_id)
+                if right != profile:
+                    connection.execute(SQL["assign_record"], (right, key))
+            whole = len(found) == _BATCH
+            return (found[-1][0] + 1 if whole else last + 1), len(found)
+
+    def _assign_sessions(self, rule: Rule, subject: str, number: int) -> int:
+        with self._database.write() as connection:
+            found = rows(connection, SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
+            profiles = Profiles()
+            for session, item_id, profile, agent_id, session_id in found:
+                right = profiles.find(connection, HISTORY, _scope(subject, agent_id, session_id or None), item_id)
+                if right != profile:
+                    connection.execute(SQL["assign_session"], (right, session))
+            return len(found)
+
+    def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
+        with self._database.write() as connection:
+            number = _number(connection, rule)
+            connection.execute(SQL["settle_rule"], (now, number))
+            connection.execute(SQL["turn_page"], (rule.tenant,))
+            book = read_book(connection, rule.tenant)
+            settled = book.rules[number]
+            for profile, kind, names in rows(connection, SQL["profiles"], (rule.tenant,)):
+                if settled.governs(kind):
+                    connection.execute(SQL["put_life"], (*book.life(kind, json.loads(names))[:3], profile))
+            chain = ensure_subject(connection, f"{rule.tenant}/{rule.user_id or ''}")
+            detail = {**event.detail, "version": settled.version}
+            append(connection, chain, [event._replace(item=settled.id, detail=detail)])
+            return settled
+
+
+def read_book(connection: apsw.Connection, tenant: str) -> Book:
+    """The tenant's rules, read anew."""
+    found = {row[0]: _rule(tenant, row) for row in rows(connection, SQL["rules"], (tenant,))}
+    return Book(version_of(connection, tenant), found)
+
+
+def _number(connection: apsw.Connection, rule: Rule) -> int:
+    return next(number for number, known in read_book(connection, rule.tenant).rules.items() if known.id == rule.id)
+
+
+def _subjects(connection: apsw.Connection, rule: Rule) -> list[tuple[str, int]]:
+    """The subjects that a rule may select something of."""
+    if rule.user_id is not None:
+        subject = f"{rule.tenant}/{rule.user_id}"
+        number = subject_no(connection, subject)
+        return [] if number is None else [(subject, number)]
+    found = rows(connection, SQL["subjects_of"], {"tenant": rule.tenant})
+    return [(subject, number) for number, subject in found]
+
+
+def _scope(subject: str, agent_id: str, session_id: str | None) -> Scope:
+    tenant, user_id = subject.split("/", 1)
+    return Scope(tenant, user_id, agent_id, session_id)
+
+
+def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
+    number, rule_id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at = row
+    del number
+    return Rule(
+        id=rule_id,
+        tenant=tenant,
+        kind=kind,
+        terms=Terms(*json.loads(terms)),
+        user_id=user_id or None,
+        agent_id=agent_id or None,
+        session_id=session_id or None,
+        memory_id=memory_id or None,
+        version=version,
+        pending=None if pending is None else Terms(*json.loads(pending)),
+        updated_at=updated_at,
+    )
+
+
+def version_of(connection: apsw.Connection, tenant: str) -> int:
+    """The version of a tenant's book."""
+    row = one(connection, SQL["book"], (tenant,))
+    return 0 if row is None else int(row[0])

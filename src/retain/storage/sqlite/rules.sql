@@ -1,0 +1,51 @@
+-- name: book
+SELECT version FROM books WHERE tenant = ?
+
+-- name: turn_page
+INSERT INTO books (tenant, version) VALUES (?, 1) ON CONFLICT (tenant) DO UPDATE SET version = version + 1
+
+-- name: rules
+SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at
+FROM rules WHERE tenant = ? ORDER BY no
+
+-- name: put_rule
+INSERT INTO rules (id, tenant, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, '[null,null,null]', ?, 0, ?)
+ON CONFLICT (tenant, kind, user_id, agent_id, session_id, memory_id) DO UPDATE SET pending = excluded.pending
+RETURNING no
+
+-- name: settle_rule
+UPDATE rules SET terms = pending, pending = NULL, version = version + 1, updated_at = ?
+WHERE no = ? AND pending IS NOT NULL
+
+-- name: profile
+SELECT no FROM profiles WHERE tenant = ? AND kind = ? AND rules = ?
+
+-- name: new_profile
+INSERT INTO profiles (tenant, kind, rules, archive_after, delete_after, keep_for) VALUES (?, ?, ?, ?, ?, ?) RETURNING no
+
+-- name: profiles
+SELECT no, kind, rules FROM profiles WHERE tenant = ?
+
+-- name: put_life
+UPDATE profiles SET archive_after = ?, delete_after = ?, keep_for = ? WHERE no = ?
+
+-- name: subjects_of
+SELECT no, subject FROM subjects WHERE subject >= :tenant || '/' AND subject < :tenant || '0' ORDER BY no
+
+-- name: records_to_assign
+SELECT key, id, kind, profile, agent_id, session_id FROM records
+WHERE key BETWEEN ? AND ? AND (?3 = '' OR agent_id = ?3) AND (?4 = '' OR session_id = ?4) ORDER BY key LIMIT ?
+
+-- name: record_to_assign
+SELECT key, id, kind, profile, agent_id, session_id FROM records WHERE id = ? AND subject = ?
+
+-- name: assign_record
+UPDATE records SET profile = ? WHERE key = ?
+
+-- name: sessions_to_assign
+SELECT no, id, profile, agent_id, session_id FROM sessions
+WHERE subject = ? AND (?2 = '' OR agent_id = ?2) AND (?3 = '' OR session_id = ?3)
+
+-- name: assign_session
+UPDATE sessions SET profile = ? WHERE no = ?

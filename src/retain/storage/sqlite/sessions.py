@@ -1,0 +1,161 @@
+"""Sessions in SQLite: which one a scope is in, and how a whole conversation moves from state to state."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, Final
+
+import apsw
+
+from retain.core.content import to_json
+from retain.core.decisions import reason_for
+from retain.core.errors import HeldError
+from retain.core.holds import Held, Hold, standing
+from retain.core.records import Cause, Move, Outcome, Scope
+from retain.core.rules import BIN, HISTORY
+from retain.core.types import State
+from retain.ports import Session
+from retain.storage.sql import statements
+from retain.storage.sqlite.database import one, rows
+from retain.storage.sqlite.moves import Mover, is_unique
+from retain.storage.sqlite.records import is_removed, refuse_removed_agents
+from retain.storage.sqlite.rules import Profiles
+from retain.storage.sqlite.scopes import ensure_subject, subject_no
+
+SQL: Final = statements("retain.storage.sqlite", "conversations.sql")
+_COUNT_BITS: Final = 24
+#: The moves of a conversation. Its messages are many, so that there is no way past ``DELETING``.
+_NEXT: Final = {
+    State.ACTIVE: {State.RECYCLED, State.DELETING},
+    State.RECYCLED: {State.ACTIVE, State.DELETING},
+    State.DELETING: {State.DELETED},
+}
+
+
+def move_session(
+    connection: apsw.Connection, profiles: Profiles, mover: Mover, move: Move, *, subject: int, now: int
+) -> Outcome:
+    """Carry out a move of a subject's conversation within a transaction, or say why not."""
+    row = one(connection, SQL["session_by_id"], (move.id, subject))
+    if row is None or (row[4], row[5]) != (move.source, move.version) or move.target not in _NEXT.get(move.source, ()):
+        return Outcome.STALE
+    if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
+        there = one(connection, SQL["session"], (subject, *row[2:4]))
+        if there is not None and _is_over(there, now):
+            _make_way(connection, profiles, mover, there, now)
+    hold = hold_on(connection, mover, row)
+    return mover.move_session(move, hold, lambda: _carry_out(connection, row[0], move, now))
+
+
+def _carry_out(connection: apsw.Connection, number: int, move: Move, now: int) -> Outcome:
+    if move.target is State.DELETED:
+        connection.execute(SQL["end_session"], (number, *message_keys(number)))
+        return Outcome.DONE if connection.changes() else Outcome.STALE  # some of its messages are still there
+    if move.target is State.DELETING:
+        connection.execute(SQL["claim_session"], (move.target, now, move.reason, move.purge_at, number))
+        return Outcome.DONE
+    values = (move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
+    try:
+        connection.execute(SQL["move_session"], values)
+    except apsw.ConstraintError as problem:
+        if not is_unique(problem):
+            raise
+        return Outcome.TAKEN
+    return Outcome.DONE
+
+
+def open_session(
+    connection: apsw.Connection, profiles: Profiles, scope: Scope, *, now: int, begun: int
+) -> tuple[int, Session] | Hold:
+    """The scope's session, begun if there is none. One whose time is over goes to the recycle bin and is not revived,
+    unless a hold keeps it where it is: then that.
+    """
+    refuse_removed_agents(connection, [scope])
+    subject = ensure_subject(connection, scope.subject)
+    who = (subject, *name_of(scope))
+    row = one(connection, SQL["session"], who)
+    if row is not None and _is_over(row, now):
+        mover = Mover(connection, scope.subject, subject, now=now)
+        hold = _make_way(connection, profiles, mover, row, now)
+        mover.save()
+        if hold is not None:
+            return hold
+        row = None
+    if row is None:
+        profile = profiles.find(connection, HISTORY, scope)
+        connection.execute(SQL["new_session"], (*who, uuid.uuid4().hex, profile, begun))
+        row = one(connection, SQL["session"], who) or ()
+    return row[0], as_session(scope.subject, row)
+
+
+def _make_way(
+    connection: apsw.Connection, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int
+) -> Hold | None:
+    """Recycle a session whose time is over and whose name is wanted; or the hold that keeps it."""
+    number, item_id, agent_id, session_id, _, version, *_ = row
+    tenant, user_id = mover.subject.split("/", 1)
+    scope = Scope(tenant, user_id, agent_id, session_id or None)
+    life = profiles.life(connection, HISTORY, scope, item_id)
+    reason = reason_for(HISTORY, life, State.RECYCLED)
+    move = Move(
+        item_id, version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by, purge_at=now + BIN
+    )
+    hold = hold_on(connection, mover, row)
+    mover.move_session(move, hold, lambda: _carry_out(connection, number, move, now))
+    return hold
+
+
+def hold_on(connection: apsw.Connection, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
+    """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
+    if not mover.holds:
+        return None
+    number, item_id, agent_id, session_id = row[:4]
+    thing = Held(mover.subject.split("/", 1)[1], agent_id, session_id or None, item_id, {})
+    found = standing(thing, mover.holds)
+    ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
+    tagged = any(hold.tag is not None for hold in mover.holds)
+    if found is None and (ids or tagged):
+        for message_id, metadata in rows(
+            connection, SQL["messages_to_hold"], (*message_keys(number), tagged, to_json(ids))
+        ):
+            message = thing._replace(item_id=message_id, metadata=json.loads(metadata))
+            found = found or standing(message, mover.holds)
+    return found
+
+
+def not_begun(scope: Scope, hold: Hold) -> HeldError:
+    """The error for a session whose time is over and which a hold keeps from making way for a new one of its name."""
+    return HeldError(
+        f"session {scope.session_id!r} with agent {scope.agent_id!r} has come to the end of its time, and hold "
+        f"{hold.id} ({hold.reason}) keeps it; use another session_id, or release it: retain hold release {hold.id}"
+    )
+
+
+def find_session(connection: apsw.Connection, scope: Scope, now: int) -> tuple[int, Session] | None:
+    """The scope's session, if it can be seen now."""
+    row = one(connection, SQL["session"], (subject_no(connection, scope.subject), *name_of(scope)))
+    if row is None or _is_over(row, now) or is_removed(connection, scope.tenant, scope.agent_id):
+        return None
+    return row[0], as_session(scope.subject, row)
+
+
+def _is_over(row: tuple[Any, ...], now: int) -> bool:
+    """Whether a session's time is over, swept or not."""
+    return row[9] is not None and row[9] <= now
+
+
+def as_session(subject: str, row: tuple[Any, ...]) -> Session:
+    """A stored session as callers know it."""
+    _, item_id, agent_id, session_id, state, *rest = row
+    return Session(item_id, subject, agent_id, session_id or None, State(state), *rest)
+
+
+def message_keys(session: int) -> tuple[int, int]:
+    """The first and the last key that messages of a session can have."""
+    return session << _COUNT_BITS, (session + 1 << _COUNT_BITS) - 1
+
+
+def name_of(scope: Scope) -> tuple[str, str]:
+    """The agent and the session of a scope as they are stored."""
+    return scope.agent_id, scope.session_id or ""

@@ -1,0 +1,568 @@
+"""The audit chain: what happened is there in order, and whatever is done to it from outside is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from clocks import FakeClock
+from retain.core.chain import Event
+from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
+from retain.core.times import moment
+from retain.lifecycle.audit import Audit
+from retain.storage.sqlite.audit import SqliteAudit, append
+from retain.storage.sqlite.database import Database, one, rows
+from retain.storage.sqlite.scopes import ensure_subject
+
+ME, YOU, ALL = "t/me", "t/you", "t/"
+TABLES = ("audit", "chains", "sealed", "checkpoints")
+
+
+class World(NamedTuple):
+    """A store, its audit chain, and the note beside it."""
+
+    database: Database
+    store: SqliteAudit
+    audit: Audit
+    clock: FakeClock
+    note: Path
+
+    def happen(self, subject: str, count: int = 1, **detail: Any) -> None:
+        """Put some events on a chain."""
+        at = moment(self.clock())
+        self.store.append(subject, [Event(at + n, "recycle", f"item {n}", {"n": n, **detail}) for n in range(count)])
+
+    def tamper(self, statement: str, *bindings: object) -> None:
+        """Change the store behind its back."""
+        with self.database.write() as connection:
+            connection.execute(statement, bindings)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[World]:
+    clock = FakeClock()
+    database = Database(folder / "retain.db")
+    store = SqliteAudit(database)
+    try:
+        yield World(
+            database, store, Audit(store, "t", folder / "state", clock), clock, folder / "state/audit-checkpoint.json"
+        )
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with opened(tmp_path) as made:
+        yield made
+
+
+# --- writing and reading --------------------------------------------------------------------------------------------
+
+
+def test_what_happened_is_told_in_order_with_the_newest_last(world: World) -> None:
+    world.happen(ME, 2)
+    world.happen(YOU)
+    world.happen(ALL)
+    world.store.append("t2/me", [Event(1, "elsewhere", None, {})])
+    world.store.append("tt/me", [Event(1, "elsewhere", None, {})])
+
+    told = world.audit.tail()
+    mine = world.audit.tail(user_id="me")
+
+    assert [(entry["item"], entry["seq"]) for entry in told] == [
+        ("item 0", 1),
+        ("item 1", 2),
+        ("item 0", 1),
+        ("item 0", 1),
+    ]
+    assert told[0] == {
+        "at": "2026-01-15T12:00:00+00:00",
+        "action": "recycle",
+        "item": "item 0",
+        "detail": {"n": 0},
+        "chain": mine[0]["chain"],
+        "seq": 1,
+    }
+    assert mine == told[:2]
+    assert world.audit.tail(1) == told[-1:]
+    assert len({entry["chain"] for entry in told}) == 3
+    assert world.audit.tail(user_id="nobody") == []
+
+
+def test_an_item_has_its_own_history(world: World) -> None:
+    world.happen(ME, 3)
+    world.happen(ME, 2, again=True)
+    world.happen(YOU, 2)
+
+    assert [entry.seq for entry in world.store.of_item(ME, "item 1")] == [2, 5]
+    assert world.store.of_item(ME, "item 9") == []
+    assert world.store.of_item("t/nobody", "item 1") == []
+
+
+def test_no_entry_names_the_user(world: World) -> None:
+    world.happen("t/alice@example.com", 2)
+
+    with world.database.read() as connection:
+        for row in rows(connection, "SELECT * FROM audit"):
+            assert "alice" not in repr(row)
+
+
+def test_entries_are_written_with_what_they_tell_of_or_not_at_all(world: World) -> None:
+    world.happen(ME)
+
+    def fail_halfway() -> None:
+        with world.database.write() as connection:
+            append(connection, ensure_subject(connection, ME), [Event(1, "recycle", None, {})])
+            append(connection, ensure_subject(connection, YOU), [Event(1, "recycle", None, {})])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+
+    assert len(world.audit.tail()) == 1
+    world.happen(ME)
+    assert world.audit.verify()
+
+
+def test_a_subject_that_is_not_known_has_no_chain(world: World) -> None:
+    with pytest.raises(NotFoundError, match="77"), world.database.write() as connection:
+        append(connection, 77, [Event(1, "recycle", None, {})])
+
+
+def test_no_events_are_no_entry(world: World) -> None:
+    world.store.append("t/new", [])
+
+    assert world.store.sizes() == (0, 0, 0)
+
+
+def test_the_chain_of_an_erased_subject_stays_whole_and_can_go_on(world: World) -> None:
+    world.happen(ME, 3)
+    world.happen(YOU, 3)
+    with world.database.read() as connection:
+        me, you = (one(connection, "SELECT no FROM subjects WHERE subject = ?", (who,)) for who in (ME, YOU))
+    world.audit.seal()
+    world.tamper("DELETE FROM subjects WHERE no = ?", *(you or ()))
+    with world.database.write() as connection:
+        append(connection, (you or (0,))[0], [Event(1, "erase", None, {})])
+    assert world.audit.verify()
+    world.audit.seal()
+    world.tamper("DELETE FROM subjects WHERE no = ?", *(me or ()))
+
+    verdict = world.audit.verify()
+
+    assert (verdict.ok, verdict.chains, verdict.entries) == (True, 2, 7)
+
+
+def test_two_connections_write_to_their_own_subjects_at_once(world: World) -> None:
+    other = Database(world.database.path)
+    try:
+        stores = {ME: world.store, YOU: SqliteAudit(other)}
+
+        def work(subject: str) -> None:
+            for n in range(40):
+                stores[subject].append(subject, [Event(n, "recycle", str(n), {})])
+                stores[subject].append(ALL, [Event(n, "policy.set", str(n), {})])
+
+        threads = [threading.Thread(target=work, args=(subject,)) for subject in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        other.close()
+
+    assert [entry.item for entry in world.store.tail("t", limit=99, subject=YOU)] == [str(n) for n in range(40)]
+    assert len(world.store.tail("t", limit=999, subject=ALL)) == 80
+    assert world.audit.verify().entries == 160
+    assert world.audit.verify()
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "3"])
+def test_a_limit_that_makes_no_sense_is_refused(world: World, limit: Any) -> None:
+    with pytest.raises(InvalidInputError, match="limit"):
+        world.audit.tail(limit)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_seals_all_chains_and_is_noted_outside_the_store(world: World) -> None:
+    world.happen(ME, 2)
+    world.happen(YOU)
+
+    first = world.audit.seal()
+    again = world.audit.seal()
+    world.happen(YOU)
+    second = world.audit.seal()
+
+    assert (first["checkpoint"], first["chains"], first["entries"]) == (1, 2, 3)
+    assert again == first, "nothing had happened"
+    assert (second["checkpoint"], second["entries"]) == (2, 4)
+    assert json.loads(world.note.read_text()) == {"no": 2, "hash": second["hash"]}
+    assert [file.name for file in world.note.parent.iterdir()] == [world.note.name]
+    assert world.audit.verify()
+    assert world.audit.verify().checkpoints == 2
+
+
+def test_an_empty_store_is_whole_and_can_be_sealed(world: World) -> None:
+    assert world.audit.verify()
+    assert world.audit.seal()["checkpoint"] == 1
+    assert world.audit.verify()
+
+
+def test_a_crash_before_a_checkpoint_is_noted_is_no_tampering(world: World) -> None:
+    for checkpoint in (1, 2, 3):
+        world.happen(ME)
+        world.audit.seal()
+        world.happen(ME)
+        world.store.seal(1)  # and here the power went
+        assert world.audit.verify(), checkpoint
+
+    assert world.audit.seal()["checkpoint"] == 6
+    assert json.loads(world.note.read_text())["no"] == 6
+
+
+def test_a_crash_before_the_first_checkpoint_is_noted_is_no_tampering(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def power_cut(_self: object, _at: int) -> Any:
+        seal(world.store, 1)
+        raise KeyboardInterrupt
+
+    seal = SqliteAudit.seal
+    world.happen(ME)
+    monkeypatch.setattr(SqliteAudit, "seal", power_cut)
+    with pytest.raises(KeyboardInterrupt):
+        world.audit.seal()
+    monkeypatch.undo()
+
+    assert world.audit.verify().checkpoints == 1
+    assert world.audit.verify()
+
+
+def test_checkpoints_that_nobody_noted_are_found(world: World) -> None:
+    world.audit.seal()
+    for _ in range(2):
+        world.happen(ME)
+        world.store.seal(1)
+
+    assert not world.audit.verify()
+    with pytest.raises(ConflictError, match="last checkpoint is 3"):
+        world.audit.seal()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"no": "1", "hash": "ab"}', '{"no": 1}', '{"no": 1, "hash": "ab"}'])
+def test_a_note_that_was_changed_is_found(world: World, text: str) -> None:
+    world.happen(ME)
+    world.audit.seal()
+    world.note.write_text(text)
+
+    assert not world.audit.verify()
+    with pytest.raises(ConflictError):
+        world.audit.seal()
+
+
+def test_a_note_that_was_removed_is_found(world: World) -> None:
+    world.happen(ME)
+    world.audit.seal()
+    world.note.unlink()
+
+    verdict = world.audit.verify()
+
+    assert not verdict
+    assert "no note" in verdict.findings[0].problem
+
+
+def test_a_note_that_cannot_be_written_says_so_and_the_next_seal_writes_it(world: World) -> None:
+    world.happen(ME)
+    world.note.parent.write_text("in the way")
+    with pytest.raises(StoreUnavailableError, match="audit-checkpoint"):
+        world.audit.seal()
+    world.note.parent.unlink()
+
+    assert world.audit.seal()["checkpoint"] == 1
+    assert world.audit.verify()
+
+
+def test_a_store_that_was_set_back_is_found_until_someone_says_why(tmp_path: Path) -> None:
+    with opened(tmp_path) as world:
+        world.happen(ME, 3)
+        world.audit.seal()
+    shutil.copy(tmp_path / "retain.db", tmp_path / "backup.db")
+    with opened(tmp_path) as world:
+        world.happen(ME, 3)
+        world.audit.seal()
+    shutil.copy(tmp_path / "backup.db", tmp_path / "retain.db")
+
+    with opened(tmp_path) as world:
+        assert not world.audit.verify()
+        with pytest.raises(ConflictError, match="accept="):
+            world.audit.seal()
+        with pytest.raises(InvalidInputError, match="accept"):
+            world.audit.seal(accept=" ")
+        world.audit.seal(accept="restored the backup of Tuesday")
+
+        assert world.audit.verify()
+        (told,) = world.audit.tail(1)
+        assert (told["action"], told["detail"]["reason"]) == ("audit.accept", "restored the backup of Tuesday")
+
+
+def test_sealing_does_not_cover_up_what_was_done_before(world: World) -> None:
+    world.happen(ME, 5)
+    world.happen(YOU, 5)
+    world.audit.seal()
+    with world.database.write() as connection:  # the end goes, and the chain is made to look as if it had never been
+        (number, _) = one(connection, "SELECT no, 0 FROM subjects WHERE subject = ?", (ME,)) or (0, 0)
+        connection.execute("DELETE FROM audit WHERE subject = ? AND seq > 3", (number,))
+        connection.execute(
+            "UPDATE chains SET seq = 3, hash = (SELECT hash FROM audit a WHERE a.subject = chains.subject AND seq = 3) "
+            "WHERE subject = ?",
+            (number,),
+        )
+    world.happen(ME, 4)
+    world.happen(YOU, 4)
+    world.audit.seal()
+
+    findings = world.audit.verify().findings
+
+    chain = world.audit.tail(user_id="me")[0]["chain"]
+    assert (chain, 5, "is not the entry that was sealed by a checkpoint") in findings
+
+
+def test_nothing_is_sealed_over_heads_that_were_changed(world: World) -> None:
+    world.happen(ME)
+    world.happen(YOU)
+    world.audit.seal()
+    world.tamper("DELETE FROM sealed WHERE subject = (SELECT max(subject) FROM sealed)")
+
+    with pytest.raises(StorageError, match="audit verify"):
+        world.audit.seal()
+    assert not world.audit.verify()
+
+
+# --- cutting --------------------------------------------------------------------------------------------------------
+
+
+def test_old_entries_are_cut_as_far_as_they_are_sealed(world: World) -> None:
+    world.happen(ME, 3)
+    world.happen(YOU, 2)
+    world.audit.seal()
+    world.happen(YOU, 2)
+    world.clock.advance(days=10)
+    world.happen(ME)
+
+    assert world.audit.cut(world.clock()) == 5
+
+    assert [(entry["action"], entry["seq"]) for entry in world.audit.tail(user_id="me")] == [
+        ("recycle", 4),
+        ("audit.cut", 5),
+    ]
+    assert [entry["seq"] for entry in world.audit.tail(user_id="you")] == [3, 4, 5]
+    assert world.audit.tail(1, user_id="me")[0]["detail"]["count"] == 3
+    assert world.audit.verify()
+    assert world.audit.cut(world.clock()) == 0
+    world.audit.seal()
+    world.clock.advance(days=1)
+    world.audit.cut(world.clock())
+    world.audit.seal()
+    assert world.audit.verify()
+    assert [entry["action"] for entry in world.audit.tail()] == ["audit.cut", "audit.cut"]
+
+
+def test_only_the_beginning_of_a_chain_is_cut(world: World) -> None:
+    for at in (1, 2, 9, 3):  # a clock went back
+        world.store.append(ME, [Event(at, "recycle", None, {})])
+    world.audit.seal()
+
+    assert world.store.cut(5, at=9) == 2
+    assert world.audit.verify()
+
+
+def test_a_long_chain_is_cut_in_several_transactions(world: World) -> None:
+    world.happen(ME, 12_000)
+    world.happen(YOU, 3)
+    world.audit.seal()
+    world.clock.advance(days=1)
+
+    assert world.audit.cut(world.clock() - timedelta(hours=1)) == 12_003
+    assert world.audit.verify()
+    assert world.audit.cut(world.clock() - timedelta(hours=1)) == 0
+
+
+def test_what_was_tampered_with_is_not_cut(world: World) -> None:
+    world.happen(ME, 3)
+    world.happen(YOU, 3)
+    world.audit.seal()
+    world.tamper("UPDATE audit SET entry = replace(entry, 'recycle', 'restore') WHERE no = 2")
+    world.clock.advance(days=1)
+
+    assert world.audit.cut(world.clock()) == 3
+    assert [finding.seq for finding in world.audit.verify().findings] == [2]
+
+
+def test_nothing_is_cut_that_is_yet_to_come(world: World) -> None:
+    with pytest.raises(InvalidInputError, match="future"):
+        world.audit.cut(world.clock() + timedelta(seconds=1))
+
+
+# --- verifying ------------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_counts_all_problems_and_names_the_first_hundred(world: World) -> None:
+    world.happen(ME, 150)
+    heard: list[int] = []
+    world.tamper("UPDATE audit SET at = at + 1")
+
+    verdict = world.audit.verify(heard.append)
+
+    assert not verdict
+    assert not verdict.ok
+    assert (verdict.problems, len(verdict.findings), verdict.entries) == (150, 100, 150)
+    assert sum(heard) == 150
+
+
+def test_an_entry_that_is_no_longer_readable_is_found_and_told(world: World) -> None:
+    world.happen(ME)
+    world.tamper("UPDATE audit SET entry = CAST(x'ff' AS TEXT), item = CAST(x'fe' AS TEXT)")
+
+    assert not world.audit.verify()
+    with pytest.raises(StorageError, match="audit verify"):
+        world.audit.tail()
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([ME, YOU, ALL]), st.integers(1, 3)) | st.sampled_from(["seal", "cut"]),
+    min_size=1,
+    max_size=10,
+)
+
+
+def live(world: World, steps: list[Any]) -> None:
+    """Some history: events on several chains, checkpoints and cuts, of which the last may not be sealed."""
+    for step in [(ME, 3), (YOU, 2), "seal", *steps]:
+        world.clock.advance(hours=1)
+        if step == "seal":
+            world.audit.seal()
+        elif step == "cut":
+            world.audit.cut(world.clock() - timedelta(hours=3))
+        else:
+            world.happen(*step)
+
+
+def rewrite(connection: Any, table: str, row: int, changes: dict[str, object]) -> None:
+    sets = ", ".join(f"{column} = ?" for column in changes)
+    connection.execute(f"UPDATE {table} SET {sets} WHERE rowid = ?", (*changes.values(), row))  # noqa: S608
+
+
+def alter(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Change one column of one row."""
+    row = draw(st.sampled_from(found))
+    column = draw(st.sampled_from([name for name in row if name != "rowid"]))
+    old = row[column]
+    new = {
+        int: st.integers(-3, 20) | st.integers(-(2**63), 2**63 - 1),
+        bytes: st.binary(max_size=33),
+        str: st.text(st.characters(codec="utf-8"), max_size=5) | (st.none() if column == "item" else st.nothing()),
+        type(None): st.text(st.characters(codec="utf-8"), max_size=5),
+    }[type(old)]
+    rewrite(connection, table, row["rowid"], {column: draw(new.filter(lambda value: value != old))})
+
+
+def remove(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Delete one row."""
+    connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (draw(st.sampled_from(found))["rowid"],))  # noqa: S608
+
+
+def swap(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Exchange what two rows say, but for their keys."""
+    keys = {"audit": {"rowid", "no", "subject", "seq"}, "checkpoints": {"rowid", "no"}}.get(table, {"rowid", "subject"})
+    assume(len(found) > 1)
+    a, b = draw(st.permutations(found))[:2]
+    rewrite(connection, table, a["rowid"], {name: b[name] for name in b if name not in keys})
+    rewrite(connection, table, b["rowid"], {name: a[name] for name in a if name not in keys})
+
+
+def add(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Add a row that looks like another."""
+    row = dict(draw(st.sampled_from(found)))
+    del row["rowid"]
+    place = draw(st.integers(0, 50))
+    row |= {"no": draw(st.integers(90, 99)), "seq": place} if table == "audit" else {}
+    row |= {next(iter(row)): place} if table != "audit" else {}
+    columns, marks = ", ".join(row), ", ".join("?" * len(row))
+    connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+
+
+def shorten(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Take away the last entries of a chain, and make its head agree."""
+    subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
+    kept = rows(connection, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
+    assume(len(kept) > 1)
+    seq, hashed = draw(st.sampled_from(kept[:-1]))
+    connection.execute("DELETE FROM audit WHERE subject = ? AND seq > ?", (subject, seq))
+    connection.execute("UPDATE chains SET seq = ?, hash = ? WHERE subject = ?", (seq, hashed, subject))
+
+
+def behead(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Take away the first entries of a chain, and make it look as if they had been cut."""
+    subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
+    kept = rows(connection, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
+    assume(len(kept) > 1)
+    seq, hashed = draw(st.sampled_from(kept[:-1]))
+    connection.execute("DELETE FROM audit WHERE subject = ? AND seq <= ?", (subject, seq))
+    connection.execute("UPDATE chains SET floor = ?, floor_hash = ? WHERE subject = ?", (seq, hashed, subject))
+
+
+def vanish(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Take away a whole chain, with or without what was sealed of it."""
+    subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
+    for place in ("audit", "chains", *(["sealed"] if draw(st.booleans()) else [])):
+        connection.execute(f"DELETE FROM {place} WHERE subject = ?", (subject,))  # noqa: S608
+
+
+def unseal(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+    """Take away the last checkpoint, or all that were ever made."""
+    assume(rows(connection, "SELECT 1 FROM checkpoints LIMIT 1"))
+    if draw(st.booleans()):
+        connection.execute("DELETE FROM checkpoints WHERE no = (SELECT max(no) FROM checkpoints)")
+    else:
+        connection.execute("DELETE FROM checkpoints")
+        connection.execute("DELETE FROM sealed")
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'checkpoints'")
+
+
+@given(
+    STEPS,
+    st.sampled_from(TABLES),
+    st.sampled_from([alter, alter, remove, swap, add, shorten, behead, vanish, unseal]),
+    st.data(),
+)
+def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(
+    steps: list[Any], table: str, tampering: Any, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as world:
+        live(world, steps)
+        assert world.audit.verify().findings == ()
+        with world.database.read() as connection:
+            columns = rows(connection, "SELECT name FROM pragma_table_info(?)", (table,))
+            stored = rows(connection, f"SELECT rowid, * FROM {table} ORDER BY 1")  # noqa: S608
+        found = [dict(zip(["rowid", *(name for (name,) in columns)], row, strict=True)) for row in stored]
+        try:
+            with world.database.write() as connection:
+                tampering(connection, data.draw, table, found)
+        except StorageError:
+            assume(False)  # a constraint of the database was in the way
+
+        assert not world.audit.verify()

@@ -1,0 +1,475 @@
+"""Conversations: how long they are kept, what holds them, and what goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.core.chain import Event
+from retain.core.errors import (
+    ConflictError,
+    HeldError,
+    InvalidInputError,
+    InvalidScopeError,
+    LeaseLostError,
+    NotFoundError,
+)
+from retain.core.holds import Hold
+from retain.core.ids import IdSource
+from retain.core.records import Cause, Message, Move, Outcome, Scope
+from retain.core.rules import BIN, HISTORY, Rule, Terms
+from retain.core.times import DAY, SECOND
+from retain.core.types import State
+from retain.lifecycle.sessions import Sessions, roll
+from retain.ports import Session
+from retain.storage.sqlite.audit import SqliteAudit
+from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
+from retain.storage.sqlite.database import Database, rows
+from retain.storage.sqlite.holds import SqliteHolds
+from retain.storage.sqlite.jobs import SqliteLeases
+from retain.storage.sqlite.rules import SqliteRules
+
+TENANT = "acme"
+NOW = 1_768_478_400_000_000
+IDLE = 30 * DAY
+
+
+@dataclass
+class World:
+    """A store, and the time by its clock."""
+
+    database: Database
+    now: int = NOW
+    ids: IdSource = field(default_factory=lambda: IdSource(lambda bits: 1))
+
+    def __post_init__(self) -> None:
+        self.history = SqliteHistory(self.database)
+        self.short_term = SqliteShortTerm(self.database)
+        self.holds = SqliteHolds(self.database)
+        self.audit = SqliteAudit(self.database)
+        self.sessions = Sessions(self.history, self.short_term, tenant=TENANT, now=lambda: self.now)
+
+    def say(self, scope: Scope, *contents: str, **metadata: str) -> list[str]:
+        """Add messages to a conversation and to its short-term window; their ids."""
+        messages = [Message(self.ids.next(self.now), "user", text, self.now, dict(metadata)) for text in contents]
+        self.short_term.append(scope, messages, ttl=3_600 * SECOND, now=self.now, most=1_000)
+        self.history.append(scope, messages, now=self.now, summarize=roll)
+        return [message.id for message in messages]
+
+    def said(self, scope: Scope) -> list[str]:
+        return [message.content for message in self.history.messages(scope, now=self.now)]
+
+    def session(self, scope: Scope) -> Session:
+        found = self.history.find(scope, now=self.now)
+        assert found is not None
+        return found
+
+    def again(self, session: Session) -> Session:
+        found = self.history.get(session.subject, session.id)
+        assert found is not None
+        return found
+
+    def move(self, session: Session, target: State, cause: Cause = Cause.USER) -> Outcome:
+        purge_at = self.now + BIN if target is State.RECYCLED else None
+        move = Move(session.id, session.version, session.state, target, "a test", cause, purge_at=purge_at)
+        ((outcome,),) = self.history.transition_all([(session.subject, [move])], now=self.now)
+        return outcome
+
+    def hold(self, **what: str) -> Hold:
+        hold = Hold(f"hold-{self.ids.next(self.now)}", TENANT, "litigation", "counsel", self.now, **what)
+        self.holds.add(hold, Event(self.now, "held", hold.id, {}))
+        return hold
+
+    def release(self, hold: Hold) -> None:
+        event = Event(self.now, "released", hold.id, {})
+        self.holds.release(TENANT, hold.id, now=self.now, author="counsel", event=event)
+
+    def actions(self, scope: Scope, item: str) -> list[str]:
+        """What the audit chain has about something, in order."""
+        return [entry.action for entry in self.audit.of_item(scope.subject, item)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    database = Database(tmp_path / "retain.db")
+    yield World(database)
+    database.close()
+
+
+def who(user_id: str = "ann", agent_id: str = "guide", session_id: str | None = "trip") -> Scope:
+    return Scope(TENANT, user_id, agent_id, session_id)
+
+
+# --- retain.sessions -----------------------------------------------------------------------------------------------------
+
+
+def test_two_users_with_a_session_of_one_name_keep_their_own(world: World) -> None:
+    world.say(who("ann"), "mine")
+    world.say(who("bob"), "his")
+
+    with pytest.raises(InvalidInputError, match=r"2 users have a session 'trip'.*user_id="):
+        world.sessions.history("guide", "trip")
+    with pytest.raises(InvalidInputError, match="2 users"):
+        world.sessions.remove("guide", "trip")
+    assert world.sessions.remove("guide", "trip", user_id="bob") == 1
+
+    assert [message["content"] for message in world.sessions.history("guide", "trip")] == ["mine"]
+    assert world.said(who("bob")) == []
+
+
+def test_a_removed_session_is_out_of_sight_at_once_with_its_short_term_window(world: World) -> None:
+    ids = world.say(who(), "one", "two")
+    old = world.session(who())
+
+    assert world.sessions.remove("guide", "trip") == 2
+
+    assert world.sessions.history("guide", "trip") == []
+    assert world.sessions.list("ann") == []
+    assert world.short_term.window(who(), now=world.now) == []
+    binned = world.again(old)
+    assert (binned.state, binned.purge_at, binned.reason) == (State.RECYCLED, world.now + BIN, "removed by the user")
+    assert world.actions(who(), old.id) == ["recycled"]
+    with pytest.raises(NotFoundError, match="has no session 'trip'"):
+        world.sessions.remove("guide", "trip")
+    assert len(ids) == binned.messages == 2
+
+
+def test_a_session_is_removed_though_a_message_comes_while_it_goes(world: World) -> None:
+    world.say(who(), "one")
+    find = world.history.find
+
+    def slow(scope: Scope, *, now: int) -> Session | None:
+        found = find(scope, now=now)
+        if found is not None and found.messages == 1:
+            world.say(scope, "two")
+        return found
+
+    world.history.find = slow  # type: ignore[method-assign]  # the writer who is faster, once
+    assert world.sessions.remove("guide", "trip") == 2
+
+
+def test_what_names_no_session_is_refused_in_words(world: World) -> None:
+    for agent, session, user in (("", "trip", "ann"), ("guide", "\n", "ann"), ("guide", "trip", "*")):
+        with pytest.raises(InvalidScopeError):
+            world.sessions.remove(agent, session, user_id=user)
+    with pytest.raises(InvalidInputError, match="limit"):
+        world.sessions.history("guide", "trip", limit=0)
+    with pytest.raises(InvalidScopeError):
+        world.sessions.list("ann", "")
+
+
+# --- rules --------------------------------------------------------------------------------------------------------------
+
+
+def settle(world: World, terms: Terms, **scope: str) -> None:
+    rules = SqliteRules(world.database)
+    rule = Rule(f"rule-{world.ids.next(world.now)}", TENANT, HISTORY, Terms(), pending=terms, **scope)
+    rule = rules.propose(rule, now=world.now)
+    assert sum(rules.assign(rule)) >= 0
+    rules.settle(rule, now=world.now, event=Event(world.now, "rule.settled", None, {}))
+
+
+def test_a_rule_for_an_agent_keeps_its_conversations_for_longer_old_and_new(world: World) -> None:
+    world.say(who(), "old")
+    world.say(who(agent_id="other"), "old")
+    settle(world, Terms(delete_after=90 * DAY), agent_id="guide")
+    world.say(who(session_id="later"), "new")
+
+    world.now = NOW + 90 * DAY - 1
+    assert (world.said(who()), world.said(who(session_id="later"))) == (["old"], ["new"])
+    assert world.said(who(agent_id="other")) == []
+    world.now += 1
+    assert (world.said(who()), world.said(who(session_id="later"))) == ([], [])
+
+
+def test_the_rule_that_ended_a_session_is_named_in_the_bin_and_in_the_audit_chain(world: World) -> None:
+    settle(world, Terms(delete_after=7 * DAY), session_id="trip")
+    world.say(who(), "old")
+    old = world.session(who())
+    world.now += 7 * DAY
+    world.say(who(), "new")
+
+    assert world.again(old).reason == "7 days after it was last active, by the session's rule for history, version 1"
+    (entry,) = world.audit.of_item(who().subject, old.id)
+    assert (entry.action, entry.detail["cause"]) == ("recycled", "rule")
+    assert entry.detail["rule"] == "the session's rule for history, version 1"
+    assert "ann" not in str(entry.detail)
+
+
+def test_moves_of_conversations_are_counted_as_history(world: World) -> None:
+    world.say(who(), "old")
+    old = world.session(who())
+    world.now += IDLE + DAY
+    world.say(who(), "new")
+    world.move(world.again(old), State.DELETING, Cause.BIN)
+    world.sessions.remove("guide", "trip")
+
+    with world.database.read() as connection:
+        counted = rows(connection, "SELECT kind, state, cause, count FROM totals ORDER BY state, cause")
+    assert counted == [
+        ("history", "deleting", "bin", 1),
+        ("history", "recycled", "rule", 1),
+        ("history", "recycled", "user", 1),
+    ]
+
+
+def test_a_batch_of_a_sweeper_that_lost_its_lease_changes_nothing(world: World) -> None:
+    world.say(who(), "hello")
+    session = world.session(who())
+    leases = SqliteLeases(world.database)
+    lease = leases.acquire("sweep", "elsewhere:1:a", now=NOW, ttl=SECOND)
+    assert lease is not None
+    leases.acquire("sweep", "elsewhere:2:b", now=lease.expires_at, ttl=SECOND)
+    move = Move(session.id, session.version, State.ACTIVE, State.RECYCLED, "a test")
+
+    with pytest.raises(LeaseLostError):
+        world.history.transition_all([(session.subject, [move])], now=NOW, lease=lease)
+    with pytest.raises(LeaseLostError):
+        world.history.purge_messages(TENANT, now=NOW, limit=9, lease=lease)
+    assert world.said(who()) == ["hello"]
+
+
+# --- holds ----------------------------------------------------------------------------------------------------------------
+
+HOLDS = [{"user_id": "ann"}, {"agent_id": "guide"}, {"session_id": "trip"}, {"tag": "case=7"}, {"memory_id": "?"}]
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_a_held_message_is_not_deleted_and_the_refusal_is_written_down(world: World, what: dict[str, str]) -> None:
+    first, second = world.say(who(), "first", "second", case="7")
+    hold = world.hold(**({"memory_id": first} if "memory_id" in what else what))
+
+    with pytest.raises(HeldError, match=f"message {first} is kept by hold {hold.id} .litigation.*release") as refused:
+        world.history.remove(who(), [first, second], now=world.now, summarize=roll)
+
+    assert "nothing was deleted" in str(refused.value)
+    assert world.said(who()) == ["first", "second"], "all or none"
+    assert world.actions(who(), first) == ["refused"]
+    assert world.actions(who(), second) == ([] if "memory_id" in what else ["refused"])
+    world.release(hold)
+    assert world.history.remove(who(), [first, second], now=world.now, summarize=roll) == 2
+    assert world.actions(who(), first) == ["refused", "recycled"]
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_a_held_message_in_the_bin_stays_there_and_does_not_stop_the_others(world: World, what: dict[str, str]) -> None:
+    ids = world.say(who(), "a", "b", case="7")
+    free = world.say(who("bob", "other", "else"), *(str(n) for n in range(5)))
+    world.history.remove(who(), ids, now=world.now, summarize=roll)
+    world.history.remove(who("bob", "other", "else"), free, now=world.now, summarize=roll)
+    hold = world.hold(**({"memory_id": ids[0]} if "memory_id" in what else what))
+    world.now += BIN
+
+    kept = 1 if "memory_id" in what else 2
+    purged = [world.history.purge_messages(TENANT, now=world.now, limit=2) for _ in range(5)]
+    assert sum(purged) == 7 - kept
+    assert purged == sorted(purged, reverse=True), "full batches first: fewer means that none is left"
+    assert world.actions(who(), ids[0]) == ["recycled"], "nothing was tried, nothing refused"
+    world.release(hold)
+    assert world.history.purge_messages(TENANT, now=world.now, limit=9) == kept
+    assert world.actions(who(), ids[0]) == ["recycled", "deleted"]
+
+
+@pytest.mark.parametrize("what", HOLDS)
+def test_a_held_session_is_not_removed(world: World, what: dict[str, str]) -> None:
+    ids = world.say(who(), "first", case="7")
+    session = world.session(who())
+    hold = world.hold(**({"memory_id": ids[0]} if "memory_id" in what else what))
+
+    with pytest.raises(HeldError, match="session 'trip' with agent 'guide' is on hold"):
+        world.sessions.remove("guide", "trip")
+    assert world.said(who()) == ["first"]
+    assert len(world.short_term.window(who(), now=world.now)) == 1
+    (entry,) = world.audit.of_item(who().subject, session.id)
+    assert (entry.action, entry.detail["hold"]) == ("refused", hold.id)
+
+    world.release(hold)
+    world.sessions.remove("guide", "trip")
+    world.hold(session_id="trip")
+    assert world.move(world.again(session), State.DELETING, Cause.BIN) is Outcome.HELD
+    assert world.move(world.again(session), State.ACTIVE, Cause.RESTORE) is Outcome.DONE, "no hold forbids a restore"
+
+
+def test_holds_on_others_hold_nothing(world: World) -> None:
+    ids = world.say(who(), "first", case="7")
+    for what in (
+        {"user_id": "an"},
+        {"agent_id": "guid"},
+        {"session_id": "tri"},
+        {"tag": "case=77"},
+        {"memory_id": ids[0][:-1]},
+    ):
+        world.hold(**what)
+    world.hold(user_id="bob", memory_id=ids[0])
+
+    assert world.history.remove(who(), ids, now=world.now, summarize=roll) == 1
+    assert world.sessions.remove("guide", "trip") == 0
+
+
+def test_what_was_claimed_before_a_hold_stood_is_finished(world: World) -> None:
+    world.say(who(), "first")
+    session = world.session(who())
+    world.sessions.remove("guide", "trip")
+    world.move(world.again(session), State.DELETING, Cause.BIN)
+    world.hold(user_id="ann")
+
+    assert world.sessions.erase(session.subject, session.id, limit=9) == 0
+    assert world.move(world.again(session), State.DELETED, Cause.BIN) is Outcome.DONE
+
+
+def test_a_held_session_past_its_time_is_kept_whole_out_of_sight_and_not_revived(world: World) -> None:
+    world.say(who(), "first")
+    session = world.session(who())
+    hold = world.hold(user_id="ann")
+    world.now += IDLE
+
+    with pytest.raises(HeldError, match=f"'trip'.*end of its time, and hold {hold.id}.*another session_id"):
+        world.say(who(), "second")
+    assert world.said(who()) == []
+    assert world.actions(who(), session.id) == ["refused"]
+    assert world.again(session)._replace(version=session.version) == session
+    world.say(who(session_id="another"), "second")
+
+    world.release(hold)
+    world.say(who(), "third")
+    assert world.said(who()) == ["third"]
+    assert world.again(session).state is State.RECYCLED
+
+
+# --- what belongs to a session ----------------------------------------------------------------------------------------------
+
+
+class Bookmarks:
+    """A part that keeps bookmarks for sessions."""
+
+    name = "bookmarks"
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._kept: dict[tuple[str, str], list[str]] = {}
+
+    def mark(self, scope: Scope, place: str) -> None:
+        session = self._sessions.touch(scope)
+        self._kept.setdefault((session.subject, session.id), []).append(place)
+
+    def show(self, scope: Scope) -> list[str]:
+        session = self._sessions.find(scope)
+        return [] if session is None else self._kept.get((session.subject, session.id), [])
+
+    def count(self, subject: str, item_id: str) -> int:
+        return len(self._kept.get((subject, item_id), []))
+
+    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+        kept = self._kept.get((subject, item_id), [])
+        del kept[:limit]
+        return len(kept)
+
+
+@pytest.fixture
+def bookmarks(world: World) -> Bookmarks:
+    part = Bookmarks(world.sessions)
+    world.sessions.belongings.add(part)
+    return part
+
+
+def test_what_belongs_to_a_session_is_seen_while_the_session_is(world: World, bookmarks: Bookmarks) -> None:
+    bookmarks.mark(who(), "page 7")
+    session = world.session(who())
+    assert world.sessions.belongings.count(session.subject, session.id) == {"bookmarks": 1}
+
+    world.sessions.remove("guide", "trip")
+    assert bookmarks.show(who()) == []
+    assert world.move(world.again(session), State.ACTIVE, Cause.RESTORE) is Outcome.DONE
+    assert bookmarks.show(who()) == ["page 7"]
+    world.now += IDLE
+    assert bookmarks.show(who()) == []
+    bookmarks.mark(who(), "page 1")
+    assert bookmarks.show(who()) == ["page 1"], "the new session of the name has its own"
+
+
+def test_a_mark_keeps_the_session_as_a_message_does(world: World, bookmarks: Bookmarks) -> None:
+    world.say(who(), "hello")
+    world.now += IDLE - 1
+    bookmarks.mark(who(), "page 7")
+    world.now += IDLE - 1
+
+    assert world.said(who()) == ["hello"]
+
+
+def test_what_belongs_to_a_session_is_erased_between_its_claim_and_its_end(world: World, bookmarks: Bookmarks) -> None:
+    world.say(who(), *(str(n) for n in range(5)))
+    for n in range(5):
+        bookmarks.mark(who(), f"page {n}")
+    bookmarks.mark(who("bob"), "his")
+    session = world.session(who())
+    with pytest.raises(ConflictError, match="claim"):
+        world.sessions.erase(session.subject, session.id, limit=3)
+    world.sessions.remove("guide", "trip", user_id="ann")
+    world.move(world.again(session), State.DELETING, Cause.BIN)
+
+    left = [world.sessions.erase(session.subject, session.id, limit=3) for _ in range(4)]
+
+    assert left == [2, 2, 0, 0], "the bookmarks first, then the messages"
+    assert world.move(world.again(session), State.DELETED, Cause.BIN) is Outcome.DONE
+    assert world.sessions.belongings.count(session.subject, session.id) == {"bookmarks": 0}
+    assert world.sessions.erase(session.subject, session.id, limit=3) == 0
+    assert bookmarks.show(who("bob")) == ["his"]
+
+
+def test_two_parts_of_one_name_cannot_belong_to_sessions(world: World, bookmarks: Bookmarks) -> None:
+    world.sessions.belongings.add(bookmarks)  # the same once more is fine
+    with pytest.raises(ConflictError, match="'bookmarks'"):
+        world.sessions.belongings.add(Bookmarks(world.sessions))
+
+
+# --- the summary ------------------------------------------------------------------------------------------------------------
+
+
+def turn(content: str, role: str = "user") -> Message:
+    return Message("id", role, content, NOW, {})
+
+
+def told(contents: Sequence[str], summary: str = "") -> str:
+    for content in contents:
+        summary = roll(summary, [turn(content)])
+    return summary
+
+
+def test_a_short_conversation_is_its_own_summary() -> None:
+    assert roll("", [turn("Hello"), turn("Good morning", "assistant")]) == "user: Hello\nassistant: Good morning"
+    assert roll("user: Hello", [turn("Bye")]) == "user: Hello\nuser: Bye"
+    assert roll("user: Hello", []) == "user: Hello"
+
+
+def test_a_long_conversation_is_told_by_what_tells_most() -> None:
+    small_talk = ["Well, that is all fine with me, thank you, and so on and so on."] * 60
+    summary = told(["Maria Lopez flies to Reykjavik on 14 March 2026.", *small_talk])
+
+    assert "Reykjavik" in summary
+    assert len(summary) <= 1_200
+
+
+def test_of_a_huge_message_the_summary_looks_at_the_beginning() -> None:
+    summary = roll("", [turn("Reykjavik is the capital of Iceland. " + "na " * 2_000_000)])
+
+    assert "Reykjavik" in summary
+    assert len(summary) <= 600
+
+
+def test_of_many_messages_at_once_the_summary_looks_at_the_last() -> None:
+    many = [turn("Well, that is all fine with me, thank you.") for _ in range(5_000)]
+
+    summary = roll("", [*many, turn("Maria Lopez flies to Reykjavik on 14 March 2026.")])
+
+    assert "Reykjavik" in summary
+    assert len(summary) <= 600
+
+
+@given(st.lists(st.text(min_size=1, max_size=3_000), max_size=6))
+def test_a_summary_stays_short_whatever_is_said(contents: list[str]) -> None:
+    assert len(told(contents)) <= 1_200

@@ -1,0 +1,563 @@
+"""Object stores in bad company: wrong URLs, closed doors, full disks, kills, servers that fail."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retain.core.errors import InvalidSettingsError
+from retain.storage.objects import ObjectStore, open_objects
+from retain.storage.objects.answers import explain
+from retain.core.errors import ObjectMissingError, ObjectStoreError, ObjectStoreUnavailableError
+from retain.storage.objects.local import INCOMING
+
+UNDERSTOOD = "file:///absolute/folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def store(folder: Path) -> ObjectStore:
+    return open_objects(folder.as_uri())
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users can reach."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    made.chmod(0o755)
+    shutil.rmtree(made)
+
+
+def run(script: str, *arguments: object) -> Any:
+    """What a process of its own answers; its script finds the arguments in ``argv``."""
+    begin = (
+        "import json, os, resource, signal, sys\nfrom retain.storage.objects import open_objects\nargv = sys.argv[1:]\n"
+    )
+    begin += textwrap.dedent(
+        """
+        def attempt(call):
+            try:
+                return {"answer": repr(call())}
+            except Exception as problem:
+                return {"code": getattr(problem, "code", ""), "retryable": getattr(problem, "retryable", None),
+                        "message": f"{type(problem).__name__}: {problem}"}
+        """
+    )
+    command = [sys.executable, "-c", begin + textwrap.dedent(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# --- URLs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["", "archive", "/var/archive", "http://host/x", "S3://bucket", "s3:bucket", "ftp://h/x", "memory://"])  # fmt: skip
+def test_a_url_of_an_unknown_scheme_is_refused_with_what_is_understood(url: str) -> None:
+    with pytest.raises(InvalidSettingsError) as raised:
+        open_objects(url)
+    assert repr(url) in str(raised.value)
+    assert UNDERSTOOD in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["file://", "file:///", "file://relative/path", "file:///a/../b", "file:///a%2F..%2Fb", "file:///a%00b"])  # fmt: skip
+def test_a_file_url_names_a_folder_by_its_absolute_path(url: str) -> None:
+    with pytest.raises(InvalidSettingsError, match="names no folder by its absolute path"):
+        open_objects(url)
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://a", "gs://bucket//a", "az://con tainer", "s3://bucket/../x", "s3://bucket/a//b", "s3://bücket/x"])  # fmt: skip
+def test_a_bucket_or_a_prefix_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(InvalidSettingsError, match="names no bucket or prefix"):
+        open_objects(url)
+
+
+@pytest.mark.parametrize("url", ["s3://key:hunter2@bucket/x", "s3://bucket/x?secret=hunter2", "az://c/x#hunter2", "redis://me:hunter2@host/0"])  # fmt: skip
+def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidSettingsError) as raised:
+        open_objects(url)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    odd = tmp_path / "a b%20 é#?"
+
+    open_objects(odd.as_uri()).put("a", b"x")
+
+    assert (odd / "a").read_bytes() == b"x"
+    assert open_objects(odd.as_uri()).url == odd.as_uri()
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "not a url", "ftp://host", "http://", "http://ho st", "http://host:port", "http://me:hunter2@host"])  # fmt: skip
+def test_an_endpoint_that_is_no_address_is_refused_at_once(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+    with pytest.raises(InvalidSettingsError, match=r"AWS_ENDPOINT_URL is .* no address of a server") as raised:
+        open_objects("s3://bucket/prefix")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_opening_a_bucket_loads_no_client_yet() -> None:
+    script = """
+        store = open_objects("s3://bucket/prefix")
+        print(json.dumps([store.url, "obstore" in sys.modules]))
+    """
+    assert run(script) == ["s3://bucket/prefix", False]
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+
+def test_folders_and_files_are_for_their_owner_only(folder: Path, store: ObjectStore) -> None:
+    before = os.umask(0)
+    try:
+        store.put("archive/ab/one.pack", b"private")
+    finally:
+        os.umask(before)
+
+    modes = {path.relative_to(folder.parent).as_posix(): path.stat().st_mode & 0o777 for path in folder.rglob("*")}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert modes.pop("archive/archive/ab/one.pack") == 0o600
+    assert set(modes.values()) == {0o700}
+
+
+def test_a_folder_that_was_there_keeps_its_permissions(folder: Path, store: ObjectStore) -> None:
+    folder.mkdir()
+    folder.chmod(0o750)
+
+    store.put("a", b"x")
+
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_nothing_is_made_before_the_first_write_nor_left_by_a_check(folder: Path) -> None:
+    deep = open_objects((folder / "b" / "c").as_uri())
+
+    assert list(deep.names()) == []
+    deep.check()
+
+    assert not folder.exists()
+
+
+def test_the_last_object_of_a_folder_takes_the_folder_with_it(folder: Path, store: ObjectStore) -> None:
+    store.put("archive/ab/abcd/one.pack", b"x")
+    store.put("archive/cd/cdef/two.pack", b"x")
+
+    store.delete(["archive/ab/abcd/one.pack"])
+
+    assert sorted(path.name for path in folder.rglob("*")) == ["archive", "cd", "cdef", "two.pack"]
+
+
+def test_a_folder_that_is_not_there_is_not_an_empty_one(folder: Path, store: ObjectStore) -> None:
+    store.put("a/one.pack", b"x")
+    folder.rename(folder.with_name("unmounted"))
+
+    calls: list[Callable[[], object]] = [lambda: store.get("a/one.pack"), lambda: store.delete(["a/one.pack"])]
+    for call in calls:
+        with pytest.raises(ObjectStoreUnavailableError, match="mount its disk") as raised:
+            call()
+        assert raised.value.retryable
+
+    folder.with_name("unmounted").rename(folder)
+    assert store.get("a/one.pack") == b"x"
+
+
+@pytest.mark.parametrize("name", ["taken", "taken/deeper"])
+def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path, name: str) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    store = open_objects((tmp_path / name).as_uri())
+
+    with pytest.raises(ObjectStoreError, match="cannot write") as raised:
+        store.check()
+    assert not raised.value.retryable
+    assert (tmp_path / "taken").read_text(encoding="utf-8") == "a file"
+
+
+def test_other_peoples_files_are_not_objects(folder: Path, store: ObjectStore) -> None:
+    store.put("a/one.pack", b"x")
+    for odd in (".DS_Store", "Notes.txt", "a/.hidden", "a/two.pack~"):
+        (folder / odd).write_bytes(b"not ours")
+    (folder / "dangling").symlink_to("nowhere")
+
+    assert list(store.names()) == ["a/one.pack"]
+
+
+def test_a_folder_that_may_not_be_written_is_said_and_can_be_read(shared: Path) -> None:
+    open_objects(shared.as_uri()).put("a", b"x")
+    (shared / "a").chmod(0o644)
+    shared.chmod(0o555)
+    script = """
+        store, new = open_objects(argv[0]), open_objects(argv[0] + "/deeper")
+        import retain.storage.objects.probe
+        if os.geteuid() == 0:
+            os.setgid(65_534)
+            os.setuid(65_534)
+        put, check, delete, made, get = map(attempt, (
+            lambda: store.put("b", b"x"), store.check, lambda: store.delete(["a"]), lambda: new.put("b", b"x"),
+            lambda: store.get("a")))
+        print(json.dumps([put, check, delete, made, get]))
+    """
+
+    *refused, read = run(script, shared.as_uri())
+
+    for answer in refused:
+        assert (answer["code"], answer["retryable"]) == ("object_store", False)
+        assert "check the permissions of the folder" in answer["message"]
+    assert read == {"answer": "b'x'"}
+    assert sorted(path.name for path in shared.rglob("*")) == [INCOMING, "a"]
+
+
+def test_a_full_disk_leaves_no_part_and_can_be_tried_again(folder: Path, store: ObjectStore) -> None:
+    store.put("a", b"the old one")
+    script = """
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        store = open_objects(argv[0])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        full = attempt(lambda: store.put("a", bytes(500_000)))
+        print(json.dumps([full, repr(store.get("a"))]))
+    """
+
+    full, old = run(script, folder.as_uri())
+
+    assert (full["code"], full["retryable"]) == ("store_full", True)
+    assert old == repr(b"the old one")
+    assert not list((folder / INCOMING).iterdir())
+    store.put("a", bytes(500_000))
+    assert len(store.get("a")) == 500_000
+
+
+# --- crashes -----------------------------------------------------------------------------------------------------
+
+PUT_FOREVER = """
+import hashlib, os, sys
+from retain.storage.objects import open_objects
+
+store = open_objects(sys.argv[1])
+for n in range(1_000_000):
+    data = os.urandom(400_000 + n % 7)
+    name = f"a/{n % 3}/{hashlib.sha256(data).hexdigest()}"
+    store.put(name, data)
+    store.put("a/same", data + hashlib.sha256(data).digest())
+    print(name, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_of_puts_leaves_whole_objects_only(folder: Path, store: ObjectStore) -> None:
+    promised: set[str] = set()
+    for turn in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PUT_FOREVER, folder.as_uri()], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        promised.update(process.stdout.readline().strip() for _ in range(3 + turn))
+        process.kill()
+        promised.update(line.strip() for line in process.communicate()[0].splitlines(keepends=True) if line[-1] == "\n")
+
+    found = set(store.names())
+
+    assert promised <= found
+    for name in found - {"a/same"}:
+        assert hashlib.sha256(store.get(name)).hexdigest() == name.rpartition("/")[2]
+    same = store.get("a/same")
+    assert hashlib.sha256(same[:-32]).digest() == same[-32:]
+
+
+DIE_HALFWAY = """
+import resource, signal, sys
+from retain.storage.objects import open_objects
+
+store = open_objects(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # past the limit the system kills the process, within its write
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+store.put(sys.argv[2], bytes(500_000))
+"""
+
+
+@pytest.mark.parametrize("name", ["a/old", "a/new", "b/new"])
+def test_a_process_that_dies_halfway_through_a_put_has_put_nothing(folder: Path, store: ObjectStore, name: str) -> None:
+    store.put("a/old", b"the old one")
+
+    died = subprocess.run([sys.executable, "-c", DIE_HALFWAY, folder.as_uri(), name], timeout=120, check=False)
+
+    assert died.returncode == -signal.SIGXFSZ
+    (part,) = (folder / INCOMING).iterdir()
+    assert part.stat().st_size == 100_000
+    assert list(store.names()) == ["a/old"]
+    assert store.get("a/old") == b"the old one"
+    store.delete([])
+    assert not part.exists()
+    store.put(name, b"again")
+    assert store.get(name) == b"again"
+
+
+def test_what_a_killed_put_left_goes_with_the_next_delete_and_what_is_being_written_stays(
+    folder: Path, store: ObjectStore
+) -> None:
+    store.put("a", b"x")
+    incoming = folder / INCOMING
+    dead, alive = incoming / "dead", incoming / "alive"
+    dead.write_bytes(b"half of a memo")
+    with alive.open("wb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+
+        store.delete([])
+
+        assert [path.name for path in incoming.iterdir()] == ["alive"]
+
+    open_objects(folder.as_uri()).put("b", b"x")  # so does the first put of another process
+
+    assert not list(incoming.iterdir())
+    assert sorted(store.names()) == ["a", "b"]
+
+
+@contextmanager
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """Syncs and renames in their order, each with the inode of what was synced or renamed."""
+    events: list[tuple[str, int]] = []
+    sync, rename = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        events.append(("synced", os.fstat(descriptor).st_ino))
+
+    def replace(source: Any, target: Any) -> None:
+        events.append(("named", Path(source).stat().st_ino))
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "replace", replace)
+        yield events
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere syncing is not os.fsync")
+def test_an_object_is_on_the_disk_before_it_has_its_name_and_its_folders_before_put_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "new" / "archive"
+
+    with recorded(monkeypatch) as events:
+        open_objects(folder.as_uri()).put("a/b/one", b"x")
+
+    written = (folder / "a" / "b" / "one").stat().st_ino
+    named = events.index(("named", written))
+    assert ("synced", written) in events[:named]
+    for above in (folder / "a" / "b", folder / "a", folder, tmp_path / "new", tmp_path):
+        assert ("synced", above.stat().st_ino) in events[named:], above
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere syncing is not os.fsync")
+def test_a_delete_is_on_the_disk_when_it_returns(
+    folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/one", "a/two", "b/c/three"):
+        store.put(name, b"x")
+
+    with recorded(monkeypatch) as events:
+        store.delete(["a/one", "b/c/three"])
+
+    assert {("synced", (folder / "a").stat().st_ino), ("synced", folder.stat().st_ino)} <= set(events)
+
+
+# --- servers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def point_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ObjectStore]:
+    """A store in a bucket of the server at an address."""
+
+    def point(address: str) -> ObjectStore:
+        for variable in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(variable)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
+        return open_objects("s3://bucket/prefix")
+
+    return point
+
+
+def calls_of(store: ObjectStore) -> list[Callable[[], object]]:
+    return [
+        lambda: store.put("a", b"x"),
+        lambda: store.get("a"),
+        lambda: store.delete(["a"]),
+        lambda: list(store.names()),
+        store.check,
+    ]
+
+
+@contextmanager
+def serving(answer: Callable[[str, bytes], tuple[int, str, bytes]]) -> Iterator[str]:
+    """A server that asks for each answer (status, type, body) with the path and the body of the request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def reply(self) -> None:
+            status, kind, body = answer(self.path, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = reply  # noqa: N815 - http.server looks for these names
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def error_body(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+
+
+def azure_without_blobs(path: str, request: bytes) -> tuple[int, str, bytes]:
+    """What Azure answers where a container holds nothing; a batch has an answer for each of its deletes."""
+    if "comp=list" in path:
+        return 200, "application/xml", b"<EnumerationResults><Blobs/></EnumerationResults>"
+    if "comp=batch" not in path:
+        return 404, "application/xml", error_body("BlobNotFound")
+    missing = (
+        b"--cut\r\nContent-Type: application/http\r\nContent-ID: %d\r\n\r\n"
+        b"HTTP/1.1 404 The specified blob does not exist.\r\nx-ms-error-code: BlobNotFound\r\nContent-Length: 0\r\n\r\n"
+    )
+    deletes = range(request.count(b"DELETE /"))
+    return 202, "multipart/mixed; boundary=cut", b"".join(missing % n for n in deletes) + b"--cut--\r\n"
+
+
+def test_a_server_that_is_not_there_may_be_there_later(point_to: Callable[[str], ObjectStore]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        store = point_to(f"http://127.0.0.1:{taken.getsockname()[1]}")
+
+        for call in calls_of(store):
+            with pytest.raises(
+                ObjectStoreUnavailableError, match="s3://bucket/prefix: the server did not answer"
+            ) as raised:
+                call()
+            assert raised.value.retryable
+            assert raised.value.code == "object_store_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retryable", "said"),
+    [
+        (503, "SlowDown", True, "not ready (503 SlowDown)"),
+        (500, "InternalError", True, "not ready (500 InternalError)"),
+        (429, "TooManyRequests", True, "not ready (429 TooManyRequests)"),
+        (403, "AccessDenied", False, "not allowed (403 AccessDenied); check the credentials"),
+        (401, "Unauthorized", False, "not allowed (401 Unauthorized); check the credentials"),
+        (400, "ExpiredToken", False, "refused (400 ExpiredToken)"),
+        (404, "NoSuchBucket", False, "no such bucket (404 NoSuchBucket)"),
+    ],
+)
+def test_what_a_server_answers_is_said_with_whether_to_try_again(
+    point_to: Callable[[str], ObjectStore], status: int, code: str, retryable: bool, said: str
+) -> None:
+    with serving(lambda path, request: (status, "application/xml", error_body(code))) as address:
+        store = point_to(address)
+        for call in calls_of(store)[:4]:
+            with pytest.raises(ObjectStoreError) as raised:
+                call()
+            assert not isinstance(raised.value, ObjectMissingError)
+            assert raised.value.retryable == retryable
+            assert said in str(raised.value)
+
+
+def test_where_a_cloud_reports_an_object_that_is_not_there_deleting_it_passes_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "nobody")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "bm90aGluZw==")
+    with serving(azure_without_blobs) as address:
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", address)
+        store = open_objects("az://container/prefix")
+
+        store.delete(["a", "b"])
+
+        with pytest.raises(ObjectMissingError, match="no object a in az://container/prefix"):
+            store.get("a")
+
+
+def test_a_signed_url_is_not_shown() -> None:
+    text = "Generic error: Error performing GET https://me.blob.core.windows.net/c/x?sv=1&sig=hunter2 in 2ms - oddness\nmore"
+
+    assert "hunter2" not in str(explain(ValueError(text), "cannot read x"))
+
+
+def test_without_credentials_it_is_credentials_that_are_asked_for() -> None:
+    text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - HTTP error: timeout"
+
+    problem = explain(ValueError(text), "cannot write x in s3://bucket/y")
+
+    assert "no credentials in the environment" in str(problem)
+    assert not problem.retryable
+
+
+def test_an_azure_container_needs_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(variable)
+
+    with pytest.raises(
+        InvalidSettingsError, match=r"az://container/prefix cannot be opened: .*Account must be specified"
+    ):
+        open_objects("az://container/prefix").get("a")
+
+
+def test_a_fork_is_told_instead_of_waiting_for_ever() -> None:
+    script = """
+        import warnings
+        warnings.simplefilter("ignore")
+        os.environ.update(AWS_ACCESS_KEY_ID="nobody", AWS_SECRET_ACCESS_KEY="nothing",
+                          AWS_ENDPOINT_URL="http://127.0.0.1:1")
+        store = open_objects("s3://bucket/prefix")
+        before = attempt(lambda: store.get("a"))
+        out, into = os.pipe()
+        if os.fork() == 0:
+            answers = [attempt(lambda: store.get("a")), attempt(open_objects("s3://bucket/other").check)]
+            os.write(into, json.dumps(answers).encode())
+            os._exit(0)
+        os.wait()
+        print(json.dumps([before, *json.loads(os.read(out, 10_000))]))
+    """
+
+    before, *after = run(script)
+
+    assert before["code"] == "object_store_unavailable"
+    for answer in after:
+        assert answer["code"] == "closed"
+        assert "start processes with 'spawn'" in answer["message"]
