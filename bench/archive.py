@@ -86,16 +86,17 @@ def measure(path: Path, folder: Path | None = None) -> Figures:
     conversations = [_conversation(sample) for sample in json.loads(path.read_text("utf-8"))]
     with tempfile.TemporaryDirectory(dir=folder) as home, Retain.open(home=home) as retain:
         outcomes = [
-            _outcome(retain, f"user{number}", conversation)
-            for number, conversation in enumerate(conversations)
+            _outcome(retain, f"user{number}", conversation) for number, conversation in enumerate(conversations)
         ]
-    recalls = np.array([each for outcome in outcomes for each in outcome.recalls])
+    messages, episodes, archived = np.mean([each for outcome in outcomes for each in outcome.recalls], axis=0).tolist()
     return Figures(
-        sum(len(conversation.sessions) for conversation in conversations),
-        len(recalls),
-        *recalls.mean(0).tolist(),
-        float(np.mean([part for outcome in outcomes for part in outcome.parts])),
-        float(np.median([taken for outcome in outcomes for taken in outcome.milliseconds])),
+        sessions=sum(len(conversation.sessions) for conversation in conversations),
+        questions=sum(len(conversation.questions) for conversation in conversations),
+        messages=messages,
+        episodes=episodes,
+        archived=archived,
+        summary_part=float(np.mean([part for outcome in outcomes for part in outcome.parts])),
+        record_ms=float(np.median([taken for outcome in outcomes for taken in outcome.milliseconds])),
     )
 
 

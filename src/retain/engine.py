@@ -33,8 +33,8 @@ from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.safety import ClockWatch
 from retain.lifecycle.schedule import Schedule
-from retain.lifecycle.sessions import Sessions
-from retain.lifecycle.upkeep import Upkeep
+from retain.lifecycle.sessions import Belongings, Sessions
+from retain.lifecycle.upkeep import Upkeep, runners
 from retain.manager import Memory, explain
 from retain.ports import Embedder, Summarizer
 from retain.recall import terms
@@ -117,28 +117,35 @@ class Retain:
         )
         parts = self._parts
         self.quotas = Quotas(parts, tenant)
-        self.sessions = Sessions(history, short_term, tenant=tenant, now=parts.now)
         self.holds = Holds(holds, tenant, parts.now, parts.new_id)
+        self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
+        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
+        watch = ClockWatch(now=parts.now()) if clock is None else None
+        belongings = Belongings()
+
+        def upkeep_of(tenant: str) -> Upkeep:
+            sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
+            return Upkeep(
+                tenant,
+                parts.sweeper(tenant, sessions.erase),
+                leadership,
+                dues=self.dues,
+                rules=rules,
+                history=history,
+                short_term=short_term,
+                policies=Policies(rules, self.dues, tenant, parts.now, parts.new_id),
+                registry=Registry(registered, short_term, tenant=tenant, now=parts.now),
+                audit=self.audit,
+                now=parts.now,
+                watch=watch,
+                load=settings.sweep_load,
+            )
+
+        self.sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
         self.policies = Policies(rules, self.dues, tenant, parts.now, parts.new_id)
         self.registry = Registry(registered, short_term, tenant=tenant, now=parts.now)
         self.agents, self.tools = self.registry.agents, self.registry.tools
-        self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
-        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
-        self.upkeep = Upkeep(
-            tenant,
-            parts.sweeper(tenant, self.sessions.erase),
-            leadership,
-            dues=self.dues,
-            rules=rules,
-            history=history,
-            short_term=short_term,
-            policies=self.policies,
-            registry=self.registry,
-            audit=self.audit,
-            now=parts.now,
-            watch=ClockWatch(now=parts.now()) if clock is None else None,
-            load=settings.sweep_load,
-        )
+        self.upkeep = upkeep_of(tenant)
         self.recycle = Recycle(
             tenant,
             records=records,
@@ -151,7 +158,11 @@ class Retain:
             retell=partial(retell_entities, parts),
         )
         self.schedule = Schedule(
-            SqliteJobs(database), leadership, self.upkeep.runners(), clock=parts.clock, timezone=settings.timezone
+            SqliteJobs(database),
+            leadership,
+            runners(self.dues, upkeep_of),
+            clock=parts.clock,
+            timezone=settings.timezone,
         )
 
     @classmethod

@@ -227,6 +227,9 @@ class RuleStore(Protocol):
 class DueStore(Protocol):
     """What is due, by index: every answer costs what is in it, not what is stored."""
 
+    def tenants(self) -> list[str]:
+        """Every tenant of whom anything was ever kept."""
+
     def profiles(self, tenant: str) -> list[Profile]:
         """Every profile of a tenant, with what its rules come to now."""
 
@@ -282,6 +285,11 @@ class DueStore(Protocol):
 
     def holdings(self) -> list[tuple[str, int, int]]:
         """Bytes and number of the live records of each kind."""
+
+    def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
+        """How many live records of each kind age from before each bound and after the next older one, the newest first
+        (so one count more than there are bounds), and the sum of the moments that they age from.
+        """
 
     def give_back(self, pages: int) -> int:
         """Give unused space back to the disk, some at a time; how much is left."""

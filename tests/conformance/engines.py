@@ -10,11 +10,33 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from retain.ports import FactStore, History, RecallFeed, RecordStore, SchemaStore, ShortTermStore
+from retain.ports import (
+    AuditStore,
+    DueStore,
+    FactStore,
+    History,
+    HoldStore,
+    JobStore,
+    LeaseStore,
+    PackStore,
+    RecallFeed,
+    RecordStore,
+    RegistryStore,
+    RuleStore,
+    SchemaStore,
+    ShortTermStore,
+)
+from retain.storage.sqlite.audit import SqliteAudit
 from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
 from retain.storage.sqlite.database import Database
+from retain.storage.sqlite.dues import SqliteDues
 from retain.storage.sqlite.facts import SqliteFacts
+from retain.storage.sqlite.holds import SqliteHolds
+from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases
+from retain.storage.sqlite.packs import SqlitePacks
 from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
+from retain.storage.sqlite.registry import SqliteRegistry
+from retain.storage.sqlite.rules import SqliteRules
 from retain.storage.sqlite.schemas import SqliteSchemas
 
 
@@ -28,6 +50,14 @@ class Engine:
     short_term: ShortTermStore
     facts: FactStore
     schemas: SchemaStore
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    packs: PackStore
+    audit: AuditStore
+    jobs: JobStore
+    leases: LeaseStore
+    registry: RegistryStore
 
 
 @contextmanager
@@ -41,6 +71,14 @@ def _sqlite(folder: Path) -> Iterator[Engine]:
             short_term=SqliteShortTerm(database),
             facts=SqliteFacts(database),
             schemas=SqliteSchemas(database),
+            rules=SqliteRules(database),
+            dues=SqliteDues(database),
+            holds=SqliteHolds(database),
+            packs=SqlitePacks(database),
+            audit=SqliteAudit(database),
+            jobs=SqliteJobs(database),
+            leases=SqliteLeases(database),
+            registry=SqliteRegistry(database),
         )
     finally:
         database.close()

@@ -6,12 +6,15 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
+from retain.core.chain import Event
 from retain.core.content import pack
+from retain.core.holds import Hold
 from retain.core.ids import IdSource
-from retain.core.records import Encoding, Entry, Fact, Message, Move, Record, Scope
+from retain.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope
+from retain.core.rules import BIN, Rule, Terms, resolve
 from retain.core.times import DAY
 from retain.core.types import Kind, MemoryType, State
-from retain.ports import Cursor, IndexRow, RecallFeed, RecordStore
+from retain.ports import Cursor, HoldStore, IndexRow, RecallFeed, RecordStore, RuleStore
 
 #: A moment in 2026; tests count from here.
 NOW = 1_768_478_400_000_000
@@ -66,7 +69,7 @@ def entry(
     vectors: bytes | None = b"\x00\x3c\x00\x00",
     **fields: Any,
 ) -> Entry:
-    """A record to be written, made at a moment, with its encoding."""
+    """A record to be written, made at a moment, with its encoding; as it is read again where no rule is set."""
     dates = {"created_at": at, "updated_at": at, "dated_at": at}
     record = Record(
         id=fields.pop("id", None) or new_id(),
@@ -76,7 +79,19 @@ def entry(
         compressed=isinstance(pack(content), bytes),
         **{**dates, **fields},
     )
-    return Entry(record, Encoding(model, vectors, content.encode()[:16]))
+    return Entry(ruled(record), Encoding(model, vectors, content.encode()[:16]))
+
+
+def ruled(record: Record, *rules: Rule) -> Record:
+    """A record as it is read where these rules select it, and the defaults where there are none."""
+    aged_from = record.dated_at if record.aged_from is None else record.aged_from
+    life = resolve(record.kind, rules)
+    return replace(
+        record,
+        aged_from=aged_from,
+        archive_at=None if life.archive_after is None else aged_from + life.archive_after,
+        hidden_from=None if life.delete_after is None else aged_from + life.delete_after,
+    )
 
 
 def changed(record: Record, **fields: Any) -> Entry:
@@ -85,22 +100,73 @@ def changed(record: Record, **fields: Any) -> Entry:
     return Entry(again, Encoding(MODEL, b"\x00\x00\x00\x3c", again.content.encode()[:16]))
 
 
-def move(record: Record, target: State, *, version: int | None = None, source: State | None = None) -> Move:
+def move(
+    record: Record, target: State, *, version: int | None = None, source: State | None = None, **fields: Any
+) -> Move:
     """A move of a record as it was read (or, where given, from another version or state)."""
+    leaving = target in (State.RECYCLED, State.DELETING)
     return Move(
         record.id,
         record.version if version is None else version,
         record.state if source is None else source,
         target,
         "because the test said so",
+        **{"purge_at": NOW + BIN if leaving else None, **fields},
+    )
+
+
+def moved(record: Record, step: Move, *, now: int = NOW) -> Record:
+    """A record as it is after a move."""
+    return replace(
+        record,
+        state=step.target,
+        previous=record.state,
+        version=record.version + 1,
+        moved_at=now,
+        reason=step.reason,
+        purge_at=step.purge_at,
     )
 
 
 def bring(records: RecordStore, who: Person, record_id: str, state: State) -> Record:
-    """Take a new record to a state, step by step; the record as it is then."""
-    for step in PATHS[state]:
-        assert records.transition(who.subject, [move(there(records, who, record_id), step)], now=NOW) == [True]
-    return there(records, who, record_id)
+    """Take a new record to a state, step by step; the record as it was there, which of a deleted one is its last."""
+    record = there(records, who, record_id)
+    for target in PATHS[state]:
+        step = move(record, target)
+        assert records.transition(who.subject, [step], now=NOW) == [Outcome.DONE]
+        record = moved(record, step)
+    return record
+
+
+def set_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: str) -> Rule:
+    """Let a rule take effect; the rule as it is then."""
+    proposed = propose_rule(rules, tenant, kind, terms, now=now, **scope)
+    for _ in rules.assign(proposed):
+        pass
+    return settle_rule(rules, proposed, now=now)
+
+
+def propose_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: str) -> Rule:
+    """Propose a rule; the rule as it is then."""
+    return rules.propose(Rule(new_id(), tenant, kind, Terms(), pending=terms, **scope), now=now)  # type: ignore[arg-type]
+
+
+def settle_rule(rules: RuleStore, rule: Rule, *, now: int = NOW) -> Rule:
+    """Settle a rule; the rule as it is then."""
+    return rules.settle(rule, now=now, event=Event(now, "rule.changed", None, {"author": "the test"}))
+
+
+def put_hold(holds: HoldStore, tenant: str, *, at: int = NOW, **scope: str) -> Hold:
+    """Let a hold stand."""
+    hold = Hold(new_id(), tenant, "the case of the broken ski", "legal", at, **scope)  # type: ignore[arg-type]
+    holds.add(hold, Event(at, "hold.added", hold.id, {"author": hold.author}))
+    return hold
+
+
+def lift_hold(holds: HoldStore, hold: Hold, *, now: int = NOW) -> Hold | None:
+    """Release a hold; the hold as it is then, if it stood."""
+    event = Event(now, "hold.released", hold.id, {"author": "legal"})
+    return holds.release(hold.tenant, hold.id, now=now, author="legal", event=event)
 
 
 def there(records: RecordStore, who: Person, record_id: str) -> Record:

@@ -350,7 +350,7 @@ def test_a_session_goes_to_the_bin_and_comes_back_exactly_as_it_was(
     assert move(history, binned, State.ACTIVE, cause=Cause.RESTORE) is Outcome.DONE
     assert history.messages(me.scope("agent", "chat"), now=NOW) == turns
     after = again(history, before)
-    unlike = {"version": before.version, "moved_at": None, "reason": None}
+    unlike: dict[str, Any] = {"version": before.version, "moved_at": None, "reason": None}
     assert after._replace(**unlike) == before
     assert (after.purge_at, after.bundle) == (None, None)
 

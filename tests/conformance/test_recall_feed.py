@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from conformance.engines import Engine
-from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, there
-from retain.core.records import Encoding, Record
+from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
+from retain.core.records import Encoding, Outcome, Record
+from retain.core.rules import Terms
 from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -85,16 +86,16 @@ def test_a_row_has_what_the_index_needs(engine: Engine, index: Follower, me: Per
         session_id="sess_1",
         metadata={"tags": ["ä", 1, True, None]},
         updated_at=NOW + 3,
-        hidden_from=NOW + 9,
         vectors=b"\x01\x02\x03\x04",
     )
     engine.records.insert(me.subject, LONG_TERM, [made], prune=False, now=NOW)
+    set_rule(engine.rules, me.tenant, "long_term", Terms(archive_after=7, delete_after=9))
 
     (row,) = index.look().values()
 
     assert (row.id, row.agent_id, row.session_id) == (made.record.id, "planner", "sess_1")
     assert (row.created_at, row.updated_at, row.hidden_from) == (NOW, NOW + 3, NOW + 9)
-    assert not row.archived
+    assert row.archived_from == NOW + 7
     assert json.loads(row.metadata) == made.record.metadata
     assert (row.vectors, row.terms) == (made.encoding.vectors, made.encoding.terms)
 
@@ -140,7 +141,7 @@ def test_moves_are_seen(engine: Engine, index: Follower, me: Person, state: Stat
     rows = index.look()
     assert set(rows) == ({one.id, two.id} if state in LIVE else {two.id})
     if state in LIVE:
-        assert bool(rows[one.id].archived) is (state is State.ARCHIVED)
+        assert (rows[one.id].archived_from == 0) is (state is State.ARCHIVED)
 
 
 def test_a_restore_is_seen(engine: Engine, index: Follower, me: Person) -> None:
@@ -184,7 +185,7 @@ def test_several_changes_between_two_looks_add_up(engine: Engine, index: Followe
 
     (row,) = index.look().values()
 
-    assert (row.terms, bool(row.archived)) == (b"three", True)
+    assert (row.terms, row.archived_from == 0) == (b"three", True)
 
 
 def test_a_write_that_was_refused_is_not_seen(engine: Engine, index: Follower, me: Person) -> None:
@@ -246,7 +247,7 @@ def test_a_follower_catches_up_with_a_change_of_very_many_records(engine: Engine
     assert len(index.look()) == 2_500
 
     moves = [move(record, State.RECYCLED) for record in records[1:]]
-    assert all(engine.records.transition(me.subject, moves, now=NOW))
+    assert engine.records.transition(me.subject, moves, now=NOW) == [Outcome.DONE] * 2_499
     assert set(index.look()) == {records[0].id}
 
     engine.records.replace(changed(records[0], content="still followed"))

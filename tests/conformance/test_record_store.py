@@ -9,9 +9,24 @@ from itertools import product
 import pytest
 
 from conformance.engines import Engine
-from conformance.samples import NOW, PATHS, Person, bring, changed, entry, move, new_id, there
+from conformance.samples import (
+    NOW,
+    PATHS,
+    Person,
+    bring,
+    changed,
+    entry,
+    move,
+    moved,
+    new_id,
+    ruled,
+    set_rule,
+    there,
+)
 from retain.core.errors import ConflictError, QuotaExceededError
-from retain.core.records import Record
+from retain.core.records import Outcome, Record
+from retain.core.rules import BIN, Terms
+from retain.core.times import DAY
 from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
 from retain.ports import RecordStore
 
@@ -56,7 +71,7 @@ def test_a_record_comes_back_exactly_as_it_was_written(records: RecordStore, me:
         metadata={"tags": ["a", 1, 1.5, True, None], "näme": {"inner": "ß"}},
         body={"task": "plan", "steps": [{"content": "look " * 500}]},
         name="the plan",
-        hidden_from=NOW + 99,
+        aged_from=NOW - 3,
     )
 
     records.insert(me.subject, EPISODIC, [made], prune=False, now=NOW)
@@ -334,8 +349,10 @@ def test_a_record_whose_name_was_taken_stays_in_the_bin(records: RecordStore, me
     binned = bring(records, me, first.id, State.RECYCLED)
     named(records, me, "ann")
 
-    with pytest.raises(ConflictError):
-        records.transition(me.subject, [move(binned, State.ACTIVE)], now=NOW)
+    bob = named(records, me, "bob")
+
+    moves = [move(binned, State.ACTIVE), move(bob, State.RECYCLED)]
+    assert records.transition(me.subject, moves, now=NOW) == [Outcome.TAKEN, Outcome.DONE]
 
     assert there(records, me, first.id) == binned
     assert records.usage(me.subject, ENTITY).memories == 1
@@ -364,22 +381,58 @@ def test_a_record_can_be_got_in_any_state_and_fetched_while_it_is_live(
     (record,) = add(records, me, "User enjoys skiing")
     now = bring(records, me, record.id, state)
 
+    assert records.get(me.subject, record.id) == (now if state is not State.DELETED else None), "deleted is gone"
     assert now.state is state
     assert now.content == record.content
     assert records.fetch(me.subject, [record.id], now=NOW) == ({record.id: now} if state in LIVE else {})
 
 
-def test_a_record_is_hidden_from_the_very_instant(records: RecordStore, me: Person) -> None:
-    made = entry(me, kind=MemoryType.ENTITY, name="ann", hidden_from=NOW + 100)
+def test_a_record_is_hidden_from_the_very_instant(engine: Engine, records: RecordStore, me: Person) -> None:
+    made = entry(me, kind=MemoryType.ENTITY, name="ann")
     records.insert(me.subject, ENTITY, [made], prune=False, now=NOW)
-    record_id = made.record.id
+    record = ruled(made.record, set_rule(engine.rules, me.tenant, "entity", Terms(delete_after=100)))
 
-    assert records.fetch(me.subject, [record_id], now=NOW + 99) == {record_id: made.record}
-    assert records.named(me.subject, ENTITY, "ann", now=NOW + 99) == made.record
+    assert record.hidden_from == NOW + 100
+    assert records.fetch(me.subject, [record.id], now=NOW + 99) == {record.id: record}
+    assert records.named(me.subject, ENTITY, "ann", now=NOW + 99) == record
     for later in (NOW + 100, NOW + 101):
-        assert records.fetch(me.subject, [record_id], now=later) == {}
+        assert records.fetch(me.subject, [record.id], now=later) == {}
         assert records.named(me.subject, ENTITY, "ann", now=later) is None
-    assert records.get(me.subject, record_id) == made.record, "hidden is not gone"
+    assert records.get(me.subject, record.id) == record, "hidden is not gone"
+
+
+def test_by_default_an_episode_is_archived_at_90_days_and_hidden_at_365_and_a_fact_never_hidden(
+    records: RecordStore, me: Person
+) -> None:
+    episode = entry(me, kind=MemoryType.EPISODIC, at=NOW, dated_at=NOW - DAY)
+    (fact,) = add(records, me, "User enjoys skiing")
+    records.insert(me.subject, EPISODIC, [episode], prune=False, now=NOW)
+    ids = [episode.record.id, fact.id]
+
+    found = records.fetch(me.subject, ids, now=NOW + 364 * DAY - 1)
+    assert (found[ids[0]].archive_at, found[ids[0]].hidden_from) == (NOW + 89 * DAY, NOW + 364 * DAY)
+    assert (found[ids[1]].archive_at, found[ids[1]].hidden_from) == (NOW + 365 * DAY, None)
+    assert not found[ids[0]].is_archived(NOW + 89 * DAY - 1)
+    assert found[ids[0]].is_archived(NOW + 89 * DAY), "swept or not"
+    assert set(records.fetch(me.subject, ids, now=NOW + 364 * DAY)) == {fact.id}
+
+
+def test_a_name_is_free_once_the_time_of_its_record_is_over(engine: Engine, records: RecordStore, me: Person) -> None:
+    set_rule(engine.rules, me.tenant, "entity", Terms(delete_after=100))
+    first = named(records, me, "ann")
+    second = entry(me, "about another ann", kind=MemoryType.ENTITY, name="ann", at=NOW + 100)
+    with pytest.raises(ConflictError):
+        records.insert(me.subject, ENTITY, [second], prune=False, now=NOW + 99)
+    assert there(records, me, first.id).state is State.ACTIVE, "an instant before, it was there"
+
+    records.insert(me.subject, ENTITY, [second], prune=False, now=NOW + 100)
+
+    binned = there(records, me, first.id)
+    assert (binned.state, binned.purge_at) == (State.RECYCLED, NOW + 100 + BIN)
+    assert records.usage(me.subject, ENTITY).memories == 1
+    found = records.named(me.subject, ENTITY, "ann", now=NOW + 100)
+    assert found is not None
+    assert found.id == second.record.id
 
 
 def test_fetch_gives_those_that_are_there(records: RecordStore, me: Person) -> None:
@@ -400,7 +453,7 @@ def test_users_are_compared_whole(records: RecordStore, me: Person, user_id: str
 
     assert records.get(other.subject, record.id) is None
     assert records.fetch(other.subject, [record.id], now=NOW) == {}
-    assert records.transition(other.subject, [move(record, State.RECYCLED)], now=NOW) == [False]
+    assert records.transition(other.subject, [move(record, State.RECYCLED)], now=NOW) == [Outcome.STALE]
     stolen = replace(record, scope=other.scope())
     assert records.replace(changed(stolen, content="taken over")) is False
     assert records.usage(other.subject, LONG_TERM).memories == 0
@@ -419,7 +472,6 @@ def test_replacing_writes_a_new_version(records: RecordStore, me: Person) -> Non
         body={"steps": []},
         name="ski",
         updated_at=NOW + 5,
-        hidden_from=NOW + 10,
     )
 
     assert records.replace(new) is True
@@ -461,7 +513,7 @@ def test_a_record_that_is_not_live_cannot_be_replaced(records: RecordStore, me: 
     now = bring(records, me, record.id, state)
 
     assert records.replace(changed(now, content="second")) is False
-    assert there(records, me, record.id) == now
+    assert records.get(me.subject, record.id) == (now if state is not State.DELETED else None)
 
 
 def test_an_archived_record_can_be_replaced_and_stays_archived(records: RecordStore, me: Person) -> None:
@@ -487,10 +539,12 @@ ILLEGAL = [pair for pair in product(State, State) if pair not in LEGAL]
 def test_a_legal_move_is_made(records: RecordStore, me: Person, source: State, target: State) -> None:
     (record,) = add(records, me, "User enjoys skiing")
     before = bring(records, me, record.id, source)
+    step = move(before, target)
 
-    assert records.transition(me.subject, [move(before, target)], now=NOW) == [True]
+    assert records.transition(me.subject, [step], now=NOW + 7) == [Outcome.DONE]
 
-    assert there(records, me, record.id) == replace(before, state=target, previous=source, version=before.version + 1)
+    after = None if target is State.DELETED else moved(before, step, now=NOW + 7)
+    assert records.get(me.subject, record.id) == after
     assert held(records, me) == ((1, 18) if target in LIVE else (0, 0))
 
 
@@ -500,9 +554,9 @@ def test_an_illegal_move_is_refused(records: RecordStore, me: Person, source: St
     before = bring(records, me, record.id, source)
     usage = held(records, me)
 
-    assert records.transition(me.subject, [move(before, target)], now=NOW) == [False]
+    assert records.transition(me.subject, [move(before, target)], now=NOW) == [Outcome.STALE]
 
-    assert there(records, me, record.id) == before
+    assert records.get(me.subject, record.id) == (before if source is not State.DELETED else None)
     assert held(records, me) == usage
 
 
@@ -517,7 +571,7 @@ def test_a_stale_move_changes_nothing(records: RecordStore, me: Person) -> None:
         move(now, State.RECYCLED, source=State.ARCHIVED),
         move(replace(now, id=new_id()), State.RECYCLED),
     ]
-    assert records.transition(me.subject, stale, now=NOW) == [False] * 4
+    assert records.transition(me.subject, stale, now=NOW) == [Outcome.STALE] * 4
 
     assert there(records, me, record.id) == now
     assert held(records, me) == (1, 6)
@@ -528,7 +582,8 @@ def test_each_move_has_its_own_answer(records: RecordStore, me: Person) -> None:
     bring(records, me, two.id, State.RECYCLED)
 
     moves = [move(one, State.RECYCLED), move(two, State.RECYCLED), move(three, State.ARCHIVED), move(one, State.ACTIVE)]
-    assert records.transition(me.subject, moves, now=NOW) == [True, False, True, False]
+    done, stale = Outcome.DONE, Outcome.STALE
+    assert records.transition(me.subject, moves, now=NOW) == [done, stale, done, stale]
 
     states = [there(records, me, record.id).state for record in (one, two, three)]
     assert states == [State.RECYCLED, State.RECYCLED, State.ARCHIVED]
@@ -541,8 +596,8 @@ def test_records_of_several_kinds_move_together(records: RecordStore, me: Person
     entity = named(records, me, "ann")
 
     assert records.transition(me.subject, [move(record, State.RECYCLED), move(entity, State.RECYCLED)], now=NOW) == [
-        True,
-        True,
+        Outcome.DONE,
+        Outcome.DONE,
     ]
 
     assert held(records, me) == (0, 0)
@@ -551,40 +606,39 @@ def test_records_of_several_kinds_move_together(records: RecordStore, me: Person
 
 @pytest.mark.parametrize("state", [State.ACTIVE, State.ARCHIVED])
 def test_a_restore_leads_back_to_the_state_before_the_bin(records: RecordStore, me: Person, state: State) -> None:
-    made = entry(me, "User enjoys skiing " * 200, metadata={"a": [1]}, name="ski", hidden_from=NOW + 9)
+    made = entry(me, "User enjoys skiing " * 200, metadata={"a": [1]}, name="ski")
     records.insert(me.subject, LONG_TERM, [made], prune=False, now=NOW)
     before = bring(records, me, made.record.id, state)
     records.transition(me.subject, [move(before, State.RECYCLED)], now=NOW)
     binned = there(records, me, made.record.id)
     assert binned.previous is state
 
-    assert records.transition(me.subject, [move(binned, state)], now=NOW) == [True]
+    assert records.transition(me.subject, [move(binned, state)], now=NOW) == [Outcome.DONE]
 
     after = there(records, me, made.record.id)
-    assert replace(after, version=before.version, previous=before.previous) == before
+    history = {name: getattr(before, name) for name in ("version", "previous", "moved_at", "reason")}
+    assert replace(after, **history) == before
     assert records.named(me.subject, LONG_TERM, "ski", now=NOW) == after
 
 
-def test_leaving_the_bin_needs_room_and_is_undone_as_a_whole_without(records: RecordStore, me: Person) -> None:
+def test_leaving_the_bin_needs_room_and_what_has_none_stays_while_the_rest_goes_on(
+    records: RecordStore, me: Person
+) -> None:
     records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 2})
     one, two = add(records, me, "one", "two")
     binned = [bring(records, me, record.id, State.RECYCLED) for record in (one, two)]
     (three,) = add(records, me, "three")
     entity = named(records, me, "ann")
 
-    with pytest.raises(QuotaExceededError):
-        records.transition(
-            me.subject, [move(entity, State.RECYCLED), *(move(record, State.ACTIVE) for record in binned)], now=NOW
-        )
+    moves = [*(move(record, State.ACTIVE) for record in binned), move(entity, State.RECYCLED)]
+    assert records.transition(me.subject, moves, now=NOW) == [Outcome.DONE, Outcome.FULL, Outcome.DONE]
 
-    assert [there(records, me, record.id) for record in binned] == binned
-    assert there(records, me, entity.id) == entity, "the moves before it are undone too"
+    assert there(records, me, one.id).state is State.ACTIVE, "one fits"
+    assert there(records, me, two.id) == binned[1]
+    assert there(records, me, entity.id).state is State.RECYCLED
     assert there(records, me, three.id) == three
-    assert held(records, me) == (1, 5)
-    assert records.usage(me.subject, ENTITY).memories == 1
-
-    assert records.transition(me.subject, [move(binned[0], State.ACTIVE)], now=NOW) == [True], "one fits"
     assert held(records, me) == (2, 8)
+    assert records.usage(me.subject, ENTITY).memories == 0
 
 
 def test_leaving_the_bin_needs_room_for_the_bytes(records: RecordStore, me: Person) -> None:
@@ -593,12 +647,11 @@ def test_leaving_the_bin_needs_room_for_the_bytes(records: RecordStore, me: Pers
     binned = bring(records, me, one.id, State.RECYCLED)
     (two,) = add(records, me, "67890")
 
-    with pytest.raises(QuotaExceededError):
-        records.transition(me.subject, [move(binned, State.ACTIVE)], now=NOW)
+    assert records.transition(me.subject, [move(binned, State.ACTIVE)], now=NOW) == [Outcome.FULL]
     assert there(records, me, one.id) == binned
 
     moves = [move(two, State.RECYCLED), move(binned, State.ACTIVE)]
-    assert records.transition(me.subject, moves, now=NOW) == [True, True], "room made by the move before it counts"
+    assert records.transition(me.subject, moves, now=NOW) == [Outcome.DONE] * 2, "room made by the move before it counts"
 
 
 def test_archiving_at_the_quota_needs_no_room(records: RecordStore, me: Person) -> None:
@@ -607,7 +660,7 @@ def test_archiving_at_the_quota_needs_no_room(records: RecordStore, me: Person) 
     archived = bring(records, me, record.id, State.ARCHIVED)
     records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 0})
 
-    assert records.transition(me.subject, [move(archived, State.ACTIVE)], now=NOW) == [True]
+    assert records.transition(me.subject, [move(archived, State.ACTIVE)], now=NOW) == [Outcome.DONE]
     assert held(records, me) == (1, 3)
 
 

@@ -242,7 +242,7 @@ class Machine(RuleBasedStateMachine):
 
     def _compare(self, follower: Follower, agent: str) -> None:
         shared = "agent" not in self.kind.scope
-        seen = {(row.id, row.updated_at, bool(row.archived), row.terms) for row in follower.look().values()}
+        seen = {(row.id, row.updated_at, row.archived_from == 0, row.terms) for row in follower.look().values()}
         assert seen == {
             (record.id, record.updated_at, record.state is State.ARCHIVED, record.content.encode()[:16])
             for record in self.model.live()

@@ -86,7 +86,7 @@ class World:
         assert found is not None
         return found.state
 
-    def hold(self, **what: str) -> Hold:
+    def hold(self, **what: Any) -> Hold:
         hold = Hold(f"hold-{len(self.holds.list(TENANT, released=True))}", TENANT, "litigation", "counsel", NOW, **what)
         self.holds.add(hold, Event(self.now, "held", hold.id, {}))
         return hold
@@ -427,6 +427,9 @@ def test_a_removal_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, 
     for whose in (ANN, BOB):
         assert (busy.said(whose.scope("guide", "trip")) == []) is removed, "all of it at once, or nothing"
         assert (busy.live(whose, MemoryType.PERSONA) == set()) is removed
+        listed = busy.history.sessions(TENANT, whose.user_id, now=NOW)
+        assert ("guide" not in {session["agent_id"] for session in listed}) is removed
+        assert (whose.user_id not in busy.history.owners(TENANT, "guide", "trip", now=NOW)) is removed
     finished = busy.registry.finish_unfinished()
 
     assert finished <= removed

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clocks import FakeClock
+from retain import Retain
 from retain.core.chain import Event
 from retain.core.errors import (
     ConflictError,
@@ -80,7 +84,7 @@ class World:
         ((outcome,),) = self.history.transition_all([(session.subject, [move])], now=self.now)
         return outcome
 
-    def hold(self, **what: str) -> Hold:
+    def hold(self, **what: Any) -> Hold:
         hold = Hold(f"hold-{self.ids.next(self.now)}", TENANT, "litigation", "counsel", self.now, **what)
         self.holds.add(hold, Event(self.now, "held", hold.id, {}))
         return hold
@@ -166,7 +170,7 @@ def test_what_names_no_session_is_refused_in_words(world: World) -> None:
 # --- rules --------------------------------------------------------------------------------------------------------------
 
 
-def settle(world: World, terms: Terms, **scope: str) -> None:
+def settle(world: World, terms: Terms, **scope: Any) -> None:
     rules = SqliteRules(world.database)
     rule = Rule(f"rule-{world.ids.next(world.now)}", TENANT, HISTORY, Terms(), pending=terms, **scope)
     rule = rules.propose(rule, now=world.now)
@@ -427,6 +431,39 @@ def test_two_parts_of_one_name_cannot_belong_to_sessions(world: World, bookmarks
         world.sessions.belongings.add(Bookmarks(world.sessions))
 
 
+def _state(retain: Retain, session: Session) -> State | None:
+    found = retain.parts.history.get(session.subject, session.id)
+    return None if found is None else found.state
+
+
+def test_sweeps_take_an_idle_session_to_the_bin_and_then_away_with_all_that_belongs_to_it(
+    retain: Retain, clock: FakeClock
+) -> None:
+    bookmarks = Bookmarks(retain.sessions)
+    retain.sessions.belongings.add(bookmarks)
+    scope = Scope(retain.tenant, "ann", "guide", "trip")
+    retain.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    bookmarks.mark(scope, "page 7")
+    session = retain.sessions.find(scope)
+    assert session is not None
+    kept = partial(_state, retain, session)
+
+    clock.advance(days=30, microseconds=-1)
+    retain.sweep()
+    assert kept() is State.ACTIVE
+    clock.advance(microseconds=1)
+    retain.sweep()
+    assert kept() is State.RECYCLED
+    clock.advance(days=15, microseconds=-1)
+    retain.sweep()
+    assert bookmarks.count(session.subject, session.id) == 1
+    clock.advance(microseconds=1)
+    retain.sweep()
+
+    assert kept() is None
+    assert bookmarks.count(session.subject, session.id) == 0
+
+
 # --- the summary ------------------------------------------------------------------------------------------------------------
 
 
@@ -452,6 +489,14 @@ def test_a_long_conversation_is_told_by_what_tells_most() -> None:
 
     assert "Reykjavik" in summary
     assert len(summary) <= 1_200
+
+
+def test_words_without_their_sentences_do_not_crowd_out_what_is_said_later() -> None:
+    names = [f"Traveller {n} booked Hotel Number{n} in City{n} for {n} nights from {n} May." for n in range(200)]
+    summary = told([*names, "In the end Maria Lopez flew to Reykjavik on 14 March 2026 with her brother."])
+
+    assert "Maria Lopez flew to Reykjavik" in summary
+    assert sum(line.startswith("Also: ") for line in summary.splitlines()) <= 1
 
 
 def test_of_a_huge_message_the_summary_looks_at_the_beginning() -> None:

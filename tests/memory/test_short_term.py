@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clocks import FakeClock
 from retain import MemoryManager, Retain
+from retain.core.errors import AgentRemovedError, HeldError
 
 
 def test_messages_come_back_in_their_order(memory: MemoryManager, clock: FakeClock) -> None:
@@ -48,3 +51,73 @@ def test_another_process_sees_the_same_session(retain: Retain, memory: MemoryMan
     with Retain.open(home=retain.settings.home, clock=retain.parts.clock) as other:
         twin = other.manager("user_123", "travel_agent", "sess_abc123")
         assert [m["content"] for m in twin.short_term.get_conversation_history()] == ["hello"]
+
+
+def test_the_time_of_short_term_memory_comes_from_the_rules(retain: Retain, clock: FakeClock) -> None:
+    retain.policies.set("short_term", delete_after_days=0.5, agent_id="patient")
+    patient = retain.manager("user", "patient", "session").short_term
+    hasty = retain.manager("user", "hasty", "session").short_term
+    for short_term in (patient, hasty):
+        short_term.add_message("user", "hello")
+
+    assert (patient.get_ttl(), hasty.get_ttl()) == (43_200, 3_600)
+    clock.advance(hours=12, microseconds=-1)
+    assert len(patient.get_conversation_history()) == 1
+    assert hasty.get_conversation_history() == []
+    clock.advance(microseconds=1)
+    assert patient.get_conversation_history() == []
+
+
+def test_a_rule_that_keeps_everything_for_ever_does_not_keep_short_term_memory(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    retain.policies.set("*", delete_after_days="never")
+    memory.short_term.add_message("user", "hello")
+    assert memory.short_term.get_ttl() == 3_600
+
+
+def test_a_deleted_message_leaves_the_conversation_and_its_summary(retain: Retain, memory: MemoryManager) -> None:
+    kept = memory.short_term.add_message("user", "We fly to Oslo")
+    gone = memory.short_term.add_message("user", "My passport number is 123")
+
+    assert memory.short_term.delete(gone)
+    assert not memory.short_term.delete(gone)
+
+    assert [m["message_id"] for m in memory.short_term.get_full_history()] == [kept]
+    assert [m["message_id"] for m in memory.short_term.get_conversation_history()] == [kept]
+    assert retain.sessions.list("user_123")[0]["summary"] == "user: We fly to Oslo"
+
+
+def test_a_held_message_is_deleted_nowhere(retain: Retain, memory: MemoryManager) -> None:
+    message_id = memory.short_term.add_message("user", "hello")
+    retain.holds.add(user_id="user_123", reason="litigation", author="counsel")
+
+    with pytest.raises(HeldError, match="kept by hold"):
+        memory.short_term.delete(message_id)
+    assert len(memory.short_term.get_conversation_history()) == len(memory.short_term.get_full_history()) == 1
+
+
+def test_a_session_in_use_again_after_31_days_begins_anew(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.short_term.add_message("user", "in January")
+    clock.advance(days=31)
+    assert memory.short_term.get_full_history() == []
+    memory.short_term.add_message("user", "in February")
+
+    assert [m["content"] for m in memory.short_term.get_full_history()] == ["in February"]
+    (session,) = retain.sessions.list("user_123")
+    assert (session["messages"], session["created_at"]) == (1, clock().isoformat())
+
+
+def test_what_a_removed_agent_was_told_is_refused_and_kept_nowhere(retain: Retain, memory: MemoryManager) -> None:
+    memory.short_term.add_message("user", "hello")
+    retain.agents.remove("travel_agent")
+
+    with pytest.raises(AgentRemovedError, match="restore"):
+        memory.short_term.add_message("user", "still there?")
+    assert memory.short_term.get_conversation_history() == []
+    assert memory.short_term.get_full_history() == []
+
+    retain.agents.restore("travel_agent")
+    assert [m["content"] for m in memory.short_term.get_full_history()] == ["hello"]

@@ -33,7 +33,8 @@ def search(
     visible = {
         row.id
         for row in rows
-        if (row.hidden_from is None or row.hidden_from > now) and (include_archived or not row.archived)
+        if (row.hidden_from is None or row.hidden_from > now)
+        and (include_archived or row.archived_from is None or row.archived_from > now)
     }
     lending = {record_id: max(evidence[record_id] - 0.3, 0) if record_id in visible else 0.0 for record_id in evidence}
     final = {}

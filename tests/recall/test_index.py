@@ -35,7 +35,7 @@ def row(
     session: str | None = None,
     metadata: str = "{}",
     hidden_from: int | None = None,
-    archived: bool = False,
+    archived_from: int | None = None,
     embedded: bool = True,
 ) -> IndexRow:
     passages = split(text)
@@ -47,7 +47,7 @@ def row(
         number,
         number,
         hidden_from,
-        archived,
+        archived_from,
         metadata,
         vectors,
         terms.encode(passages),
@@ -179,9 +179,20 @@ def test_a_hidden_record_is_out_of_every_answer_from_its_moment_on_and_starves_n
 
 
 def test_archived_records_are_found_only_where_they_are_asked_for() -> None:
-    scope = ScopeIndex(MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived=True), row(1, "booked a train")])
+    scope = ScopeIndex(MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived_from=0), row(1, "booked a train")])
     assert numbers(ask(scope, "hotel in Rome")) == [1]
     assert numbers(ask(scope, "hotel in Rome", include_archived=True)) == [0, 1]
+
+
+def test_a_record_counts_as_archived_from_its_moment_on_and_starves_none() -> None:
+    scope = indexed()
+    scope.upsert(row(number, "lunch with Ana", archived_from=100) for number in range(20))
+    scope.upsert([row(20, "lunch with Bo"), row(21, "dinner")])
+    assert numbers(ask(scope, "lunch with Ana", 2, now=99)) == [19, 18]
+    assert numbers(ask(scope, "lunch with Ana", 2, now=100)) == [20, 21]
+    assert numbers(ask(scope, "lunch with Ana", 2, now=100, include_archived=True)) == [19, 18]
+    assert [int(found[:8], 16) for found in scope.select(9, now=100)] == [21, 20]
+    assert len(scope.select(99, now=100, include_archived=True)) == 22
 
 
 def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
@@ -294,7 +305,7 @@ def made_up_rows(draw: st.DrawFn) -> IndexRow:
         number,
         number,
         draw(st.sampled_from([None, NOW, NOW + 1])),
-        draw(st.booleans()),
+        draw(st.sampled_from([None, 0, NOW, NOW + 1])),
         draw(st.sampled_from(["{}", '{"n": 1}', '{"n": 2}'])),
         blob,
         terms.encode([" ".join(words) for words in passages]),

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
 from clocks import FakeClock
 from retain import MemoryManager, Retain
 
@@ -49,3 +56,206 @@ def test_rt_005_the_conversation_outlives_the_short_term_window(
         ("user", "How much is a flight?"),
         ("assistant", "About 120 euros."),
     ]
+
+
+# --- how long each kind lives -------------------------------------------------------------------------------------
+
+
+def test_rt_005_long_term_has_no_expiry_and_is_archived_to_cold_storage_after_a_year(
+    memory: MemoryManager, retain: Retain, clock: FakeClock, home: Path
+) -> None:
+    memory_id = memory.add("Enjoys skiing", "long_term", {"topic": "sports"})["memory_id"]
+    clock.advance(days=364)
+    assert retain.sweep().counts == {"archive": 0, "recycle": 0, "delete": 0}
+    assert [found["memory_id"] for found in memory.retrieve("skiing")] == [memory_id]
+
+    clock.advance(days=1)
+    assert retain.sweep().counts["archive"] == 1
+    assert memory.retrieve("skiing") == [], "out of default recall"
+    assert [found["memory_id"] for found in memory.retrieve("skiing", include_archived=True)] == [memory_id]
+    assert list((home / "archive").rglob("*.pack")), "the content is in cold storage"
+
+    clock.advance(days=3_650)
+    retain.sweep()
+    assert memory.rehydrate(memory_id)["content"] == "Enjoys skiing", "and there is no expiry"
+
+
+def test_rt_005_persona_is_permanent_and_no_clean_up_touches_it(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    memory_id = memory.add("Answers briefly", "persona")["memory_id"]
+    retain.policies.set("*", delete_after_days=1, confirm=True)
+    clock.advance(days=36_500)
+    retain.sweep(confirm=True)
+    assert memory.get(memory_id)["content"] == "Answers briefly"
+    assert memory.explain(memory_id)["next"] is None
+
+
+def test_rt_005_entity_and_structured_are_cleaned_up_only_by_their_user(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    memory.entity.add("Maria", "person", {"city": "Porto"})
+    memory.structured.put("bookings", {"nights": 3}, key="zrh")
+    clock.advance(days=36_500)
+    retain.sweep()
+    assert memory.entity.get("Maria")["attributes"] == {"city": "Porto"}
+    assert memory.structured.get("bookings", "zrh") == {"nights": 3}
+    assert memory.entity.delete_user_entities("user_123") == 1
+    assert memory.structured.delete_user_data("user_123") == 1
+    assert memory.count_memories("entity") == memory.count_memories("structured") == 0
+
+
+def test_rt_005_structured_is_archived_after_180_days(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    memory.structured.put("bookings", {"nights": 3}, key="zrh")
+    clock.advance(days=180, seconds=-1)
+    assert retain.sweep().counts["archive"] == 0
+    clock.advance(seconds=1)
+    assert retain.sweep().counts["archive"] == 1
+    assert memory.structured.find("bookings") == []
+    assert memory.structured.get("bookings", "zrh") == {"nights": 3}, "asked for by its key, it is read where it lies"
+
+
+def test_rt_005_the_ttl_of_episodes_can_be_configured(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    explained = memory.explain(memory.episodic.record_episode("Book a flight", ["booked"]))
+    assert explained["rules"]["archive_after_days"] == 7_776_000 / 86_400
+    retain.policies.set("episodic", archive_after_days=10, delete_after_days=20, confirm=True)
+    clock.advance(days=10)
+    assert retain.sweep().counts == {"archive": 1, "recycle": 0, "delete": 0}
+    clock.advance(days=10)
+    assert retain.sweep().counts == {"archive": 0, "recycle": 1, "delete": 0}
+
+
+# --- enforcement ----------------------------------------------------------------------------------------------------
+
+
+def test_rt_005_archive_old_memories(memory: MemoryManager, retain: Retain, clock: FakeClock, home: Path) -> None:
+    old = memory.add("Enjoys skiing")["memory_id"]
+    retain.manager("another", "travel_agent").add("Enjoys sailing")
+    clock.advance(days=366)
+    new = memory.add("Skiing is fun with Maria")["memory_id"]
+
+    assert memory.long_term.archive_old_memories() == 1
+    assert [found["memory_id"] for found in memory.retrieve("skiing")] == [new]
+    assert {f["memory_id"] for f in memory.retrieve("skiing", include_archived=True)} == {old, new}
+    assert memory.long_term.archive_old_memories() == 0
+    assert retain.manager("*", "*").long_term.archive_old_memories() == 1, "of all users"
+    assert len(list((home / "archive").rglob("*.pack"))) == 2
+
+
+def test_rt_005_cleanup_old_episodes(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    ended = clock() - timedelta(days=91)
+    memory.episodic.record_episode("old_task", ["a step", "another step"], timestamp=ended)
+    fresh = memory.episodic.record_episode("new_task", ["a step"])
+    other = retain.manager("user_123", "another_agent")
+    other.episodic.record_episode("old_task of another agent", ["a step"], timestamp=ended)
+
+    assert memory.episodic.cleanup_old_episodes() == 1
+    assert [e["episode_id"] for e in memory.episodic.query_similar_episodes("old_task")] == [fresh]
+    assert len(other.episodic.query_similar_episodes("old_task")) == 1
+    assert retain.manager("*", "*").episodic.cleanup_old_episodes() == 1, "of all agents"
+    assert other.episodic.query_similar_episodes("old_task") == []
+    assert len(retain.recycle.list()) == 2, "a mistake can be undone for 15 days"
+
+
+def test_rt_005_delete_user_memories(memory: MemoryManager, retain: Retain, caplog: pytest.LogCaptureFixture) -> None:
+    def fill(user_id: str) -> None:
+        other = retain.manager(user_id, "travel_agent", "sess_1")
+        for kind in ("working", "short_term", "long_term", "persona", "episodic", "entity"):
+            other.add(f"a memory of {kind}", kind)
+        other.add({"document": True}, "structured")
+
+    fill("alice")
+    fill("bob")
+    with caplog.at_level(logging.INFO, "retain"):
+        assert memory.delete_user_memories("alice", "long_term") == 1
+    assert "1 long_term memories" in caplog.text
+    assert memory.delete_user_memories("alice") == 6
+    assert memory.delete_user_memories("alice") == 0
+
+    alice, bob = (retain.manager(user, "travel_agent", "sess_1") for user in ("alice", "bob"))
+    kinds = ("working", "short_term", "long_term", "persona", "episodic", "entity", "structured")
+    assert [alice.count_memories(kind) for kind in kinds] == [0] * 7
+    assert [bob.count_memories(kind) for kind in kinds] == [1] * 7
+    assert retain.sessions.history("travel_agent", "sess_1", user_id="alice") == []
+    assert len(retain.sessions.history("travel_agent", "sess_1", user_id="bob")) == 1
+
+
+# --- the schedule ---------------------------------------------------------------------------------------------------
+
+
+def test_rt_005_short_term_needs_no_job(memory: MemoryManager, clock: FakeClock) -> None:
+    memory.short_term.add_message("user", "hello")
+    clock.advance(seconds=3_600)
+    assert memory.short_term.get_conversation_history() == [], "though nothing has run"
+
+
+def test_rt_005_episodes_are_cleaned_up_every_day_at_two(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    retain.schedule.enrol()
+    episodes = [
+        retain.manager("user_123", agent).episodic.record_episode("Book a flight", ["booked"]) for agent in ("a", "b")
+    ]
+    clock.advance(days=90)
+    retain.schedule.run_due()
+    clock.advance(hours=13, minutes=59)  # 01:59 of the next day
+    assert "episodes" not in {run["name"] for run in retain.schedule.run_due()}
+    clock.advance(minutes=1)
+    (run,) = [run for run in retain.schedule.run_due() if run["name"] == "episodes"]
+    assert run["slot"].endswith("T02:00:00+00:00")
+    assert [retain.explain(episode)["state"] for episode in episodes] == ["archived", "archived"], "of all agents"
+
+
+def test_rt_005_long_term_is_archived_every_sunday_at_three(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    retain.schedule.enrol()
+    memory_ids = [retain.manager(user, "agent").add("Enjoys skiing")["memory_id"] for user in ("alice", "bob")]
+    clock.advance(days=365)
+    slots = []
+    for _ in range(8):
+        clock.advance(days=1)
+        slots += [run["slot"] for run in retain.schedule.run_due() if run["name"] == "archive"]
+    assert slots[-1] == "2027-01-17T03:00:00+00:00", "a Sunday"
+    assert [retain.explain(memory_id)["state"] for memory_id in memory_ids] == ["archived", "archived"], "of all users"
+
+
+def test_rt_005_the_schedule_is_looked_at_far_more_often_than_once_an_hour(retain: Retain, clock: FakeClock) -> None:
+    retain.schedule.enrol()
+    clock.advance(minutes=59)
+    assert {run["name"] for run in retain.schedule.run_due()} == {"minutely"}
+    assert retain.schedule.list()[0]["next_run"] == "2026-01-15T13:00:00+00:00"
+
+
+# --- metrics --------------------------------------------------------------------------------------------------------
+
+
+def test_rt_005_metrics(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    memory.add("Enjoys skiing in winter", "long_term")
+    memory.delete(memory.add("A mistake", "long_term")["memory_id"])
+    memory.episodic.record_episode("Book a flight", ["booked"])
+    clock.advance(days=90)
+    retain.sweep()
+
+    families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert families["memory_archived"].type == families["memory_deleted"].type == "counter"
+    assert samples["memory_archived_total", "episodic"] == 1
+    assert samples["memory_deleted_total", "long_term", "user"] == 1
+    assert families["memory_storage_bytes"].type == "gauge"
+    assert samples["memory_storage_bytes", "long_term"] == len("Enjoys skiing in winter")
+    assert families["memory_age_days"].type == "histogram"
+    assert samples["memory_age_days_count", "long_term"] == 1
+    assert samples["memory_age_days_sum", "long_term"] == 90
+    assert samples["memory_age_days_bucket", "60", "long_term"] == 0
+    assert samples["memory_age_days_bucket", "90", "long_term"] == 1
+
+
+def test_rt_005_an_episode_of_91_days_ago_is_cleaned_up(memory: MemoryManager, clock: FakeClock) -> None:
+    memory.episodic.record_episode("old_task", steps=["a step"], timestamp=clock().timestamp() - 91 * 24 * 3_600)
+    memory.episodic.cleanup_old_episodes()
+    assert memory.episodic.query_similar_episodes("old_task") == []

@@ -15,7 +15,23 @@ from retain.cli.outcomes import ExitCode, report, report_failure
 from retain.core.errors import RetainError
 
 #: One module for each group of commands, in the order in which help lists them.
-_GROUPS: Final = ("memories", "quotas", "embedding", "doctor", "demo", "version")
+_GROUPS: Final = (
+    "memories",
+    "sweeps",
+    "policies",
+    "holds",
+    "recycling",
+    "sessions",
+    "registry",
+    "auditing",
+    "scheduling",
+    "quotas",
+    "embedding",
+    "metrics",
+    "doctor",
+    "demo",
+    "version",
+)
 _EXAMPLES: Final = "Examples:\n\n"
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -76,14 +92,25 @@ def retain(
     del version  # its callback has answered
 
 
-def command(group: typer.Typer, name: str, *, examples: Sequence[str]) -> Callable[[_Command], _Command]:
-    """Register a function as a command; its docstring and the examples (shell scripts that run) become its help."""
+def command(
+    group: typer.Typer, name: str, *, examples: Sequence[str], about: str | None = None
+) -> Callable[[_Command], _Command]:
+    """Register a function as a command; its docstring (or ``about``) and the examples (shell scripts that run) become
+    its help.
+    """
 
     def register(function: _Command) -> _Command:
-        group.command(name, epilog=with_examples(examples))(function)
+        group.command(name, help=about, epilog=with_examples(examples))(function)
         return function
 
     return register
+
+
+def add_group(name: str, *, about: str, examples: Sequence[str], bare: bool = False) -> typer.Typer:
+    """A group of commands below the application; a ``bare`` one does something without a command too."""
+    group = typer.Typer(no_args_is_help=not bare, invoke_without_command=bare)
+    app.add_typer(group, name=name, help=about, epilog=with_examples(examples))
+    return group
 
 
 def examples_of(epilog: str | None) -> list[str]:

@@ -8,7 +8,14 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from retain.core.errors import InvalidInputError, RetainError
+from retain.core.errors import (
+    ClockError,
+    ConfirmationNeededError,
+    HeldError,
+    InvalidInputError,
+    PlanChangedError,
+    RetainError,
+)
 
 
 class ExitCode(IntEnum):
@@ -18,6 +25,8 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     UNHEALTHY = 3
+    LOOK_FIRST = 4
+    HELD = 5
     TRY_AGAIN = 75
     INTERRUPTED = 130
 
@@ -27,21 +36,32 @@ MEANINGS: Final = MappingProxyType(
         ExitCode.FINE: "All went well (a search that finds nothing included).",
         ExitCode.FAILED: "Not found, or the operation failed and had no effect.",
         ExitCode.USAGE: "Wrong input: an argument, an option, a value or a setting.",
-        ExitCode.UNHEALTHY: "`retain doctor` found something that does not work.",
+        ExitCode.UNHEALTHY: "`retain doctor` or `retain audit verify` found something that is broken.",
+        ExitCode.LOOK_FIRST: "Nothing was changed: someone should look first, at what would go, at a new plan or at the "
+        "clock, and confirm.",
+        ExitCode.HELD: "A hold stands; nothing was removed.",
         ExitCode.TRY_AGAIN: "Failed for now; the same command may succeed later (`EX_TEMPFAIL`).",
         ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
     }
 )
 
-#: The first family that an error belongs to decides, unless it is retryable, which comes before all of them.
-EXIT_CODES: Final = MappingProxyType({InvalidInputError: ExitCode.USAGE, RetainError: ExitCode.FAILED})
+#: The first family that an error belongs to decides; one that merely failed, and is retryable, is to be tried again.
+EXIT_CODES: Final = MappingProxyType(
+    {
+        ConfirmationNeededError: ExitCode.LOOK_FIRST,
+        PlanChangedError: ExitCode.LOOK_FIRST,  # retryable in that another plan will do; the same command will not
+        ClockError: ExitCode.LOOK_FIRST,
+        HeldError: ExitCode.HELD,
+        InvalidInputError: ExitCode.USAGE,
+        RetainError: ExitCode.FAILED,
+    }
+)
 
 
 def exit_code(error: type[RetainError]) -> ExitCode:
     """The exit code of a command that ends with such an error."""
-    if error.retryable:
-        return ExitCode.TRY_AGAIN
-    return next(code for family, code in EXIT_CODES.items() if issubclass(error, family))
+    code = next(code for family, code in EXIT_CODES.items() if issubclass(error, family))
+    return ExitCode.TRY_AGAIN if code is ExitCode.FAILED and error.retryable else code
 
 
 def report(problem: RetainError, *, as_json: bool) -> ExitCode:

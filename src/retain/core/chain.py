@@ -114,11 +114,19 @@ class Sizes(NamedTuple):
 # --- texts and hashes ---------------------------------------------------------------------------------------------
 
 
-def entry_text(alias: bytes, no: int, seq: int, event: Event) -> str:
-    """The canonical JSON text of an event at place ``seq`` of a chain, ``no`` of all chains."""
+def entry_text(alias: bytes, no: int, seq: int, event: Event, closing: str | None = None) -> str:
+    """The canonical JSON text of an event at place ``seq`` of a chain, ``no`` of all chains.
+
+    ``closing`` is what ``closing_of`` gives for it, where that is known: many events differ only in what they are about.
+    """
+    opening = _opening(alias, no, seq, event.at, event.item)
+    return opening + (closing_of(event) if closing is None else closing)
+
+
+def closing_of(event: Event) -> str:
+    """How an entry's text ends: what was done, and the details."""
     try:
-        opening = _opening(alias, no, seq, event.at, event.item)
-        text = f'{opening}{_canonical(event.action)},"detail":{_canonical(event.detail)}}}'
+        text = f'{_canonical(event.action)},"detail":{_canonical(event.detail)}}}'
         if not text.isascii():
             text.encode()
     except (ValueError, TypeError, RecursionError) as error:

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from retain.core.content import check_id, check_tenant
 from retain.core.types import MemoryType, State
 
-
 #: Every user, or every agent, in verbs that maintain the store.
 ALL: Final = "*"
 

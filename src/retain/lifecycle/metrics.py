@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' format, read from the store when they are asked for, so that every process's work is in them."""
+"""Metrics in Prometheus' format, read from the store when they are asked for: every process's work is in them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Collector:
             histogram = self._families.HistogramMetricFamily(
                 "memory_age_days", "Age of live memories, in days.", labels=["memory_type"]
             )
-            for kind, (counts, total) in self._dues.ages([now - days * DAY for days in AGE_BUCKETS]).items():
+            for kind, (counts, total) in self._dues.ages([now - days * DAY - 1 for days in AGE_BUCKETS]).items():
                 upto, buckets = 0, []
                 for bound, count in zip((*map(str, AGE_BUCKETS), "+Inf"), counts, strict=True):
                     upto += count

@@ -21,6 +21,8 @@ _SHORT: Final = 600
 #: Of what is new, the last part is looked at, and of one message the first.
 _MOST: Final = 12_000
 _MOST_OF_ONE: Final = 4_000
+#: Words without their sentences, at the end of a summary: they would crowd out the sentences of the next one.
+_WORDS: Final = "Also: "
 _TRIES: Final = 16
 
 
@@ -65,12 +67,20 @@ class Belongings:
 class Sessions:
     """``retain.sessions``: conversations, kept beside the short-term window."""
 
-    def __init__(self, history: History, short_term: ShortTermStore, *, tenant: str, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        history: History,
+        short_term: ShortTermStore,
+        *,
+        tenant: str,
+        now: Callable[[], int],
+        belongings: Belongings | None = None,
+    ) -> None:
         self._history = history
         self._short_term = short_term
         self._tenant = tenant
         self._now = now
-        self.belongings = Belongings()
+        self.belongings = belongings or Belongings()
 
     def history(
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
@@ -157,9 +167,12 @@ def roll(summary: str, messages: Sequence[Message]) -> str:
             break
         lines.append(line)
         room -= len(line)
-    texts = [*summary.splitlines(), *reversed(lines)]
-    whole = "\n".join(texts)
-    return whole if len(whole) <= _FULL else _summarizer().summarize(texts, max_chars=_SHORT)
+    before = summary.splitlines()
+    whole = "\n".join([*before, *reversed(lines)])
+    if len(whole) <= _FULL:
+        return whole
+    sentences = [line for line in before if not line.startswith(_WORDS)]
+    return _summarizer().summarize([*sentences, *reversed(lines)], max_chars=_SHORT)
 
 
 @cache

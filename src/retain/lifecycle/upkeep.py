@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from retain.core.errors import InvalidInputError, LeaseLostError
 from retain.core.records import Scope
-from retain.core.rules import AUDIT, HISTORY
+from retain.core.rules import AUDIT, FOREVER, HISTORY
 from retain.core.times import DAY, iso, moment, when
 from retain.core.types import DURABLE, MemoryType, State
 from retain.lifecycle.audit import Audit
@@ -24,6 +25,8 @@ from retain.ports import DueStore, History, RuleStore, ShortTermStore
 _log = logging.getLogger("retain.upkeep")
 _SOME: Final = 1_000
 _PAGES: Final = 2_000
+#: So many of those who were set aside are named in a job's result.
+_SHOWN: Final = 20
 
 EPISODES: Final = Extent(frozenset({MemoryType.EPISODIC.value}), bin=False)
 COLD: Final = Extent(
@@ -128,22 +131,16 @@ class Upkeep:
         report = self.sweep(extent=Extent(frozenset()))
         return {line.memory_type: line.records for line in report.lines}
 
-    # --- jobs ---------------------------------------------------------------------------------------------------------
-
-    def runners(self) -> dict[str, Callable[[], dict[str, Any]]]:
-        """What each job of the schedule does."""
-        return {
-            "minutely": lambda: self.sweep(extent=SHORT).shown(),
-            "episodes": lambda: self.sweep(extent=EPISODES).shown(),
-            "archive": lambda: self.sweep(extent=COLD).shown(),
-            "daily": self._daily,
-        }
-
-    def _daily(self) -> dict[str, Any]:
-        report = self.sweep(extent=DAILY).shown()
+    def audit_life(self) -> int:
+        """How long the tenant's audit entries are kept, in microseconds."""
         life = self._rules.life(AUDIT, Scope(self._tenant, "", ""))
-        cut = 0 if life.delete_after is None else self._audit.cut(when(self._now() - life.delete_after))
-        return {**report, "audit_checkpoint": self._audit.seal()["no"], "audit_entries_cut": cut}
+        return FOREVER if life.delete_after is None else life.delete_after
+
+    def keep_audit(self, life: int) -> dict[str, Any]:
+        """Seal the audit chains of the whole store, and cut what is older than ``life``."""
+        sealed = self._audit.seal()
+        cut = 0 if life >= FOREVER else self._audit.cut(when(self._now() - life))
+        return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut}
 
     def lateness(self) -> dict[str, float]:
         """For each kind of which something is due: seconds since when."""
@@ -152,3 +149,35 @@ class Upkeep:
         for kind, since in self._dues.overdue_since(self._tenant, now):
             late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
         return late
+
+
+def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What each job of the schedule does: a part of the upkeep, for every tenant of the store."""
+
+    def sweep(extent: Extent) -> Callable[[], dict[str, Any]]:
+        return lambda: joined({tenant: upkeep_of(tenant).sweep(extent=extent) for tenant in dues.tenants()})
+
+    def daily() -> dict[str, Any]:
+        done = sweep(DAILY)()
+        tenants = dues.tenants()
+        cut = max((upkeep_of(tenant).audit_life() for tenant in tenants), default=None)
+        return {**done, **({} if cut is None else upkeep_of(tenants[0]).keep_audit(cut))}
+
+    return {"minutely": sweep(SHORT), "episodes": sweep(EPISODES), "archive": sweep(COLD), "daily": daily}
+
+
+def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
+    """The reports of several tenants as one result of a job."""
+    counts: Counter[str] = Counter()
+    for report in reports.values():
+        counts.update(report.counts)
+    asides = [{"tenant": tenant, **aside._asdict()} for tenant, report in reports.items() for aside in report.set_aside]
+    return {
+        "tenants": len(reports),
+        "counts": dict(counts),
+        "bytes": sum(report.bytes for report in reports.values()),
+        "held": sum(report.held for report in reports.values()),
+        "stale": sum(report.stale for report in reports.values()),
+        "set_aside": asides[:_SHOWN],
+        "seconds": sum(report.seconds for report in reports.values()),
+    }

@@ -13,8 +13,8 @@ from retain.core.errors import InvalidInputError
 from retain.recall.summaries.sentences import Sentence, shorten, split_label, split_sentences
 from retain.recall.terms import tokenize
 
-# Chosen on English chats, by how well each is found by its summary. What decides there are the list of common words, the
-# line of words left out and the worth of names, in this order; the rest moves the result by about a point.
+# Chosen on English chats, by how well each is found by its summary. What decides there are the list of common words,
+# the line of words left out and the worth of names, in this order; the rest moves the result by about a point.
 _COMMON: Final = 0.05  # what a common term is worth, where another is worth 1
 _NAMED: Final = 3.0  # how much more names and numbers are worth
 _REPEATED: Final = 0.2  # what is left of a term's worth each time it was said already
@@ -60,9 +60,9 @@ class ExtractiveSummarizer:
 
     Sentences are taken for the informative terms that they add per character (names, numbers, dates and rare words
     count most; what was said already, fillers and greetings hardly), and stand in their order, under the name of who
-    said them where a text begins with one (``Ann: …``), without openings that tell nothing (``Wow, …``). Names and rare
-    words that they leave out follow in a line ``Also: …`` of at most two fifths of the length. The same texts always give the same summary; it uses neither network
-    nor model.
+    said them where a text begins with one (``Ann: …``), without openings that tell nothing (``Wow, …``). Names and
+    rare words that they leave out follow in a line ``Also: …`` of at most two fifths of the length. The same texts
+    always give the same summary; it uses neither network nor model.
 
     Texts that fit are returned whole. The summary is empty only if the texts are; no word is cut unless it alone is
     longer than ``max_chars``.
@@ -149,7 +149,7 @@ class _Choice:
         return _ALSO + line if kept else ""
 
     def _words(self) -> tuple[dict[str, str], set[str]]:
-        """The words of the texts where they first occur, by term, and which of them follow right after the one before."""
+        """The words of the texts as they first occur, by term, and which of them stand right after the one before."""
         first_seen: dict[str, str] = {}
         following: set[str] = set()
         for sentence in self._sentences:

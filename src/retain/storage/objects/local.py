@@ -10,9 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from retain.core.errors import StorageError, StoreFullError
+from retain.core.errors import (
+    ObjectMissingError,
+    ObjectStoreError,
+    ObjectStoreUnavailableError,
+    StorageError,
+    StoreFullError,
+)
 from retain.storage.objects.disk import is_left_behind, make_folder, remove_empty, sync_folder, write_synced
-from retain.core.errors import ObjectMissingError, ObjectStoreError, ObjectStoreUnavailableError
 from retain.storage.objects.names import check_name, check_prefix, is_name
 from retain.storage.objects.probe import try_out
 

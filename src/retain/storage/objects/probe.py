@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from retain.core.errors import StorageError
+from retain.core.errors import ObjectDamagedError, ObjectStoreError, StorageError
 from retain.storage.objects import ObjectStore
-from retain.core.errors import ObjectDamagedError, ObjectStoreError
 
 FOLDER: Final = "check"
 

@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.core.errors import ClosedError, InvalidSettingsError, MissingExtraError
+from retain.core.errors import (
+    ClosedError,
+    InvalidSettingsError,
+    MissingExtraError,
+    ObjectMissingError,
+    ObjectStoreError,
+)
 from retain.storage.objects.answers import explain, is_panic, shorten
-from retain.core.errors import ObjectMissingError, ObjectStoreError
 from retain.storage.objects.names import check_name, check_prefix, is_name
 from retain.storage.objects.places import Place, read_endpoint
 from retain.storage.objects.probe import try_out

@@ -22,6 +22,7 @@ from retain.core.chain import (
     Walk,
     check_chain,
     check_checkpoints,
+    closing_of,
     cut_event,
     entry_text,
     link,
@@ -51,9 +52,13 @@ def append(connection: apsw.Connection, subject: int, events: Sequence[Event]) -
     alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
     no = value(connection, SQL["last_no"])
     added: list[tuple[object, ...]] = []
+    closings: dict[tuple[str, int], str] = {}
     for event in events:
         no, seq = no + 1, seq + 1
-        text = entry_text(alias, no, seq, event)
+        shared = (event.action, id(event.detail))  # the same details object, the same text
+        if shared not in closings:
+            closings[shared] = closing_of(event)
+        text = entry_text(alias, no, seq, event, closings[shared])
         hashed = link(hashed, text)
         added.append((no, subject, seq, event.at, event.item, text, hashed))
     connection.executemany(SQL["append"], added)

@@ -36,6 +36,10 @@ class SqliteDues:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def tenants(self) -> list[str]:
+        with self._database.read() as connection:
+            return [row[0] for row in rows(connection, SQL["tenants"])]
+
     def profiles(self, tenant: str) -> list[Profile]:
         with self._database.read() as connection:
             book = read_book(connection, tenant)

@@ -137,3 +137,6 @@ CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND state = 'recycled'
   AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0' AND (?2 IS NULL OR subjects.subject = ?2)
 ORDER BY purge_at, sessions.no LIMIT ?3
+
+-- name: tenants
+SELECT DISTINCT tenant FROM profiles ORDER BY tenant

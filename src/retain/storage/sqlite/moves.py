@@ -38,7 +38,8 @@ class Mover:
         self._now = now
         self._tallies: dict[int, Tally] = {}
         self._events: list[Event] = []
-        self._moved: Counter[tuple[str, str, str]] = Counter()
+        self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
+        self._moved: Counter[tuple[Any, ...]] = Counter()
         self.holds = standing_holds(connection, subject)
 
     def tally(self, kind: Kind) -> Tally:
@@ -49,7 +50,7 @@ class Mover:
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        row = one(self._connection, SQL["standing"], (move.id, self._number))
+        row = one(self._connection, SQL["standing"], (move.id, self._number, bool(self.holds)))
         if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
             return Outcome.STALE
         key, code, _, _, size, agent_id, session_id, metadata, packed = row
@@ -114,17 +115,21 @@ class Mover:
         return one(self._connection, PACKS["is_writing"], (pack_number,)) is not None
 
     def _note(self, move: Move, kind: str) -> None:
-        detail: dict[str, Any] = {
-            "kind": kind,
-            "from": move.source.value,
-            "to": move.target.value,
-            "cause": move.cause.value,
-            "reason": move.reason,
-        }
-        if move.rule is not None:
-            detail["rule"] = move.rule
-        self._events.append(Event(self._now, _action(move), move.id, detail))
-        self._moved[kind, move.target.value, move.cause.value] += 1
+        about = (kind, *move[2:7])
+        if about not in self._notes:
+            detail: dict[str, Any] = {
+                "kind": kind,
+                "from": move.source.value,
+                "to": move.target.value,
+                "cause": move.cause.value,
+                "reason": move.reason,
+            }
+            if move.rule is not None:
+                detail["rule"] = move.rule
+            self._notes[about] = (_action(move), detail)
+        action, detail = self._notes[about]
+        self._events.append(Event(self._now, action, move.id, detail))
+        self._moved[about] += 1
 
     def refuse(self, move: Move, kind: str, hold: Hold) -> None:
         """Write down that a hold kept a record, or a conversation."""
@@ -143,8 +148,8 @@ class Mover:
             tally.save()
         if self._events:
             append(self._connection, self._number, self._events)
-        for (kind, state, cause), count in self._moved.items():
-            self._connection.execute(SQL["count_moves"], (self._number, kind, state, cause, count))
+        for (kind, _, target, _, cause, _), count in self._moved.items():
+            self._connection.execute(SQL["count_moves"], (self._number, kind, target, cause, count))
 
 
 def standing_holds(connection: apsw.Connection, subject: str) -> list[Hold]:

@@ -122,7 +122,7 @@ class SqliteRecords:
         row = _row(entry)
         with self._database.write() as connection, unique(record.kind):
             number = subject_no(connection, record.scope.subject)
-            standing = one(connection, SQL["standing"], (record.id, number))
+            standing = one(connection, SQL["standing"], (record.id, number, False))
             if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
                 return False  # what lies in the object store is brought back before it is changed
             kind = TYPES[record.kind]
@@ -218,7 +218,7 @@ class SqliteFeed:
             tally = Tally(connection, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
-                row = one(connection, SQL["standing"], (record_id, number))
+                row = one(connection, SQL["standing"], (record_id, number, False))
                 if row is not None and row[3] == version:
                     model = model_code(connection, encoding.model)
                     connection.execute(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))

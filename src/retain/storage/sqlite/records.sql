@@ -65,7 +65,8 @@ WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'arc
   AND (delete_after IS NULL OR aged_from + delete_after > ?)
 
 -- name: standing
-SELECT key, kind, state, version, size, agent_id, session_id, metadata, pack FROM records WHERE id = ? AND subject = ?
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack
+FROM records WHERE id = ?1 AND subject = ?2
 
 -- name: replace
 UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, model = ?, vectors = ?,

@@ -88,6 +88,7 @@ class SqliteRules:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._profiles = Profiles()
 
     def rules(self, tenant: str) -> list[Rule]:
         with self._database.read() as connection:
@@ -95,7 +96,7 @@ class SqliteRules:
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
         with self._database.read() as connection:
-            return Profiles().life(connection, kind, scope, memory_id)
+            return self._profiles.life(connection, kind, scope, memory_id)
 
     def propose(self, rule: Rule, *, now: int) -> Rule:
         with self._database.write() as connection:
@@ -120,7 +121,7 @@ class SqliteRules:
                 yield moved
 
     def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
-        """Give the next records of a subject the profile that they should have; where to go on, and how many it were."""
+        """Give the next records of a subject the profile that they should have; where to go on, and how many."""
         with self._database.write() as connection:
             where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
             if rule.memory_id is None:

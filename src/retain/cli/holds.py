@@ -1,0 +1,141 @@
+"""``retain hold add | list | release``: what nothing may remove while a hold stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from retain.cli.app import add_group, command
+from retain.cli.opening import open_engine
+from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
+from retain.cli.output import printable, show
+from retain.cli.rendering import show_rows
+from retain.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
+
+_WORDS = {"user_id": "user", "agent_id": "agent", "session_id": "session", "memory_id": "memory", "tag": "tag"}
+
+hold = add_group(
+    "hold",
+    about="Keep things from being removed, whatever the rules say and whoever asks.",
+    examples=["retain hold list"],
+)
+
+
+@command(
+    hold,
+    "add",
+    examples=(
+        'retain hold add --user alice --reason "Case 4711"',
+        'retain hold add --tag topic=contract --reason "Audit of 2026" --author legal',
+    ),
+)
+def add_hold(
+    *,
+    user: OfUser = None,
+    agent: OfAgent = None,
+    session: OfSession = None,
+    memory: OneMemory = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            "--tag",
+            metavar="TAG",
+            help="What has a field of this value (key=value), or this among its tags.",
+            rich_help_panel="What it is for",
+        ),
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is to be kept.")],
+    author: Author = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Hold something: nothing archives, recycles, deletes, prunes or erases it until the hold is released.
+
+    What several options name is what all of them name.
+    """
+    from retain.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        added = engine.holds.add(
+            **scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author_of(author)
+        )
+    show(shown_hold(added), _show_added, as_json=as_json)
+
+
+@command(hold, "list", examples=("retain hold list", "retain hold list --released --json"))
+def list_holds(
+    *,
+    released: Annotated[bool, typer.Option("--released", help="Those that were released too.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List the holds that stand, oldest first."""
+    from retain.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        found = [shown_hold(one) for one in engine.holds.list(released=released)]
+    show(found, _show_holds, as_json=as_json)
+
+
+@command(
+    hold,
+    "release",
+    examples=(
+        "id=$(retain hold add --user alice --reason 'Case 4711' --json | grep -o '[0-9a-f-]\\{36\\}')\n"
+        "retain hold release $id",
+    ),
+)
+def release_hold(
+    *,
+    hold_id: Annotated[str, typer.Argument(metavar="ID", help="The hold's id, as retain hold list shows it.")],
+    author: Author = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Release a hold: what is past its time goes with the next sweep."""
+    from retain.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        released = engine.holds.release(hold_id, author=author_of(author))
+    show(shown_hold(released), _show_released, as_json=as_json)
+
+
+def _covered(one: Mapping[str, Any]) -> str:
+    return printable(", ".join(f"{word} {one[name]}" for name, word in _WORDS.items() if name in one))
+
+
+def _show_added(console: Console, added: Mapping[str, Any]) -> None:
+    console.print(f"Hold {added['hold_id']} stands on {_covered(added)}.", soft_wrap=True)
+
+
+def _show_released(console: Console, released: Mapping[str, Any]) -> None:
+    console.print(f"Released hold {released['hold_id']} on {_covered(released)}.", soft_wrap=True)
+
+
+def _show_holds(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        console.print("No hold stands.")
+        return
+    ended = any(one["released_at"] for one in found)
+    columns = ("id", "on", "reason", "by", "since", *(["released"] if ended else []))
+    rows = [
+        (
+            one["hold_id"],
+            _covered(one),
+            printable(one["reason"]),
+            printable(one["author"]),
+            one["created_at"][:19],
+            *([(one["released_at"] or "")[:19]] if ended else []),
+        )
+        for one in found
+    ]
+    show_rows(console, columns, rows)

@@ -1,0 +1,185 @@
+"""Episodic retention: the per-agent policy, the three phases, the nightly job and recall after archival."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from clocks import FakeClock
+from retain import EpisodicRetentionPolicy, MemoryManager, NotFoundError, Retain
+
+MESSAGES = [
+    {"role": "user", "content": "How many days of annual leave do I have left in 2025?"},
+    {"role": "assistant", "content": "You have 12 days of annual leave remaining."},
+]
+SUMMARY = "User inquired about the annual leave balance for 2025; 12 days were left."
+
+
+def record(memory: MemoryManager) -> str:
+    return memory.episodic.record_episode(
+        "Answer a question about leave",
+        ["looked up the balance"],
+        messages=MESSAGES,
+        tool_calls=[{"name": "hr.balance", "result": 12}],
+        summary=SUMMARY,
+    )
+
+
+def found(memory: MemoryManager, query: str = "annual leave") -> list[str]:
+    return [episode["episode_id"] for episode in memory.episodic.query_similar_episodes(query)]
+
+
+# --- the policy -----------------------------------------------------------------------------------------------------
+
+
+def test_ep_each_agent_has_a_policy_of_its_own(retain: Retain, clock: FakeClock) -> None:
+    short, usual = retain.manager("user_123", "short"), retain.manager("user_123", "usual")
+    retain.policies.set_episodic("short", EpisodicRetentionPolicy(10, 20), confirm=True)
+    episodes = {memory: record(memory) for memory in (short, usual)}
+    clock.advance(days=10)
+    retain.sweep()
+    assert short.episodic.get_messages(episodes[short]) == "archived"
+    assert usual.episodic.get_messages(episodes[usual]) == MESSAGES
+    clock.advance(days=10)
+    retain.sweep()
+    assert found(short) == []
+    assert found(usual) == [episodes[usual]]
+
+
+def test_ep_the_defaults_are_90_and_365_days_archive_then_delete() -> None:
+    policy = EpisodicRetentionPolicy()
+    assert (policy.active_retention_days, policy.archive_retention_days) == (90, 365)
+    assert (policy.archive_on_expiry, policy.delete_after_archival_period) == (True, True)
+
+
+def test_ep_without_archive_on_expiry_an_episode_is_deleted_at_the_end_of_its_active_time(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    retain.policies.set_episodic("travel_agent", EpisodicRetentionPolicy(archive_on_expiry=False), confirm=True)
+    record(memory)
+    clock.advance(days=90)
+    assert retain.sweep().counts == {"archive": 0, "recycle": 1, "delete": 0}
+    assert found(memory) == []
+
+
+def test_ep_without_delete_after_archival_period_the_summary_stays(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    policy = EpisodicRetentionPolicy(delete_after_archival_period=False)
+    retain.policies.set_episodic("travel_agent", policy, confirm=True)
+    episode = record(memory)
+    clock.advance(days=3_650)
+    retain.sweep()
+    assert found(memory) == [episode]
+
+
+# --- the three phases -----------------------------------------------------------------------------------------------
+
+
+def test_ep_up_to_90_days_everything_is_there(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    episode = record(memory)
+    clock.advance(days=90, microseconds=-1)
+    retain.sweep()
+    assert memory.episodic.get_messages(episode) == MESSAGES
+    assert memory.episodic.get_tool_calls(episode) == [{"name": "hr.balance", "result": 12}]
+    assert memory.episodic.query_messages("how many days remain?", top_k=1)[0]["episode_id"] == episode
+    assert found(memory) == [episode]
+
+
+def test_ep_from_90_days_on_only_the_summary_and_its_embedding_are_kept(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    episode = record(memory)
+    before = retain.parts.records.entries("default/user_123", [episode])[episode]
+    clock.advance(days=90)
+    retain.sweep()
+    record_after, encoding = retain.parts.records.entries("default/user_123", [episode])[episode]
+    assert record_after.content == SUMMARY
+    assert not record_after.body
+    assert encoding.vectors
+    assert before.encoding.vectors is not None
+    assert len(encoding.vectors) < len(before.encoding.vectors), "the messages' vectors are gone, the summary's is kept"
+    assert before.encoding.vectors.startswith(encoding.vectors)
+
+
+def test_ep_an_archived_episode_is_found_by_meaning_and_its_messages_answer_archived(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    episode = record(memory)
+    clock.advance(days=91)
+    retain.sweep()
+    assert found(memory, "how much holiday is left") == [episode]
+    assert memory.episodic.get_messages(episode) == "archived"
+    assert memory.episodic.get_tool_calls(episode) == "archived"
+    assert memory.episodic.query_messages("how many days remain?") == []
+
+
+def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    episode = record(memory)
+    clock.advance(days=365)
+    assert found(memory) == [], "at that instant, swept or not"
+    retain.sweep()
+    clock.advance(days=15)
+    retain.sweep()
+    assert retain.parts.records.get("default/user_123", episode) is None
+    with pytest.raises(NotFoundError):
+        memory.get(episode)
+
+
+# --- the nightly job ------------------------------------------------------------------------------------------------
+
+
+def test_ep_the_job_runs_once_every_24_hours(retain: Retain, clock: FakeClock) -> None:
+    retain.schedule.enrol()
+    slots = []
+    for _ in range(24 * 5):
+        clock.advance(hours=1)
+        slots += [run["slot"] for run in retain.schedule.run_due() if run["name"] == "episodes"]
+    moments = [datetime.fromisoformat(slot) for slot in slots]
+    assert len(slots) == 5
+    assert {later - earlier for earlier, later in pairwise(moments)} == {timedelta(days=1)}
+
+
+def test_ep_the_job_archives_what_ended_before_the_cutoff_and_deletes_what_is_older(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    retain.schedule.enrol()
+    old, middle, new = (
+        memory.episodic.record_episode(f"task {age}", ["step"], timestamp=clock() - timedelta(days=age))
+        for age in (366, 91, 89)
+    )
+    clock.advance(days=1, hours=-1)  # the end of an episode counts, not when it was recorded
+    retain.schedule.run_due()
+    states = [retain.explain(episode)["state"] for episode in (old, middle, new)]
+    assert states == ["recycled", "archived", "active"]
+
+
+# --- recall after archival --------------------------------------------------------------------------------------------
+
+
+def test_ep_an_agent_recalls_from_another_session_that_a_topic_was_discussed(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    record(memory)
+    clock.advance(days=100)
+    retain.sweep()
+    later = retain.manager("user_123", "travel_agent", "another_session")
+    (snippet,) = later.episodic.query_similar_episodes("leave balance")
+    assert snippet["summary"] == SUMMARY
+
+
+def test_ep_a_recalled_episode_has_id_summary_date_score_and_is_archived(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    ended = clock()
+    episode = record(memory)
+    clock.advance(days=100)
+    retain.sweep()
+    (snippet,) = memory.episodic.query_similar_episodes("annual leave balance")
+    assert snippet["episode_id"] == episode
+    assert snippet["summary"] == SUMMARY
+    assert datetime.fromisoformat(snippet["date"]) == ended
+    assert 0 < snippet["score"] <= 1
+    assert snippet["is_archived"] is True
