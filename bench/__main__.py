@@ -11,7 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
-from bench import report, speed
+from bench import lifecycle, report, speed
 
 
 def main() -> None:
@@ -23,11 +23,16 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
-    parser.add_argument("--only", choices=["speed", "quality"], help="measure one of the two; the page keeps the other")
+    parser.add_argument(
+        "--only", choices=["speed", "lifecycle", "quality"], help="measure one; the page keeps the others"
+    )
     options = parser.parse_args()
-    if options.only != "quality":
+    if options.only in (None, "speed"):
         report.write_speed(options.docs, speed.measure(options.users, options.folder), options.users)
-    if options.only != "speed":
+    if options.only in (None, "lifecycle"):
+        figures = lifecycle.measure(options.users, options.folder)
+        report.write_lifecycle(options.docs, figures, options.users, options.locomo)
+    if options.only in (None, "quality"):
         report.write_quality(options.docs, options.locomo)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import quality
+from bench import archive, lifecycle, quality
 from bench.speed import USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -45,6 +45,33 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
     )
     _plot_speed(docs / "img", figures)
     _section(docs, "Speed", text)
+
+
+def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int, locomo: str | None) -> None:
+    """The section on sweeps, and on what is recalled after archiving."""
+    rows = ["| | measured | target | met |", "|---|---:|---|---|"]
+    for figure in figures:
+        mark = "" if figure.met is None else "yes" if figure.met else "**no**"
+        rows.append(f"| {figure.name} | {figure.value} | {figure.target} | {mark} |")
+    text = (
+        f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
+        f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between two recalls.\n"
+        f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n"
+    )
+    if locomo is not None:
+        text += "\n" + _archived(archive.measure(Path(locomo)))
+    _section(docs, "Lifecycle", text)
+
+
+def _archived(found: archive.Figures) -> str:
+    return (
+        "What is recalled once only summaries are left: LoCoMo recorded as episodes, one for each session, with its\n"
+        "messages; R@5 of the right session, averaged over questions.\n\n"
+        "| sessions | questions | by messages | by episodes | archived | archived / before | part of the text |\n"
+        "|---:|---:|---:|---:|---:|---:|---:|\n"
+        f"| {found.sessions:,} | {found.questions:,} | {found.messages:.3f} | {found.episodes:.3f} "
+        f"| {found.archived:.3f} | {found.ratio:.1%} | {found.summary_part:.3f} |\n"
+    )
 
 
 def write_quality(docs: Path, locomo: str | None) -> None:

@@ -14,24 +14,39 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
 from retain import __version__
 from retain.core.errors import NotAStoreError, RetainError
+from retain.core.rules import spoken
+from retain.core.times import DAY, iso, moment
 from retain.core.types import MIB
+from retain.engine import system_clock
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.schedule import JOBS, Schedule
 from retain.recall.embedders import open_embedder
 from retain.recall.http import KEY_NAMES
 from retain.recall.summaries import open_summarizer
 from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path, without_password
+from retain.storage.objects import open_objects
+from retain.storage.objects.places import read_place
 from retain.storage.sql import migrations
+from retain.storage.sqlite.audit import SqliteAudit
 from retain.storage.sqlite.database import Database
+from retain.storage.sqlite.dues import SqliteDues
+from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases, new_holder
 
 _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
 _SLOW_WRITE_MS: Final = 50.0
 _PATIENCE_SECONDS: Final = 5.0
+#: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
+_LATE: Final = 8 * DAY
+_KEEP_RUNNING: Final = "run `retain schedule run --once` from cron, or keep `retain schedule run` running"
 
 
 class Status(StrEnum):
@@ -62,6 +77,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     checks.append(_settings(given_settings(environ, url=url, home=home), environ))
     checks.append(_home(settings.home))
     checks += _store(settings)
+    checks.append(_cold(settings.cold_url()))
     checks += [_embedder(settings.embedder), _summarizer(settings.summarizer)]
     return checks
 
@@ -132,7 +148,10 @@ def _store(settings: Settings) -> Iterator[Check]:
         yield Check("store", Status.OK, f"{path} ({path.stat().st_size / MIB:,.1f} MiB)")
         yield _schema(database)
         yield _journal(database)
-        yield _tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+        integrity = _tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+        yield integrity
+        if integrity.status is Status.OK:  # what is damaged need not be asked further
+            yield from _lifecycle(database, settings)
     finally:
         database.close()
 
@@ -176,6 +195,104 @@ def _disk(folder: Path) -> Check:
     if took > _SLOW_WRITE_MS:
         return Check("disk", Status.WARNING, found, "put the store on a faster disk: every add waits this long")
     return Check("disk", Status.OK, found)
+
+
+def _cold(url: str) -> Check:
+    """That archives can be kept: a bucket is tried out, of a folder it is enough that it can be written."""
+    fix = "correct RETAIN_ARCHIVE_URL, the credentials in the environment, or the permissions there"
+    try:
+        place = read_place(url)
+        if place.scheme != "file":
+            watch = time.perf_counter()
+            open_objects(url).check()
+            return Check(
+                "cold storage", Status.OK, f"{place.url} (written, read and deleted in {_since(watch):,.0f} ms)"
+            )
+    except RetainError as problem:
+        return _failed("cold storage", problem, fix)
+    folder = place.folder
+    there = _nearest(folder)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Check("cold storage", Status.FAILED, f"{folder}: {there} cannot be written", fix)
+    return Check("cold storage", Status.OK, f"{folder}{'' if folder.is_dir() else ' (not there yet)'}")
+
+
+# --- the lifecycle -------------------------------------------------------------------------------------------------
+
+
+def _lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
+    """The checks of what governs memories. They read the store's own tables: nothing is run, enrolled or adopted."""
+    dues = SqliteDues(database)
+    now = moment(system_clock())
+    yield _checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
+    yield _checked("schedule", lambda: _schedule(database, settings.timezone), "correct RETAIN_TIMEZONE")
+    yield _checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
+    yield _checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+
+
+def _clock(dues: SqliteDues, now: int) -> Check:
+    seen = dues.seen()
+    ClockWatch(now=now).check(now, seen=seen)
+    return Check("clock", Status.OK, f"{iso(now)[:19]} ({'no sweep yet' if seen is None else 'not behind any sweep'})")
+
+
+def _schedule(database: Database, timezone: str) -> Check:
+    jobs = SqliteJobs(database)
+    leadership = Leadership(SqliteLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
+    nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
+    schedule = Schedule(jobs, leadership, nothing, clock=system_clock, timezone=timezone)
+    if problems := schedule.problems():
+        return Check("schedule", Status.FAILED, "\n".join(problems), f"see retain schedule; {_KEEP_RUNNING}")
+    if not jobs.rows():
+        return Check("schedule", Status.WARNING, "no job has ever run: nothing is swept by itself", _KEEP_RUNNING)
+    rows = schedule.list()
+    disabled = [row["name"] for row in rows if not row["enabled"]]
+    coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
+    found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
+    if disabled:
+        fix = f"if that is not meant: retain schedule set {disabled[0]} --enable"
+        return Check("schedule", Status.WARNING, f"{found}; disabled: {', '.join(disabled)}", fix)
+    return Check("schedule", Status.OK, found)
+
+
+def _overdue(dues: SqliteDues, now: int) -> Check:
+    """What should have been swept long ago; what is on hold may be among it."""
+    waiting: dict[str, int] = {}
+    for tenant in dues.tenants():
+        for kind, since in dues.overdue_since(tenant, now):
+            waiting[kind] = max(waiting.get(kind, 0), now - since)
+    if not waiting:
+        return Check("overdue", Status.OK, "nothing is waiting to be swept")
+    kind = max(waiting, key=lambda name: waiting[name])
+    found = f"something of {', '.join(waiting)} is due, {kind} for {_roughly(waiting[kind])}"
+    if waiting[kind] <= _LATE:
+        return Check("overdue", Status.OK, found)
+    fix = "see retain sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
+    return Check("overdue", Status.WARNING, found, fix)
+
+
+def _audit(database: Database, home: Path) -> Check:
+    store = SqliteAudit(database)
+    problem = Audit(store, "default", home / "state", system_clock)._compare()  # the cheap part of verify()
+    if problem is not None:
+        fix = "run retain audit verify; if a backup was restored, retain audit seal --accept says so"
+        return Check("audit", Status.FAILED, problem.problem, fix)
+    last = next(iter(store.checkpoints(limit=1)), None)
+    found = f"{store.sizes().entries:,} entries"
+    if last is None:
+        return Check("audit", Status.OK, f"{found}, not sealed yet")
+    return Check("audit", Status.OK, f"{found}, sealed by checkpoint {last.no} at {iso(last.at)[:19]}")
+
+
+def _checked(name: str, look: Callable[[], Check], fix: str) -> Check:
+    try:
+        return look()
+    except RetainError as problem:
+        return _failed(name, problem, fix)
+
+
+def _roughly(duration: int) -> str:
+    return spoken(duration // DAY * DAY) if duration >= DAY else "less than a day"
 
 
 # --- the models ------------------------------------------------------------------------------------------------------

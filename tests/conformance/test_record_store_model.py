@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from conformance.engines import Engine
-from conformance.samples import NOW, Follower, Person, changed, entry, move
+from conformance.samples import NOW, Follower, Person, changed, entry, move, moved, ruled
 from retain.core.errors import ConflictError, QuotaExceededError
-from retain.core.records import Move, Record
+from retain.core.records import Cause, Move, Outcome, Record
+from retain.core.rules import BIN
 from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
 
 AGENTS = ("agent", "agent_2")
@@ -57,22 +58,23 @@ class Model:
         fits_count = memories == 0 or most is None or held + memories <= most
         return fits_count and (size <= 0 or most_bytes is None or used + size <= most_bytes)
 
-    def insert(self, records: list[Record], *, prune: bool) -> int:
+    def insert(self, records: list[Record], *, prune: bool, now: int) -> int:
         pruned = 0
         while not self.fits(len(records), sum(len(record.content) for record in records)):
             oldest = sorted(self.live(), key=lambda record: record.dated_at)
             if not prune or not oldest:
                 raise RefusedError
             for record in oldest[: max(1, len(oldest) // 10)]:
-                self._put(record, State.RECYCLED)
+                step = move(record, State.RECYCLED, purge_at=now + BIN, cause=Cause.PRUNE)
+                self.records[record.id] = moved(record, step._replace(reason="pruned: the quota was reached"), now=now)
                 pruned += 1
         self.records.update((record.id, record) for record in records)
         self._check_names()
         return pruned
 
     def replace(self, record: Record) -> bool:
-        there = self.records[record.id]
-        if there.state not in LIVE or there.version != record.version:
+        there = self.records.get(record.id)
+        if there is None or there.state not in LIVE or there.version != record.version:
             return False
         if not self.fits(0, len(record.content) - len(there.content)):
             raise RefusedError
@@ -80,23 +82,27 @@ class Model:
         self._check_names()
         return True
 
-    def transition(self, moves: list[Move]) -> list[bool]:
-        answers = []
-        for step in moves:
-            there = self.records[step.id]
-            answers.append(
-                (there.state, there.version) == (step.source, step.version) and step.target in NEXT[step.source]
-            )
-            if answers[-1]:
-                entering = step.target in LIVE and there.state not in LIVE
-                if entering and not self.fits(1, len(there.content)):
-                    raise RefusedError
-                self._put(there, step.target)
-                self._check_names()
-        return answers
+    def transition(self, moves: list[Move], *, now: int) -> list[Outcome]:
+        return [self._move(step, now) for step in moves]
 
-    def _put(self, record: Record, state: State) -> None:
-        self.records[record.id] = replace(record, state=state, previous=record.state, version=record.version + 1)
+    def _move(self, step: Move, now: int) -> Outcome:
+        there = self.records.get(step.id)
+        if there is None or (there.state, there.version) != (step.source, step.version):
+            return Outcome.STALE
+        if step.target not in NEXT[step.source]:
+            return Outcome.STALE
+        entering = step.target in LIVE and there.state not in LIVE
+        if entering and not self.fits(1, len(there.content)):
+            return Outcome.FULL
+        if entering and there.name is not None and there.name in {record.name for record in self.live()}:
+            return Outcome.TAKEN
+        if step.target is State.DELETED:
+            del self.records[step.id]
+        elif step.aged_from is None:
+            self.records[step.id] = moved(there, step, now=now)
+        else:
+            self.records[step.id] = ruled(moved(replace(there, aged_from=step.aged_from), step, now=now))
+        return Outcome.DONE
 
     def _check_names(self) -> None:
         names = [record.name for record in self.live() if record.name is not None]
@@ -114,6 +120,7 @@ class Machine(RuleBasedStateMachine):
         self.me = Person(f"model-{kind}-{next(_tenants)}", "user_123")
         self.model = Model(kind)
         self.order: list[str] = []
+        self.last: dict[str, Record] = {}
         self.moments = itertools.count(NOW)
         self.quick = {agent: Follower(engine.feed, self.me.scope(agent), self.kind) for agent in AGENTS}
         self.slow = {agent: Follower(engine.feed, self.me.scope(agent), self.kind) for agent in AGENTS}
@@ -131,8 +138,9 @@ class Machine(RuleBasedStateMachine):
             assert on_store() == expected
 
     def pick(self, place: int) -> Record | None:
-        """One of the latest records."""
-        return self.model.records[self.order[-1 - place % len(self.order)]] if self.order else None
+        """One of the latest records, as it is, or was when it was deleted."""
+        self.last.update(self.model.records)
+        return self.last[self.order[-1 - place % len(self.order)]] if self.order else None
 
     @initialize(most=Limits)
     def begin(self, most: int | None) -> None:
@@ -159,7 +167,7 @@ class Machine(RuleBasedStateMachine):
         ]
         records = [item.record for item in entries]
         self.both(
-            lambda: self.model.insert(records, prune=prune),
+            lambda: self.model.insert(records, prune=prune, now=now),
             lambda: self.engine.records.insert(self.me.subject, self.kind, entries, prune=prune, now=now).pruned,
         )
         self.order += [record.id for record in records if record.id in self.model.records]
@@ -178,12 +186,18 @@ class Machine(RuleBasedStateMachine):
             self.both(lambda: self.model.replace(new.record), lambda: self.engine.records.replace(new))
 
     @rule(
-        steps=st.lists(st.tuples(Places, st.sampled_from(State), st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=4)
+        steps=st.lists(
+            st.tuples(
+                Places, st.sampled_from(State), st.sampled_from([0, 0, 0, 1]), st.sampled_from([None, None, NOW + 5])
+            ),
+            min_size=1,
+            max_size=4,
+        )
     )
-    def transition(self, steps: list[tuple[int, State, int]]) -> None:
+    def transition(self, steps: list[tuple[int, State, int, int | None]]) -> None:
         moves = [
-            move(there, target, version=there.version + stale)
-            for place, target, stale in steps
+            move(there, target, version=there.version + stale, aged_from=aged_from)
+            for place, target, stale, aged_from in steps
             if (there := self.pick(place))
         ]
         self._move(moves)
@@ -199,9 +213,10 @@ class Machine(RuleBasedStateMachine):
             self._move([move(there, there.previous or State.ACTIVE)])
 
     def _move(self, moves: list[Move]) -> None:
+        now = next(self.moments)
         self.both(
-            lambda: self.model.transition(moves),
-            lambda: self.engine.records.transition(self.me.subject, moves, now=next(self.moments)),
+            lambda: self.model.transition(moves, now=now),
+            lambda: self.engine.records.transition(self.me.subject, moves, now=now),
         )
 
     @rule(whose=st.sampled_from(["user", "tenant"]), most=Limits, size=st.none() | st.integers(0, 200))
@@ -226,6 +241,8 @@ class Machine(RuleBasedStateMachine):
     def each_record_is_what_the_model_says(self) -> None:
         for record in self.model.records.values():
             assert self.engine.records.get(self.me.subject, record.id) == record
+        for gone in set(self.order) - set(self.model.records):
+            assert self.engine.records.get(self.me.subject, gone) is None
         fetched = self.engine.records.fetch(self.me.subject, list(self.model.records), now=NOW)
         assert fetched == {record.id: record for record in self.model.live()}
 
@@ -234,6 +251,19 @@ class Machine(RuleBasedStateMachine):
         live = {record.name: record for record in self.model.live()}
         for name in ("ann", "bob"):
             assert self.engine.records.named(self.me.subject, self.kind, name, now=NOW) == live.get(name)
+
+    @invariant()
+    def the_bin_holds_what_was_recycled_in_the_order_in_which_it_leaves(self) -> None:
+        recycled = [record for record in self.model.records.values() if record.state is State.RECYCLED]
+        expected = sorted(recycled, key=lambda record: (record.purge_at, self.order.index(record.id)))
+        for subject in (None, self.me.subject):
+            found, _ = self.engine.records.binned(self.me.tenant, subject, limit=999)
+            assert found == expected
+
+    @invariant()
+    def entries_are_there_in_every_state(self) -> None:
+        entries = self.engine.records.entries(self.me.subject, self.order)
+        assert {record_id: found.record for record_id, found in entries.items()} == self.model.records
 
     @invariant()
     def followers_see_what_is_live(self) -> None:

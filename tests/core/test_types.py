@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retain.core.errors import InvalidKindError
-from retain.core.types import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, MemoryType, State, kind_of
+from retain.core.types import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, kind_of
 
 
 def test_every_kind_has_a_row_under_its_own_name() -> None:
@@ -90,8 +90,16 @@ def test_every_state_can_be_reached_and_every_record_can_be_deleted() -> None:
     assert all(State.DELETED in reachable(state) for state in State)
 
 
-def test_only_a_claim_leads_to_deletion() -> None:
-    assert [state for state in State if State.DELETED in NEXT[state]] == [State.DELETING]
+def test_only_the_recycle_bin_and_a_claim_lead_to_deletion() -> None:
+    assert [state for state in State if State.DELETED in NEXT[state]] == [State.RECYCLED, State.DELETING]
+
+
+def test_the_kinds_that_are_archived_and_how() -> None:
+    assert {name.value: kind.archive for name, kind in TYPES.items() if kind.archive is not None} == {
+        "long_term": Archive.COLD,
+        "episodic": Archive.SUMMARY,
+        "structured": Archive.COLD,
+    }
 
 
 @pytest.mark.parametrize("kind", MemoryType)

@@ -568,6 +568,15 @@ def test_what_is_held_stays_out_of_sight_until_it_may_go_too(busy: World) -> Non
     assert busy.own_states() == {"active"}, "the namesake's"
 
 
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_what_is_held_is_tried_and_counted_once(busy: World, user: str) -> None:
+    busy.hold(user_id=user)
+
+    assert busy.registry.agents.remove("guide")["held"] == 8
+    entries = busy.audit.tail(TENANT, limit=999, subject=f"{TENANT}/{user}")
+    assert sum(found.action == "refused" for found in entries) == 8
+
+
 def test_what_is_held_is_there_when_its_agent_is_restored(busy: World) -> None:
     before = busy.picture()
     busy.hold(user_id="ann")

@@ -149,7 +149,7 @@ def test_a_filter_that_makes_no_sense_is_refused(memory: MemoryManager, filters:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "  ", None, 7, "x" * 257, "a\nb", "a\x00b", "\ud800", "*", "a\u200bb", b"bytes"], ids=repr
+    "bad", ["", "  ", None, 7, "x" * 257, "a\nb", "a\x00b", "\ud800", "a\u200bb", b"bytes"], ids=repr
 )
 def test_an_absurd_id_is_refused(retain: Retain, bad: Any) -> None:
     with pytest.raises(InvalidScopeError, match="user_id"):
@@ -161,6 +161,23 @@ def test_an_absurd_id_is_refused(retain: Retain, bad: Any) -> None:
             retain.manager("user", "agent", bad)
     with pytest.raises(InvalidScopeError, match="tenant"):
         Retain.open(home=retain.settings.home, tenant=bad)
+
+
+@pytest.mark.parametrize("kind", list(MemoryType))
+@pytest.mark.parametrize(("user_id", "agent_id"), [("*", "agent"), ("user", "*"), ("*", "*")])
+def test_everyone_is_not_someone_to_write_for(retain: Retain, user_id: str, agent_id: str, kind: MemoryType) -> None:
+    everyone = retain.manager(user_id, agent_id, "session")
+    content = {"n": 1} if kind is MemoryType.STRUCTURED else "content"
+
+    with pytest.raises(InvalidScopeError, match="means all of them"):
+        everyone.add(content, kind)
+
+
+def test_there_is_no_session_and_no_tenant_of_everyone(retain: Retain) -> None:
+    with pytest.raises(InvalidScopeError, match="session_id"):
+        retain.manager("user", "agent", "*")
+    with pytest.raises(InvalidScopeError, match="tenant"):
+        Retain.open(home=retain.settings.home, tenant="*")
 
 
 def test_a_tenant_with_a_slash_cannot_pose_as_another(retain: Retain) -> None:

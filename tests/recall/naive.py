@@ -97,7 +97,8 @@ def _lexical(rows: Sequence[IndexRow], query_terms: Sequence[int]) -> list[float
 
 def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str, float], float]:
     """Each record's cosine with the query, and how far its sessions follow a thread."""
-    vectors = {row.id: _vectors(row, 0 if query is None else len(query)) for row in rows}
+    dim = next((len(_vectors(row, 0)[0]) for row in rows if row.vectors is not None), len(query or ()))
+    vectors = {row.id: _vectors(row, dim) for row in rows}
     embedded = [vector for row in rows for vector in vectors[row.id] if any(vector)]
     if not embedded:
         return dict.fromkeys(vectors, 0.0), 0.0

@@ -278,7 +278,7 @@ def filled(path: Path, put: Put) -> Record:
     """A store that has one record, closed."""
     database = Database(path)
     record = put(database)
-    SqliteHistory(database).append(ME.scope(), [message("hello")])
+    SqliteHistory(database).append(ME.scope(), [message("hello")], now=NOW, summarize=lambda summary, new: summary)
     database.close()
     return record
 

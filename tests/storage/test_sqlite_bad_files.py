@@ -291,7 +291,7 @@ def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: Databa
 
 
 def test_a_limit_on_the_size_of_files_is_a_full_disk_too(path: Path) -> None:
-    full, afterwards = answers("write_small_files", path, 300_000)
+    full, afterwards = answers("write_small_files", path, 600_000)
 
     assert full["code"] == "store_full"
     assert str(path) in full["message"]
@@ -299,7 +299,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk_too(path: Path) -> None:
     assert afterwards["held"] > 10
 
 
-@pytest.mark.parametrize("limit", [0, 100, 5_000, 20_000, 40_000, 60_000, 120_000])
+@pytest.mark.parametrize("limit", [0, 100, 5_000, 20_000, 60_000, 120_000, 240_000])
 def test_a_store_that_cannot_be_made_for_want_of_room_can_be_made_later(path: Path, limit: int) -> None:
     full, afterwards = answers("write_small_files", path, limit)
 

@@ -49,6 +49,7 @@ def add_hold(
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is to be kept.")],
     author: Author = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the new hold's id and nothing else.")] = False,
     tenant: Tenant = DEFAULT_TENANT,
     home: Home = None,
     url: Url = None,
@@ -64,7 +65,10 @@ def add_hold(
         added = engine.holds.add(
             **scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author_of(author)
         )
-    show(shown_hold(added), _show_added, as_json=as_json)
+    if quiet and not as_json:
+        typer.echo(added.id)
+    else:
+        show(shown_hold(added), _show_added, as_json=as_json)
 
 
 @command(hold, "list", examples=("retain hold list", "retain hold list --released --json"))
@@ -87,10 +91,7 @@ def list_holds(
 @command(
     hold,
     "release",
-    examples=(
-        "id=$(retain hold add --user alice --reason 'Case 4711' --json | grep -o '[0-9a-f-]\\{36\\}')\n"
-        "retain hold release $id",
-    ),
+    examples=('id=$(retain hold add --user alice --reason "Case 4711" --quiet)\nretain hold release $id',),
 )
 def release_hold(
     *,

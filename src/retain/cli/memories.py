@@ -1,4 +1,4 @@
-"""``retain add | search | get | delete | restore``: the verbs of a memory."""
+"""``retain add | search | get | delete | restore | explain | rehydrate``: the verbs of a memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from retain.cli.app import app, command
-from retain.cli.opening import open_memory
+from retain.cli.opening import open_engine, open_memory
 from retain.cli.options import (
     DEFAULT_AGENT,
     DEFAULT_TENANT,
@@ -25,7 +25,7 @@ from retain.cli.options import (
     User,
 )
 from retain.cli.output import show
-from retain.cli.rendering import show_memory, show_results
+from retain.cli.rendering import show_explanation, show_memory, show_results
 from retain.core.errors import (
     InvalidContentError,
     InvalidFilterError,
@@ -77,7 +77,7 @@ def add(
     """Remember a text. When the command ends, it is on the disk."""
     if kind is MemoryType.WORKING:
         _refuse_working()
-    said = _read_metadata(metadata, meta or ())
+    said = read_metadata(metadata, meta or ())
     content = _read_stdin() if text == "-" else text
     with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
         verb = memory.add_with_auto_prune if prune else memory.add
@@ -195,6 +195,63 @@ def restore(
     show(back, _show_restored, as_json=as_json)
 
 
+@command(
+    app,
+    "explain",
+    examples=("id=$(retain add 'Likes tea' --user alice --quiet)\nretain explain $id",),
+)
+def explain(
+    *,
+    memory_id: MemoryId,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user", "-u", metavar="USER", help="Whose it is; of a memory that is gone for good, this must be said."
+        ),
+    ] = None,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went."""
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        source = engine if user is None else engine.manager(user, agent, session)
+        said = source.explain(memory_id)
+    show(said, show_explanation, as_json=as_json)
+
+
+@command(
+    app,
+    "rehydrate",
+    examples=(
+        """\
+id=$(retain add "Likes tea" --user alice --quiet)
+retain policy set long_term --archive-after 0.00001 --confirm
+sleep 1
+retain sweep
+retain rehydrate $id --user alice""",
+    ),
+)
+def rehydrate(
+    *,
+    memory_id: MemoryId,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
+        found = memory.rehydrate(memory_id)
+    show(found, show_memory, as_json=as_json)
+
+
 def _show_added(console: Console, added: Mapping[str, Any]) -> None:
     room = added["quota_remaining"]
     parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
@@ -228,7 +285,7 @@ def _read_stdin() -> str:
         raise InvalidContentError(f"standard input is not UTF-8 text: {problem}") from None
 
 
-def _read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any] | None:
+def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any] | None:
     """Metadata from both of its options; a single field wins over the object."""
     said = {} if text is None else _read_object(text, "--metadata", InvalidMetadataError)
     for field in fields:

@@ -37,8 +37,7 @@ MEANINGS: Final = MappingProxyType(
         ExitCode.FAILED: "Not found, or the operation failed and had no effect.",
         ExitCode.USAGE: "Wrong input: an argument, an option, a value or a setting.",
         ExitCode.UNHEALTHY: "`retain doctor` or `retain audit verify` found something that is broken.",
-        ExitCode.LOOK_FIRST: "Nothing was changed: someone should look first, at what would go, at a new plan or at the "
-        "clock, and confirm.",
+        ExitCode.LOOK_FIRST: "Nothing was changed: look first (at what would go, a new plan, the clock), then confirm.",
         ExitCode.HELD: "A hold stands; nothing was removed.",
         ExitCode.TRY_AGAIN: "Failed for now; the same command may succeed later (`EX_TEMPFAIL`).",
         ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",

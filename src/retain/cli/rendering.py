@@ -45,11 +45,23 @@ def table(console: Console, *columns: str) -> Table:
 
 
 def show_rows(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    """A table of rows."""
+    """A table of rows; ids, which people copy, are never cut or broken."""
     made = table(console, *columns)
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
+        for column, cell in zip(made.columns, cells, strict=True):
+            if column.header == "id":
+                column.no_wrap, column.min_width = True, max(column.min_width or 0, cell.cell_len)
+        made.add_row(*cells)
     console.print(made)
+
+
+def show_facts(console: Console, facts: Mapping[str, str], *, width: int = 10) -> None:
+    """Names and values, one line each; what is empty is left out."""
+    for name, value in facts.items():
+        if value:
+            words = Text.assemble((f"{name + ':':<{width}} ", "bright_black"), printable(value))
+            console.print(words, soft_wrap=True)
 
 
 def show_results(console: Console, results: Sequence[Mapping[str, Any]]) -> None:
@@ -77,11 +89,43 @@ def show_memory(console: Console, memory: Mapping[str, Any]) -> None:
     for part in ("steps", "messages", "tool_calls"):
         if memory.get(part):
             facts[part.replace("_", " ")] = json.dumps(memory[part], ensure_ascii=False)
-    for name, value in facts.items():
-        if value:
-            console.print(Text.assemble((f"{name + ':':<10} ", "bright_black"), printable(str(value))), soft_wrap=True)
+    show_facts(console, facts)
     console.print()
     console.print(Text(printable(memory["content"], lines=True)), soft_wrap=True)
+
+
+def show_explanation(console: Console, said: Mapping[str, Any]) -> None:
+    """Why a memory is as it is: in a sentence, then the rules, the next move, what protects it, what happened."""
+    console.print(Text(printable(said["summary"]), style="bold"), soft_wrap=True)
+    rules, coming = said.get("rules") or {}, said["next"]
+    facts = {
+        "id": said["memory_id"],
+        "kind": str(said["memory_type"] or ""),
+        "state": said["state"] + ("" if said["is_visible"] else " (out of recall)"),
+        "created": said.get("created_at", ""),
+        "archive": _rule(rules, "archive_after_days", "archive_by", "after {} days"),
+        "remove": _rule(rules, "delete_after_days", "delete_by", "after {} days"),
+        "keep": _rule(rules, "keep_days", "keep_by", "for {} days"),
+        "next": "" if coming is None else f"{coming['action']} at {coming['at'] or 'its end'}: {coming['reason']}",
+        "bin": f"{said['days_left']} days left: {said['removed_because']}" if "days_left" in said else "",
+    }
+    for hold in said["protected_by"]:
+        facts[f"hold {hold['hold_id']}"] = f"{hold['reason']} (by {hold['author']}, {hold['created_at']})"
+    show_facts(console, facts)
+    if said.get("history"):
+        console.print()
+        rows = [
+            (entry["at"][:19], entry["action"], printable(str(entry.get("reason") or ""))) for entry in said["history"]
+        ]
+        show_rows(console, ("at", "what happened", "why"), rows)
+
+
+def _rule(rules: Mapping[str, Any], days: str, by: str, words: str) -> str:
+    """What a rule says; nothing, where none does."""
+    length = rules.get(days)
+    if length is None:
+        return ""
+    return f"{words.format(f'{length:g}') if isinstance(length, int | float) else 'for ever'} ({rules[by]})"
 
 
 def score_parts(result: Mapping[str, Any]) -> str:

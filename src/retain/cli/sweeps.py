@@ -47,7 +47,9 @@ def sweep(
     ] = None,
     digest: Annotated[
         str | None,
-        typer.Option("--digest", metavar="DIGEST", help="Carry out exactly the plan that a dry run showed, or nothing."),
+        typer.Option(
+            "--digest", metavar="DIGEST", help="Carry out exactly the plan that a dry run showed, or nothing."
+        ),
     ] = None,
     confirm: Annotated[
         bool,

@@ -152,10 +152,12 @@ class _Choice:
         """The words of the texts as they first occur, by term, and which of them stand right after the one before."""
         first_seen: dict[str, str] = {}
         following: set[str] = set()
+        known: set[str] = set()  # saves looking twice at words that recur
         for sentence in self._sentences:
             end: int | None = None  # of the word before, if it was new
             for match in _WORD.finditer(sentence.text):
-                terms = tokenize(match[0])
+                terms = [] if match[0] in known else tokenize(match[0])
+                known.add(match[0])
                 new = bool(terms) and terms[0] not in first_seen and _is_spaced(match[0])
                 if new:
                     first_seen[terms[0]] = match[0]

@@ -1,0 +1,273 @@
+"""A crash anywhere is made good by the next sweep: nothing is lost, nothing stays half done.
+
+Each scenario is run as often as it has effects, and dies at another one each time. After each death the engine is opened
+again and swept; then the store must be what it would be had nothing happened, or had all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clocks import FakeClock
+from lifecycle.fuses import DeathError, Fuse
+from lifecycle.soundness import asked, check_sound
+from retain import Retain
+
+LONG = "Ann likes the window seat, and tea with milk. " * 40
+Picture = dict[str, tuple[Any, ...]]
+
+
+def picture(retain: Retain) -> Picture:
+    """Everything in a store as its owner would find it, wherever it lies."""
+    seen: Picture = {}
+    for user_id in ("ann", "bob"):
+        subject = f"{retain.tenant}/{user_id}"
+        ids = [
+            row[0]
+            for row in asked(
+                retain,
+                "SELECT id FROM records JOIN subjects ON no = subject.no".replace("subject.no", "records.subject")
+                + " WHERE subjects.subject = ?",
+                subject,
+            )
+        ]
+        for record_id, entry in retain.parts.records.entries(subject, ids).items():
+            record = entry.record
+            whole = record.content, record.body, record.metadata
+            if record.pack is not None:
+                document = retain.parts.archives.read(record).document
+                whole = document["content"], document["body"], document["metadata"]
+            seen[record_id] = (
+                record.state.value,
+                record.pack is not None,
+                json.dumps(whole, sort_keys=True),
+                record.name,
+                (record.aged_from, record.archive_at, record.hidden_from, record.purge_at),
+                entry.encoding,
+            )
+    sessions = asked(retain, "SELECT no, id, state, purge_at, aged_from FROM sessions")
+    for number, item_id, *rest in sessions:
+        messages = asked(retain, "SELECT id, content, purge_at FROM history WHERE key >> 24 = ? ORDER BY key", number)
+        seen[item_id] = (*rest, tuple(messages))
+    for row in asked(retain, "SELECT sort, id, state, purge_at FROM registry"):
+        seen[f"{row[0]} {row[1]}"] = row[2:]
+    for row in asked(retain, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
+        seen["rule"] = row[1:]
+    return seen
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is there before, and what is done to it."""
+
+    prepare: Callable[[Retain, FakeClock], None]
+    act: Callable[[Retain], object]
+    """A sweep is done again by the next one; any other verb may also not have happened."""
+    sweeps: bool = True
+
+
+def sweep(retain: Retain) -> object:
+    return retain.sweep()
+
+
+def remember(retain: Retain, clock: FakeClock) -> None:
+    for user_id in ("ann", "bob"):
+        memory = retain.manager(user_id, "guide", "trip")
+        for n in range(3):
+            memory.add(f"{LONG} {n} {user_id}", "long_term", {"n": n})
+        memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome")
+        memory.episodic.record_episode("book a train", [LONG], messages=["to Rome", "at night"])
+        memory.add("speaks like a friend", "persona")
+        memory.short_term.add_message("user", "hello")
+        memory.short_term.add_message("assistant", "good day")
+
+
+def due_in_place(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    clock.advance(days=90)
+
+
+def due_cold(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    clock.advance(days=20)
+    retain.sweep()
+    clock.advance(days=364)
+
+
+def due_merge(retain: Retain, clock: FakeClock) -> None:
+    """A pack that is small, and something more for it."""
+    due_cold(retain, clock)
+    retain.sweep()
+    retain.manager("ann", "guide").add(f"{LONG} later", "long_term")
+    retain.manager("ann", "guide").add(f"{LONG} later still", "long_term")
+    clock.advance(days=365)
+
+
+def cold(retain: Retain, clock: FakeClock) -> None:
+    due_cold(retain, clock)
+    retain.sweep()
+
+
+def cold_ids(retain: Retain) -> list[str]:
+    return [row[0] for row in asked(retain, "SELECT id FROM records WHERE pack IS NOT NULL ORDER BY key")]
+
+
+def rehydrate_one(retain: Retain) -> object:
+    return retain.manager("ann", "guide").rehydrate(cold_ids(retain)[0])
+
+
+def due_removal(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
+    clock.advance(days=31)
+
+
+def in_bin(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.manager("ann", "guide").delete_user_memories("ann")
+
+
+def due_purge(retain: Retain, clock: FakeClock) -> None:
+    in_bin(retain, clock)
+    message = retain.manager("bob", "guide", "trip").short_term.messages()[0].id
+    retain.manager("bob", "guide", "trip").short_term.delete(message)
+    clock.advance(days=15)
+
+
+def due_purge_of_some_in_a_pack(retain: Retain, clock: FakeClock) -> None:
+    cold(retain, clock)
+    retain.manager("ann", "guide").delete(cold_ids(retain)[0])
+    clock.advance(days=15)
+
+
+def due_purge_of_a_whole_pack(retain: Retain, clock: FakeClock) -> None:
+    cold(retain, clock)
+    retain.manager("ann", "guide").delete_user_memories("ann", "long_term")
+    clock.advance(days=15)
+
+
+def cold_in_bin(retain: Retain, clock: FakeClock) -> None:
+    cold(retain, clock)
+    retain.manager("ann", "guide").delete(cold_ids(retain)[0])
+
+
+def restore_one(retain: Retain) -> object:
+    (item,) = [item for item in retain.recycle.list(user_id="ann") if item["type"] == "memory"]
+    return retain.recycle.restore(memory_id=item["memory_id"])
+
+
+def agent_in_bin(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.agents.remove("guide")
+
+
+def due_purge_of_an_agent(retain: Retain, clock: FakeClock) -> None:
+    agent_in_bin(retain, clock)
+    clock.advance(days=15)
+
+
+SCENARIOS = {
+    "archive in place": Scenario(due_in_place, sweep),
+    "cold archive": Scenario(due_cold, sweep),
+    "a merge of small packs": Scenario(due_merge, sweep),
+    "rehydrate": Scenario(cold, rehydrate_one, sweeps=False),
+    "recycle": Scenario(due_removal, sweep),
+    "restore": Scenario(cold_in_bin, restore_one, sweeps=False),
+    "purge": Scenario(due_purge, sweep),
+    "purge of some in a pack": Scenario(due_purge_of_some_in_a_pack, sweep),
+    "purge of a whole pack": Scenario(due_purge_of_a_whole_pack, sweep),
+    "a change of a rule": Scenario(
+        remember,
+        lambda retain: retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True),
+        sweeps=False,
+    ),
+    "removal of an agent": Scenario(remember, lambda retain: retain.agents.remove("guide"), sweeps=False),
+    "return of an agent": Scenario(agent_in_bin, lambda retain: retain.agents.restore("guide"), sweeps=False),
+    "purge of an agent": Scenario(due_purge_of_an_agent, sweep),
+}
+
+
+def forget_leases(retain: Retain) -> None:
+    """As if the time of the dead engine's lease were over: its process, this one, goes on in a test."""
+    with retain.database.write() as connection:
+        connection.execute("UPDATE leases SET expires_at = 0")
+
+
+def settled(home: Path, clock: FakeClock) -> Picture:
+    """The store after an engine has been opened and has swept; sound in every way."""
+    with Retain.open(home=home, clock=clock) as retain:
+        forget_leases(retain)
+        retain.sweep()
+        check_sound(retain)
+        plan = retain.sweep(dry_run=True)
+        assert plan.lines == (), "the next sweep has nothing left to do"
+        return picture(retain)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_crash_at_any_effect_is_made_good(tmp_path: Path, name: str) -> None:
+    scenario = SCENARIOS[name]
+    clock = FakeClock()
+    with Retain.open(home=tmp_path / "before", clock=clock) as retain:
+        scenario.prepare(retain, clock)
+    for copy in ("never", "whole"):
+        shutil.copytree(tmp_path / "before", tmp_path / copy)
+    with Retain.open(home=tmp_path / "whole", clock=clock) as retain:
+        scenario.act(retain)
+    right = [settled(tmp_path / "whole", clock)]
+    if not scenario.sweeps:
+        right.append(settled(tmp_path / "never", clock))
+    effects = 0
+    while True:
+        home = tmp_path / f"crash {effects}"
+        shutil.copytree(tmp_path / "before", home)
+        retain = Retain.open(home=home, clock=clock)
+        fuse = Fuse(retain, effects)
+        try:
+            scenario.act(retain)
+        except DeathError:
+            pass
+        finally:
+            retain.close()
+        if not fuse.is_dead:
+            break
+        where = f"died {fuse.last}, effect {effects}"
+        try:
+            found = settled(home, clock)
+        except Exception as problem:
+            raise AssertionError(f"{where}: {problem}") from problem
+        assert found in right, where
+        shutil.rmtree(home)
+        effects += 1
+    assert effects > 3
+
+
+def test_an_agent_is_out_of_sight_from_its_removals_first_step(tmp_path: Path) -> None:
+    clock = FakeClock()
+    retain = Retain.open(home=tmp_path / "home", clock=clock)
+    memory = retain.manager("ann", "guide")
+    persona = memory.add("speaks like a friend", "persona")["memory_id"]
+    fuse = Fuse(retain, 4)  # the agent is in the bin, and nothing of its own has followed
+    with pytest.raises(DeathError):
+        retain.agents.remove("guide")
+    assert fuse.is_dead
+    retain.close()
+    with Retain.open(home=tmp_path / "home", clock=clock) as again:
+        memory = again.manager("ann", "guide")
+        assert [row["state"] for row in again.agents.list(include_removed=True)] == ["recycled"]
+        assert memory.retrieve("friend", ["persona"]) == []
+        assert memory.list_memories("persona") == []
+        with pytest.raises(LookupError):
+            memory.get(persona)
+        clock.now += timedelta(minutes=1)
+        again.sweep()
+        check_sound(again)
+        assert persona in {item.get("memory_id") for item in again.recycle.list()}

@@ -1,0 +1,240 @@
+"""The recycle bin: what was removed, for 15 days, restorable to exactly what it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from clocks import FakeClock
+from lifecycle.soundness import asked, check_sound
+from retain import MemoryManager, Retain
+from retain.core.errors import (
+    AgentRemovedError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+)
+
+KINDS = ("long_term", "persona", "episodic", "entity", "structured")
+
+
+def in_bin(retain: Retain) -> set[str]:
+    return {item["memory_id"] for item in retain.recycle.list() if "memory_id" in item}
+
+
+def add(memory: MemoryManager, kind: str) -> str:
+    content = {"city": "Rome"} if kind == "structured" else "Ann lives in Rome"
+    memory_id: str = memory.add(content, kind, {"n": 1})["memory_id"]
+    return memory_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_deleted_is_out_of_recall_and_quota_and_comes_back_exactly(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
+) -> None:
+    memory_id = add(memory, kind)
+    before = memory.get(memory_id)
+    (entry,) = retain.parts.records.entries("default/user_123", [memory_id]).values()
+    memory.delete(memory_id)
+    assert memory.retrieve("Rome", [kind]) == []
+    assert memory.count_memories(kind) == 0
+    with pytest.raises(NotFoundError, match="recycle bin"):
+        memory.get(memory_id)
+    (item,) = retain.recycle.list()
+    assert (item["memory_id"], item["memory_type"], item["days_left"]) == (memory_id, kind, 15)
+    clock.advance(days=14, hours=1)
+    assert retain.recycle.list()[0]["days_left"] == 1
+    assert retain.recycle.restore(memory_id=memory_id) == 1
+    assert memory.get(memory_id) == before
+    (again,) = retain.parts.records.entries("default/user_123", [memory_id]).values()
+    assert again.encoding == entry.encoding
+    assert again.record.aged_from == entry.record.aged_from
+    assert retain.recycle.list() == []
+    check_sound(retain)
+
+
+def test_the_bin_is_emptied_of_what_has_had_its_time_and_of_nothing_else(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    old, young = add(memory, "long_term"), add(memory, "long_term")
+    memory.delete(old)
+    clock.advance(days=1)
+    memory.delete(young)
+    clock.advance(days=14)
+    assert retain.recycle.purge() == {"long_term": 1}
+    assert in_bin(retain) == {young}
+    assert retain.recycle.purge() == {}
+    assert memory.restore(young)
+    check_sound(retain)
+
+
+def test_what_a_rule_removed_stays_in_the_bin_for_15_days_from_when_it_was_removed(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+    memory_id = add(memory, "long_term")
+    clock.advance(days=100)
+    retain.sweep()
+    (item,) = retain.recycle.list()
+    assert item["days_left"] == 15
+    clock.advance(days=14)
+    assert memory.restore(memory_id)["content"]
+
+
+def test_a_plan_that_is_carried_out_late_still_gives_the_bin_its_15_days(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+    memory_id = add(memory, "long_term")
+    clock.advance(days=10)
+    plan = retain.sweep(dry_run=True)
+    clock.advance(days=20)
+    retain.sweep(digest=plan.digest)
+    (item,) = retain.recycle.list()
+    assert item["days_left"] == 15
+    assert memory.restore(memory_id)["content"]
+
+
+def test_what_is_restored_past_its_time_lives_for_its_time_again(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+    memory_id = add(memory, "long_term")
+    clock.advance(days=10)
+    retain.sweep()
+    memory.restore(memory_id)
+    assert memory.retrieve("Rome")
+    assert retain.sweep().total == 0
+    clock.advance(days=10)
+    assert not memory.retrieve("Rome")
+    assert retain.sweep().counts["recycle"] == 1
+
+
+def test_what_is_restored_within_its_time_keeps_its_age(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+    memory_id = add(memory, "long_term")
+    memory.delete(memory_id)
+    clock.advance(days=9)
+    memory.restore(memory_id)
+    clock.advance(days=1)
+    assert not memory.retrieve("Rome")
+
+
+def test_all_that_a_user_has_in_the_bin_comes_back_at_once(retain: Retain, memory: MemoryManager) -> None:
+    ids = {add(memory, kind) for kind in KINDS}
+    memory.short_term.add_message("user", "hello")
+    other = retain.manager("someone else", "travel_agent").add("mine", "long_term")["memory_id"]
+    retain.manager("someone else", "travel_agent").delete(other)
+    assert memory.delete_user_memories("user_123") == 6
+    assert {item["memory_id"] for item in retain.recycle.list(user_id="user_123") if "memory_id" in item} == ids
+    assert retain.recycle.restore(user_id="user_123") == 6
+    assert in_bin(retain) == {other}
+    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello"]
+    check_sound(retain)
+    with pytest.raises(NotFoundError):
+        retain.recycle.restore(user_id="user_123")
+
+
+def test_a_session_comes_back_with_its_messages(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    memory.short_term.add_message("user", "hello")
+    assert retain.sessions.remove("travel_agent", "sess_abc123") == 1
+    assert retain.sessions.history("travel_agent", "sess_abc123") == []
+    assert retain.recycle.restore(session_id="sess_abc123") == 1
+    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello"]
+
+
+def test_a_single_message_comes_back_to_its_place(retain: Retain, memory: MemoryManager) -> None:
+    ids = [memory.short_term.add_message("user", text) for text in ("one", "two", "three")]
+    memory.short_term.delete(ids[1])
+    assert [m["content"] for m in memory.short_term.get_full_history()] == ["one", "three"]
+    assert retain.recycle.restore(memory_id=ids[1]) == 1
+    assert [m["content"] for m in memory.short_term.get_full_history()] == ["one", "two", "three"]
+
+
+def test_a_name_that_was_taken_meanwhile_is_a_conflict(retain: Retain, memory: MemoryManager) -> None:
+    old = memory.structured.put("trips", {"city": "Rome"}, key="trip")
+    memory.delete(old)
+    new = memory.structured.put("trips", {"city": "Oslo"}, key="trip")
+    with pytest.raises(ConflictError, match="goes by its name"):
+        retain.recycle.restore(memory_id=old)
+    memory.delete(new)
+    retain.recycle.restore(memory_id=old)
+    assert memory.structured.get("trips", "trip") == {"city": "Rome"}
+    check_sound(retain)
+
+
+def test_a_name_that_only_an_ended_memory_has_is_free(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    """Nobody can see what has it, nor delete or rename that."""
+    old = memory.structured.put("trips", {"city": "Rome"}, key="trip")
+    memory.delete(old)
+    new = memory.structured.put("trips", {"city": "Oslo"}, key="trip")
+    retain.policies.set(
+        "structured", user_id="user_123", memory_id=new, archive_after_days="never", delete_after_days=5, confirm=True
+    )
+    clock.advance(days=6)
+    assert memory.structured.get("trips", "trip") is None
+    memory.restore(old)
+    assert memory.structured.get("trips", "trip") == {"city": "Rome"}
+
+
+def test_a_full_quota_keeps_a_memory_in_the_bin(retain: Retain, memory: MemoryManager) -> None:
+    retain.quotas.set("long_term", max_memories=1)
+    first = add(memory, "long_term")
+    memory.delete(first)
+    second = add(memory, "long_term")
+    with pytest.raises(QuotaExceededError, match="no room"):
+        memory.restore(first)
+    assert in_bin(retain) == {first}
+    memory.delete(second)
+    assert memory.restore(first)
+
+
+def test_what_a_removed_agent_had_is_not_brought_back_without_it(retain: Retain, memory: MemoryManager) -> None:
+    """It would be nowhere: neither in the bin nor to be seen."""
+    persona = add(memory, "persona")
+    memory.short_term.add_message("user", "hello")
+    retain.agents.remove("travel_agent")
+    with pytest.raises(AgentRemovedError):
+        retain.recycle.restore(memory_id=persona)
+    with pytest.raises(AgentRemovedError):
+        memory.restore(persona)
+    with pytest.raises(AgentRemovedError):
+        retain.recycle.restore(session_id="sess_abc123")
+    assert persona in in_bin(retain)
+    assert retain.recycle.restore(agent_id="travel_agent") == 3
+    assert memory.retrieve("Rome", ["persona"])
+
+
+def test_restoring_all_of_a_user_leaves_what_a_removed_agent_had_to_its_agent(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    persona, fact = add(memory, "persona"), add(memory, "long_term")
+    retain.agents.remove("travel_agent")
+    memory.delete(fact)
+    assert retain.recycle.restore(user_id="user_123") == 1
+    assert in_bin(retain) == {persona}
+
+
+def test_a_request_that_names_nothing_is_refused(retain: Retain) -> None:
+    with pytest.raises(InvalidInputError, match="say what to restore"):
+        retain.recycle.restore()
+    with pytest.raises(NotFoundError):
+        retain.recycle.restore(memory_id="nothing")
+    with pytest.raises(NotFoundError):
+        retain.recycle.restore(session_id="nothing")
+
+
+def test_an_entity_that_a_sweep_deleted_is_not_told_of_by_those_related_to_it(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.entity.relate("Ann", "works_for", "Zephyr Airways")
+    zephyr = memory.entity.get("Zephyr Airways")["entity_id"]
+    retain.policies.set("entity", user_id="user_123", memory_id=zephyr, delete_after_days=10, confirm=True)
+    clock.advance(days=10)
+    retain.sweep()
+    clock.advance(days=15)
+    retain.sweep()
+    assert asked(retain, "SELECT 1 FROM records WHERE id = ?", zephyr) == []
+    assert asked(retain, "SELECT content FROM records WHERE instr(content, 'Zephyr')") == []
