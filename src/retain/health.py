@@ -205,16 +205,14 @@ def _cold(url: str) -> Check:
         if place.scheme != "file":
             watch = time.perf_counter()
             open_objects(url).check()
-            return Check(
-                "cold storage", Status.OK, f"{place.url} (written, read and deleted in {_since(watch):,.0f} ms)"
-            )
+            return Check("archive", Status.OK, f"{place.url} (written, read and deleted in {_since(watch):,.0f} ms)")
     except RetainError as problem:
-        return _failed("cold storage", problem, fix)
+        return _failed("archive", problem, fix)
     folder = place.folder
     there = _nearest(folder)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Check("cold storage", Status.FAILED, f"{folder}: {there} cannot be written", fix)
-    return Check("cold storage", Status.OK, f"{folder}{'' if folder.is_dir() else ' (not there yet)'}")
+        return Check("archive", Status.FAILED, f"{folder}: {there} cannot be written", fix)
+    return Check("archive", Status.OK, f"{folder}{'' if folder.is_dir() else ' (not there yet)'}")
 
 
 # --- the lifecycle -------------------------------------------------------------------------------------------------
@@ -278,10 +276,9 @@ def _audit(database: Database, home: Path) -> Check:
         fix = "run retain audit verify; if a backup was restored, retain audit seal --accept says so"
         return Check("audit", Status.FAILED, problem.problem, fix)
     last = next(iter(store.checkpoints(limit=1)), None)
-    found = f"{store.sizes().entries:,} entries"
     if last is None:
-        return Check("audit", Status.OK, f"{found}, not sealed yet")
-    return Check("audit", Status.OK, f"{found}, sealed by checkpoint {last.no} at {iso(last.at)[:19]}")
+        return Check("audit", Status.OK, "not sealed yet")
+    return Check("audit", Status.OK, f"checkpoint {last.no} seals {last.entries:,} entries ({iso(last.at)[:19]})")
 
 
 def _checked(name: str, look: Callable[[], Check], fix: str) -> Check:

@@ -584,7 +584,8 @@ class History(Protocol):
     def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
         """Add messages to the session's conversation, and let its summary and its last activity be of now.
 
-        A session whose time is over goes to the recycle bin, and another begins; ``HeldError`` if a hold keeps it.
+        A session whose time is over is not revived: it goes to the recycle bin (one that a hold keeps gives up its
+        name), and another begins.
         """
 
     def touch(self, scope: Scope, *, now: int) -> Session:
@@ -608,7 +609,9 @@ class History(Protocol):
         """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
 
     def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
-        """Bring a message back to its place; whether it was in the bin."""
+        """Bring a message back to its place; whether it was in the bin. ``ConflictError`` if its session is not
+        active, or its time in the bin is over.
+        """
 
     def binned_messages(
         self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = ..., limit: int
@@ -616,15 +619,23 @@ class History(Protocol):
         """Some of the messages in the bin, those that leave it first first, and where to go on from."""
 
     def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
-        """Delete messages whose time in the bin is over for good; how many."""
+        """Delete messages whose time in the bin is over for good, but for those that are held; how many. Fewer than
+        ``limit`` means that none is left.
+        """
 
     def get(self, subject: str, item_id: str) -> Session | None:
         """A session by its id, in whatever state."""
 
+    def is_held(self, subject: str, item_id: str) -> bool:
+        """Whether a hold keeps a session, or any message of it."""
+
     def transition_all(
         self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
     ) -> list[list[Outcome]]:
-        """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active."""
+        """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active.
+
+        A session is ``DELETED`` only once it has no messages. A hold on one of its messages holds the session.
+        """
 
     def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         """Remove messages of a session that is being deleted, some at a time; how many are left."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from retain.cli.app import app
 from retain.cli.stage import Stage
-from retain.cli.tour import take
+from retain.cli.tour import STOPS, take
 from retain.core.types import TYPES
 
 
@@ -38,6 +38,18 @@ def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pyt
         "Maria works at Acme    2023-02-01  2025-06-01",
         "Maria works at Globex  2025-06-01  now",
         "The night train leaves at 21:40",
+        "until removed; cold after 365 days",
+        "90 days in full, 365 days in all",
+        "1 hour after the last message",
+        "episodic    recycle        2  365 days after it ended, by the default for episodic",
+        "91 days later  archived  Looked for another flight",
+        "10 days later  The spare key is under the blue pot  deleted by the user          5",
+        "1 came back: The spare key is under the blue pot",
+        "is on hold and was not deleted",
+        "A hold keeps it until it is released: Case 4711.",
+        "This episodic memory is archived. It is to be moved to the recycle bin on",
+        "refused        a hold stands",
+        "the chain is whole",
         "p95",
         "from retain import MemoryManager",
     ):
@@ -53,7 +65,7 @@ def test_on_a_terminal_the_tour_has_frames_and_pauses(tmp_path: Path, monkeypatc
     take(Stage(screen, pause_seconds=0.5), str(tmp_path))
     assert isinstance(screen.file, io.StringIO)
     assert "╭" in screen.file.getvalue()
-    assert pauses.count(0.5) == 10
+    assert pauses.count(0.5) == len(STOPS)
 
 
 def test_the_tour_never_touches_the_users_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,5 +76,5 @@ def test_the_tour_never_touches_the_users_store(home: Path, monkeypatch: pytest.
     assert result.exit_code == 0, result.output
     assert not home.exists()
     measured = json.loads(result.stdout)
-    assert len(measured["stops"]) == 10
+    assert measured["stops"] == [title for title, _ in STOPS]
     assert {"operation", "memory_type", "count", "p50_ms", "p95_ms"} <= measured["latencies"][0].keys()

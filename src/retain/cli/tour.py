@@ -10,6 +10,16 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from retain.cli.lifetimes import (
+    SimulatedClock,
+    archive_in_place,
+    audit_chain,
+    explanations,
+    fifteen_days,
+    forecast,
+    holds,
+    lives,
+)
 from retain.cli.output import printable
 from retain.cli.rendering import bar, score_parts
 from retain.cli.stage import Stage
@@ -27,12 +37,18 @@ print(memory.retrieve("a holiday in the mountains"))"""
 
 
 class Tour:
-    """The engine, the memory of one user in it, and the stage."""
+    """The engine, its clock, the memory of one user in it, and the stage."""
 
-    def __init__(self, retain: Retain, stage: Stage) -> None:
+    def __init__(self, retain: Retain, clock: SimulatedClock, stage: Stage) -> None:
         self.retain = retain
+        self.clock = clock
         self.memory: MemoryManager = retain.manager("alice", "travel_agent", "sess_1")
         self.stage = stage
+        self.held_id = ""
+
+    def cut(self, text: str, most: int) -> str:
+        """Text as a cell of a table."""
+        return _cut(text, most)
 
     def show(self, results: Sequence[Mapping[str, Any]]) -> None:
         """What was recalled."""
@@ -42,24 +58,24 @@ class Tour:
 
 def seven_kinds(tour: Tour) -> None:
     memory = tour.memory
-    contents: list[tuple[str, str | dict[str, Any], str]] = [
-        ("working", "Comparing flights for the trip in May", "until the task ends"),
-        ("short_term", "I would rather fly in the morning", "an hour after the last message"),
-        ("long_term", "Enjoys skiing and mountain views", "until removed"),
-        ("persona", "Answer briefly, in a friendly tone", "for ever"),
-        ("episodic", "Moved the dinner for six to Friday because of the storm", "until removed"),
-        ("entity", "Maria is Alice's sister and travels with her", "until removed"),
-        ("structured", {"booking": "ZRH-771", "nights": 3, "price": 420}, "until removed"),
+    contents: list[tuple[str, str | dict[str, Any]]] = [
+        ("working", "Comparing flights for the trip in May"),
+        ("short_term", "I would rather fly in the morning"),
+        ("long_term", "Enjoys skiing and mountain views"),
+        ("persona", "Answer briefly, in a friendly tone"),
+        ("episodic", "Moved the dinner for six to Friday because of the storm"),
+        ("entity", "Maria is Alice's sister and travels with her"),
+        ("structured", {"booking": "ZRH-771", "nights": 3, "price": 420}),
     ]
     tour.retain.manager("warm", "up").add("The first write loads the embedder's weights")
     rows = []
-    for kind, content, life in contents:
+    for kind, content in contents:
         added = memory.add(content, kind)
         rows.append(
             (
                 kind,
-                _cut(content if isinstance(content, str) else json.dumps(content), 36),
-                life,
+                _cut(content if isinstance(content, str) else json.dumps(content), 34),
+                lives(kind),
                 f"{added['latency_ms']:.2f} ms",
             )
         )
@@ -110,7 +126,7 @@ def quotas(tour: Tour) -> None:
     stage.say(f"{added['pruned']} oldest went to the recycle bin, one was added: {left} of 20 are there.")
 
 
-def recycle_bin(tour: Tour) -> None:
+def deletes(tour: Tour) -> None:
     memory, stage = tour.memory, tour.stage
     memory_id = memory.add("The door code of the chalet is 4711")["memory_id"]
     query = "door code of the chalet"
@@ -199,10 +215,16 @@ STOPS: Final = (
     ("Recall with filters", by_filter),
     ("Several kinds at once", several_kinds),
     ("A quota says so when it is reached", quotas),
-    ("The recycle bin", recycle_bin),
+    ("Deletes are seen at once", deletes),
     ("Long contents are compressed", compression),
     ("Facts have dates", facts),
     ("Episodes", episodes),
+    ("What time will bring", forecast),
+    ("Episodes are archived in place", archive_in_place),
+    ("The recycle bin", fifteen_days),
+    ("A hold refuses", holds),
+    ("Every memory can be explained", explanations),
+    ("The audit chain", audit_chain),
     ("How fast it was", latencies),
 )
 
@@ -210,9 +232,10 @@ STOPS: Final = (
 def take(stage: Stage, home: str) -> dict[str, Any]:
     """Take the tour in a folder of its own, with the default settings; what was measured on the way."""
     settings = Settings(home=Path(home), url=f"sqlite:///{home}/retain.db")
-    with Retain(settings) as retain:
-        tour = Tour(retain, stage)
-        stage.open("Retain", "Memory for AI agents that knows when to forget. A tour in ten stops.")
+    clock = SimulatedClock()
+    with Retain(settings, clock=clock) as retain:
+        tour = Tour(retain, clock, stage)
+        stage.open("Retain", f"Memory for AI agents that knows when to forget. A tour in {len(STOPS)} stops.")
         for number, (title, stop) in enumerate(STOPS, start=1):
             stage.heading(number, title)
             stop(tour)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,17 +54,20 @@ class Window(NamedTuple):
     upto: int
 
 
-def windows(life: Life, state: State, now: int) -> Iterator[Window]:
+@lru_cache(maxsize=1_024)
+def windows(life: Life, state: State, now: int) -> tuple[Window, ...]:
     """What is due among live records of one state and life. A record is in one window at most: its last move's."""
     if state not in LIVE:
-        return
+        return ()
+    found = []
     deleted = None if life.delete_after is None else now - life.delete_after
     if deleted is not None:
-        yield Window(State.RECYCLED, None, deleted)
+        found.append(Window(State.RECYCLED, None, deleted))
     if state is State.ACTIVE and life.archive_after is not None:
         archived = now - life.archive_after
         if deleted is None or archived > deleted:
-            yield Window(State.ARCHIVED, deleted, archived)
+            found.append(Window(State.ARCHIVED, deleted, archived))
+    return tuple(found)
 
 
 def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:

@@ -109,7 +109,7 @@ class Episodic:
         pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
         items = [
-            Message(place, "", str(message.get("content", "")), record.dated_at, {})
+            Message(place, "", _text(message), record.dated_at, {})
             for place, (record, _, message) in places.items()
             if str(message.get("content", "")).strip()
         ]

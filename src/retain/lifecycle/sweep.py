@@ -67,6 +67,11 @@ class _Exceptions:
         return any(hold.tag is not None for hold in self.holds)
 
     @property
+    def deep(self) -> bool:
+        """Whether a hold may be on a single message of a conversation."""
+        return any(hold.memory_id is not None or hold.tag is not None for hold in self.holds)
+
+    @property
     def held_subjects(self) -> frozenset[str]:
         """Subjects of whom everything is on hold."""
         parts = ("agent_id", "session_id", "memory_id", "tag")
@@ -241,12 +246,18 @@ class Sweeper:
         held = 0
         for standing in standings:
             decision = decide(standing, life, exceptions.holds, at)
-            if decision is not None:
+            if decision is not None and exceptions.deep and self._holds_message(standing):
+                held += 1
+            elif decision is not None:
                 if not exceptions.leaves(decision.target, standing.subject, standing.thing.agent_id):
                     decisions.append(decision)
             elif exceptions.holds and (due := decide(standing, life, (), at)) is not None:
                 held += not exceptions.leaves(due.target, standing.subject, standing.thing.agent_id)
         return decisions, held
+
+    def _holds_message(self, standing: Standing) -> bool:
+        """Whether a hold on a message keeps the conversation that it is in."""
+        return standing.kind == HISTORY and self._history.is_held(standing.subject, standing.id)
 
     # --- reading what is due ------------------------------------------------------------------------------------------
 
@@ -378,7 +389,7 @@ class _Run:
         self._progress = progress
         self._batch = 250
         self._waiting: list[Decision] = []
-        self._done: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
         self.held = 0
         self.stale = 0
 
@@ -388,15 +399,26 @@ class _Run:
 
     def lines(self) -> tuple[Line, ...]:
         """What was done so far."""
-        return tuple(Line(*key, *totals) for key, totals in sorted(self._done.items()))
+        lines: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        for (kind, target, reason), (records, size) in self._done.items():
+            total = lines[kind, ACTIONS[target], _BIN_REASON if target is State.DELETED else reason]
+            total[0] += records
+            total[1] += size
+        return tuple(Line(*key, *totals) for key, totals in sorted(lines.items()))
 
     def take(self, decisions: Sequence[Decision]) -> None:
-        """Carry decisions out, now or with the next ones."""
-        for decision in decisions:
-            if self._waiting and _way(self._waiting[0]) != _way(decision):
-                self.flush()
-            self._waiting.append(decision)
-            if len(self._waiting) >= (_PAGE if decision.target is State.ARCHIVED else self._batch):
+        """Carry decisions out, now or with the next ones. Those of one call can be carried out together."""
+        if not decisions:
+            return
+        if self._waiting and _way(self._waiting[0]) != _way(decisions[0]):
+            self.flush()
+        archived = decisions[0].target is State.ARCHIVED
+        start = 0
+        while start < len(decisions):
+            room = (_PAGE if archived else self._batch) - len(self._waiting)
+            self._waiting += decisions[start : start + room]
+            start += room
+            if len(self._waiting) >= (_PAGE if archived else self._batch):
                 self.flush()
 
     def flush(self) -> None:
@@ -428,37 +450,24 @@ class _Run:
 
     def confirm(self, standings: Sequence[Standing]) -> None:
         """What was claimed and lies nowhere else any more is gone."""
+        gone: list[Decision] = []
         for standing in standings:
             if standing.kind == HISTORY:
                 while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):
                     self._rest(0.01)
             if standing.elsewhere and standing.kind != HISTORY:
                 continue
-            reason = "its deletion had begun"
-            self.take(
-                [
-                    Decision(
-                        standing.id,
-                        standing.kind,
-                        standing.subject,
-                        standing.version,
-                        State.DELETING,
-                        State.DELETED,
-                        standing.purge_at or self._at,
-                        "the recycle bin",
-                        reason,
-                        standing.size,
-                    )
-                ]
-            )
+            decision = decide(standing, _NO_LIFE, (), self._at)
+            gone += [] if decision is None else [decision]
+        self.take(gone)
 
     def _count(self, decisions: Sequence[Decision], outcomes: Sequence[Outcome]) -> None:
         for decision, outcome in zip(decisions, outcomes, strict=True):
-            self.held += outcome is Outcome.HELD
-            self.stale += outcome not in (Outcome.DONE, Outcome.HELD)
-            if outcome is Outcome.DONE and decision.target is not State.DELETING:
-                reason = _BIN_REASON if decision.target is State.DELETED else decision.reason
-                total = self._done[decision.kind, ACTIONS[decision.target], reason]
+            if outcome is not Outcome.DONE:
+                self.held += outcome is Outcome.HELD
+                self.stale += outcome is not Outcome.HELD
+            elif decision.target is not State.DELETING:
+                total = self._done[decision.kind, decision.target, decision.reason]
                 total[0] += 1
                 total[1] += decision.size
         self._progress(len(decisions))

@@ -11,7 +11,7 @@ import apsw
 from retain.core.chain import Event
 from retain.core.content import pack, parse_json_object, to_json, unpack
 from retain.core.errors import ConflictError, HeldError, StoreFullError
-from retain.core.holds import Hold, standing
+from retain.core.holds import standing
 from retain.core.records import Message, Move, Outcome, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
@@ -28,10 +28,10 @@ from retain.storage.sqlite.sessions import (
     SQL,
     as_session,
     find_session,
+    hold_on,
     message_keys,
     move_session,
     name_of,
-    not_begun,
     open_session,
 )
 
@@ -54,34 +54,24 @@ class SqliteHistory:
             return
         with self._database.write() as connection:
             begun = messages[0].created_at
-            opened = open_session(connection, self._profiles, scope, now=now, begun=begun)
-            if not isinstance(opened, Hold):
-                number, session = opened
-                first, end = message_keys(number)
-                first = value(connection, SQL["next_place"], (first, end))
-                if first + len(messages) > end + 1:
-                    raise StoreFullError(
-                        f"session {scope.session_id!r} has as many messages as it can hold; begin another"
-                    )
-                stored = [_row(message) for message in messages]
-                connection.executemany(SQL["append"], ((first + at, *row) for at, row in enumerate(stored)))
-                latest = max(message.created_at for message in messages)
-                size = sum(map(_size, stored))
-                summary = summarize(session.summary, messages)
-                connection.execute(SQL["touch_session"], (latest, len(messages), size, summary, number))
-        if isinstance(opened, Hold):
-            raise not_begun(scope, opened)
+            number, session = open_session(connection, self._profiles, scope, now=now, begun=begun)
+            first, end = message_keys(number)
+            first = value(connection, SQL["next_place"], (first, end))
+            if first + len(messages) > end + 1:
+                raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
+            stored = [_row(message) for message in messages]
+            connection.executemany(SQL["append"], ((first + at, *row) for at, row in enumerate(stored)))
+            latest = max(message.created_at for message in messages)
+            size = sum(map(_size, stored))
+            summary = summarize(session.summary, messages)
+            connection.execute(SQL["touch_session"], (latest, len(messages), size, summary, number))
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as connection:
-            opened = open_session(connection, self._profiles, scope, now=now, begun=now)
-            if not isinstance(opened, Hold):
-                number, session = opened
-                connection.execute(SQL["touch_session"], (now, 0, 0, session.summary, number))
-                opened = find_session(connection, scope, now) or opened
-        if isinstance(opened, Hold):
-            raise not_begun(scope, opened)
-        return opened[1]
+            number, session = open_session(connection, self._profiles, scope, now=now, begun=now)
+            connection.execute(SQL["touch_session"], (now, 0, 0, session.summary, number))
+            found = find_session(connection, scope, now)
+        return session if found is None else found[1]
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
         with self._database.read() as connection:
@@ -192,6 +182,12 @@ class SqliteHistory:
         with self._database.read() as connection:
             row = one(connection, SQL["session_by_id"], (item_id, subject_no(connection, subject)))
         return None if row is None else as_session(subject, row)
+
+    def is_held(self, subject: str, item_id: str) -> bool:
+        with self._database.read() as connection:
+            number = subject_no(connection, subject) or 0
+            row = one(connection, SQL["session_by_id"], (item_id, number))
+            return row is not None and hold_on(connection, Mover(connection, subject, number, now=0), row) is not None
 
     def transition_all(
         self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None

@@ -2,7 +2,7 @@
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
        moved_at, reason, purge_at, bundle, messages, size, summary
 FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active'
+WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active' AND aside = 0
 
 -- name: session_by_id
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
@@ -25,13 +25,16 @@ UPDATE sessions SET version = version + 1, messages = messages + ?, size = size 
 
 -- name: move_session
 UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = ?4, bundle = ?5,
-                    aged_from = ifnull(?6, aged_from)
+                    aged_from = ifnull(?6, aged_from), aside = 0
 WHERE no = ?7
 
 -- What is being deleted stays where a sweep looks for it.
 -- name: claim_session
 UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = coalesce(?4, purge_at, ?2)
 WHERE no = ?5
+
+-- name: step_aside
+UPDATE sessions SET aside = no WHERE no = ?
 
 -- name: end_session
 DELETE FROM sessions WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?2 AND ?3)

@@ -38,6 +38,8 @@ class Mover:
         self._now = now
         self._tallies: dict[int, Tally] = {}
         self._events: list[Event] = []
+        self._models: dict[str | None, int | None] = {}
+        self._packs: dict[int, bool] = {}
         self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
         self.holds = standing_holds(connection, subject)
@@ -85,34 +87,43 @@ class Mover:
             maximum = limits(self._connection, self.subject, kind)
             if excess(tally.usage(maximum), max(0, entering), wanted):
                 return Outcome.FULL
-        if move.keeping is not None and move.keeping.pack is not None and not self._fill(move.keeping.pack):
+        if move.keeping is not None and not self._can_fill(move.keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
         if packed is not None and (move.keeping is not None or move.target is State.DELETING):
             self._connection.execute(PACKS["spoil"], (packed,))
-        if move.target is State.DELETED:
-            self._connection.execute(SQL["erase"], (key,))
-            if kind.name is MemoryType.ENTITY:
-                self._connection.execute(SQL["forget_facts"], (self._number, move.id))
-        else:
-            values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from, key)
-            try:
-                self._connection.execute(SQL["move"], values)
-            except apsw.ConstraintError as problem:
-                if not is_unique(problem):
-                    raise
-                return Outcome.TAKEN
-        if stored is not None and move.keeping is not None:
-            model = model_code(self._connection, move.keeping.encoding.model)
-            self._connection.execute(SQL["keep"], (move.keeping.pack, stored[0], model, *stored[1:], key))
+        try:
+            self._write(move, kind, key, stored)
+        except apsw.ConstraintError as problem:
+            if not is_unique(problem):
+                raise
+            return Outcome.TAKEN
         if move.source in LIVE or move.target in LIVE:
             tally.count(entering, entering * size + (grown if move.target in LIVE else 0))
             tally.changed(move.id)
         self._note(move, kind.name.value)
         return Outcome.DONE
 
-    def _fill(self, pack_number: int) -> bool:
-        """A record moves into a pack; whether that is still there to take it."""
-        return one(self._connection, PACKS["is_writing"], (pack_number,)) is not None
+    def _write(self, move: Move, kind: Kind, key: int, stored: tuple[Any, ...] | None) -> None:
+        if move.target is State.DELETED:
+            self._connection.execute(SQL["erase"], (key,))
+            if kind.name is MemoryType.ENTITY:
+                self._connection.execute(SQL["forget_facts"], (self._number, move.id))
+            return
+        values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from)
+        if move.keeping is None or stored is None:
+            self._connection.execute(SQL["move"], (*values, key))
+            return
+        model = move.keeping.encoding.model
+        if model not in self._models:
+            self._models[model] = model_code(self._connection, model)
+        kept = (move.keeping.pack, stored[0], self._models[model], *stored[1:])
+        self._connection.execute(SQL["move_keeping"], (*values, *kept, key))
+
+    def _can_fill(self, number: int | None) -> bool:
+        """Whether a pack that a record is to lie in is still there to take it."""
+        if number is not None and number not in self._packs:
+            self._packs[number] = one(self._connection, PACKS["is_writing"], (number,)) is not None
+        return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:
         about = (kind, *move[2:7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import apsw
@@ -23,6 +24,8 @@ from retain.storage.sqlite.rules import Profiles, version_of
 from retain.storage.sqlite.scopes import SQL, START, Tally, all_keys, ensure_subject, key_range, limits, subject_no
 
 _STATES: Final = {state.value: state for state in State}
+#: Hidden for as long as anyone can remember.
+GONE: Final = 0
 #: Where a stored row has its size.
 _SIZE: Final = 8
 
@@ -69,7 +72,7 @@ class SqliteRecords:
         with self._database.read() as connection:
             number = subject_no(connection, subject)
             row = None if number is None else one(connection, SQL["get"], (record_id, number))
-            return None if row is None else _record(subject, row)
+            return None if row is None else _seen(connection, _record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
         with self._database.read() as connection:
@@ -88,8 +91,12 @@ class SqliteRecords:
         with self._database.read() as connection:
             number = subject_no(connection, subject)
             found = rows(connection, SQL["fetch"], (to_json(record_ids), number, now))
-        records = {row[1]: _record(subject, row) for row in found}
-        return {record_id: records[record_id] for record_id in record_ids if record_id in records}
+            records = {row[1]: _seen(connection, _record(subject, row)) for row in found}
+        return {
+            record_id: records[record_id]
+            for record_id in record_ids
+            if record_id in records and records[record_id].hidden_from != GONE
+        }
 
     def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
         with self._database.read() as connection:
@@ -281,6 +288,14 @@ def _make_way(connection: apsw.Connection, mover: Mover, subject: int, records: 
                 reason = "its time was over, and its name was wanted"
                 move = Move(row[0], row[2], _STATES[row[1]], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
                 mover.move(move)
+
+
+def _seen(connection: apsw.Connection, record: Record) -> Record:
+    """A record as it is to be seen: what is a removed agent's own is not, even before it has followed the agent."""
+    own = "agent" in TYPES[record.kind].scope and record.state in LIVE
+    if own and is_removed(connection, record.scope.tenant, record.scope.agent_id):
+        return replace(record, hidden_from=GONE)
+    return record
 
 
 def refuse_removed_agents(connection: apsw.Connection, scopes: Iterable[Scope]) -> None:

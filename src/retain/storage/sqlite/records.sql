@@ -78,8 +78,11 @@ UPDATE records SET state = ?, previous = state, version = version + 1, moved_at 
                    bundle = ?, aged_from = ifnull(?, aged_from)
 WHERE key = ?
 
--- name: keep
-UPDATE records SET pack = ?, size = ?, model = ?, vectors = ?, terms = ?, metadata = ?, content = ?, body = ? WHERE key = ?
+-- name: move_keeping
+UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ?, purge_at = ?,
+                   bundle = ?, aged_from = ifnull(?, aged_from), pack = ?, size = ?, model = ?, vectors = ?, terms = ?,
+                   metadata = ?, content = ?, body = ?
+WHERE key = ?
 
 -- name: erase
 DELETE FROM records WHERE key = ?

@@ -10,7 +10,6 @@ import apsw
 
 from retain.core.content import to_json
 from retain.core.decisions import reason_for
-from retain.core.errors import HeldError
 from retain.core.holds import Held, Hold, standing
 from retain.core.records import Cause, Move, Outcome, Scope
 from retain.core.rules import BIN, HISTORY
@@ -67,9 +66,9 @@ def _carry_out(connection: apsw.Connection, number: int, move: Move, now: int) -
 
 def open_session(
     connection: apsw.Connection, profiles: Profiles, scope: Scope, *, now: int, begun: int
-) -> tuple[int, Session] | Hold:
-    """The scope's session, begun if there is none. One whose time is over goes to the recycle bin and is not revived,
-    unless a hold keeps it where it is: then that.
+) -> tuple[int, Session]:
+    """The scope's session, begun if there is none. One whose time is over is not revived: it goes to the recycle bin
+    or, if a hold keeps it, steps aside.
     """
     refuse_removed_agents(connection, [scope])
     subject = ensure_subject(connection, scope.subject)
@@ -77,10 +76,8 @@ def open_session(
     row = one(connection, SQL["session"], who)
     if row is not None and _is_over(row, now):
         mover = Mover(connection, scope.subject, subject, now=now)
-        hold = _make_way(connection, profiles, mover, row, now)
+        _make_way(connection, profiles, mover, row, now)
         mover.save()
-        if hold is not None:
-            return hold
         row = None
     if row is None:
         profile = profiles.find(connection, HISTORY, scope)
@@ -89,10 +86,8 @@ def open_session(
     return row[0], as_session(scope.subject, row)
 
 
-def _make_way(
-    connection: apsw.Connection, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int
-) -> Hold | None:
-    """Recycle a session whose time is over and whose name is wanted; or the hold that keeps it."""
+def _make_way(connection: apsw.Connection, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int) -> None:
+    """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
     number, item_id, agent_id, session_id, _, version, *_ = row
     tenant, user_id = mover.subject.split("/", 1)
     scope = Scope(tenant, user_id, agent_id, session_id or None)
@@ -101,9 +96,10 @@ def _make_way(
     move = Move(
         item_id, version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by, purge_at=now + BIN
     )
-    hold = hold_on(connection, mover, row)
-    mover.move_session(move, hold, lambda: _carry_out(connection, number, move, now))
-    return hold
+    if hold_on(connection, mover, row) is None:
+        mover.move_session(move, None, lambda: _carry_out(connection, number, move, now))
+    else:
+        connection.execute(SQL["step_aside"], (number,))
 
 
 def hold_on(connection: apsw.Connection, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
@@ -122,14 +118,6 @@ def hold_on(connection: apsw.Connection, mover: Mover, row: tuple[Any, ...]) -> 
             message = thing._replace(item_id=message_id, metadata=json.loads(metadata))
             found = found or standing(message, mover.holds)
     return found
-
-
-def not_begun(scope: Scope, hold: Hold) -> HeldError:
-    """The error for a session whose time is over and which a hold keeps from making way for a new one of its name."""
-    return HeldError(
-        f"session {scope.session_id!r} with agent {scope.agent_id!r} has come to the end of its time, and hold "
-        f"{hold.id} ({hold.reason}) keeps it; use another session_id, or release it: retain hold release {hold.id}"
-    )
 
 
 def find_session(connection: apsw.Connection, scope: Scope, now: int) -> tuple[int, Session] | None:

@@ -131,7 +131,8 @@ CREATE TABLE sessions (
     bundle     TEXT,
     messages   INTEGER NOT NULL,
     size       INTEGER NOT NULL,                     -- bytes of the messages
-    summary    TEXT    NOT NULL
+    summary    TEXT    NOT NULL,
+    aside      INTEGER NOT NULL DEFAULT 0            -- its own number, if it is over, held, and another has its name
 ) STRICT;
 
 INSERT INTO sessions (no, subject, id, agent_id, session_id, state, version, profile, created_at, updated_at, aged_from,
@@ -146,7 +147,7 @@ JOIN profiles ON profiles.tenant = substr(subjects.subject, 1, instr(subjects.su
 
 DROP TABLE old_sessions;
 CREATE UNIQUE INDEX sessions_by_id ON sessions (id, subject);
-CREATE UNIQUE INDEX sessions_active ON sessions (subject, agent_id, session_id) WHERE state = 'active';
+CREATE UNIQUE INDEX sessions_active ON sessions (subject, agent_id, session_id, aside) WHERE state = 'active';
 CREATE INDEX sessions_by_agent ON sessions (agent_id, session_id);
 CREATE INDEX sessions_due ON sessions (profile, aged_from) WHERE state = 'active';
 CREATE INDEX sessions_binned ON sessions (purge_at) WHERE state IN ('recycled', 'deleting');

@@ -1,0 +1,48 @@
+"""Commands as tests run them: in this process, on a home of their own; or the installed script, in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from retain.cli.app import app
+
+SCRIPT = Path(sys.executable).with_name("retain")
+
+
+class Shell:
+    """Runs commands in the same process, on a home of their own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, *args: str, stdin: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(app, [*args, "--home", str(self.home)], input=stdin)
+
+    def ok(self, *args: str, stdin: str | bytes | None = None) -> str:
+        """What a command that must succeed prints."""
+        result = self(*args, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def json(self, *args: str, stdin: str | bytes | None = None) -> Any:
+        """The JSON document of a command that must succeed."""
+        return json.loads(self.ok(*args, "--json", stdin=stdin))
+
+    def error(self, *args: str, stdin: str | bytes | None = None) -> tuple[int, dict[str, Any]]:
+        """The exit code and the JSON error of a command that must fail, with nothing on stdout."""
+        result = self(*args, "--json", stdin=stdin)
+        assert result.stdout == ""
+        return result.exit_code, json.loads(result.stderr)["error"]
+
+
+def run(*args: str, home: Path, **extra: Any) -> subprocess.CompletedProcess[str]:
+    """The installed script, in a process of its own."""
+    env = {**os.environ, "RETAIN_HOME": str(home)}
+    return subprocess.run([SCRIPT, *args], env=env, capture_output=True, text=True, timeout=60, check=False, **extra)

@@ -1,0 +1,267 @@
+"""What every ``PackStore`` does: it always knows which records lie in which object, and what is to become of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.engines import Engine
+from conformance.samples import MODEL, NOW, Person, entry, move, new_id, there
+from retain.core.errors import LeaseLostError
+from retain.core.records import Encoding, Keeping, Outcome, Record
+from retain.core.times import SECOND
+from retain.core.types import TYPES, MemoryType, State
+from retain.ports import Pack, PackStore
+
+LONG_TERM = TYPES[MemoryType.LONG_TERM]
+DIGEST = bytes(range(32))
+
+
+@pytest.fixture
+def packs(engine: Engine) -> PackStore:
+    return engine.packs
+
+
+def opened(engine: Engine, who: Person, records: int, *, size: int = 1_000) -> int:
+    return engine.packs.open(
+        who.subject, name=f"archive/{new_id()}", records=records, size=size, digest=DIGEST, now=NOW
+    )
+
+
+def fill(engine: Engine, who: Person, number: int, count: int) -> list[Record]:
+    """New records that lie in a pack."""
+    entries = [entry(who, f"memory {n}") for n in range(count)]
+    engine.records.insert(who.subject, LONG_TERM, entries, prune=False, now=NOW)
+    kept = Keeping("m", None, {}, Encoding(MODEL, b"\x00\x3c\x00\x00", b"m"), number)
+    steps = [move(item.record, State.ARCHIVED, keeping=kept) for item in entries]
+    assert engine.records.transition(who.subject, steps, now=NOW) == [Outcome.DONE] * count
+    return [there(engine.records, who, item.record.id) for item in entries]
+
+
+def packed(engine: Engine, who: Person, count: int, *, size: int = 1_000) -> tuple[int, list[Record]]:
+    """A pack that is kept, and the records in it."""
+    number = opened(engine, who, count, size=size)
+    records = fill(engine, who, number, count)
+    assert engine.packs.settle(number) == "kept"
+    return number, records
+
+
+def step_on(engine: Engine, who: Person, record: Record, *targets: State) -> Record:
+    for target in targets:
+        step = move(there(engine.records, who, record.id), target)
+        assert engine.records.transition(who.subject, [step], now=NOW) == [Outcome.DONE]
+    return there(engine.records, who, record.id)
+
+
+def bring_back(engine: Engine, who: Person, record: Record) -> None:
+    whole = Keeping("whole again", None, {}, Encoding(MODEL, b"\x00\x3c\x00\x00", b"whole"), None)
+    step = move(there(engine.records, who, record.id), State.ACTIVE, keeping=whole)
+    assert engine.records.transition(who.subject, [step], now=NOW) == [Outcome.DONE]
+
+
+def state_of(engine: Engine, number: int) -> str | None:
+    found = engine.packs.get(number)
+    return None if found is None else found.state
+
+
+# --- opening ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pack_comes_back_as_it_was_noted(packs: PackStore, elsewhere: Engine, me: Person) -> None:
+    name = f"archive/{new_id()}"
+    number = packs.open(me.subject, name=name, records=3, size=500, digest=DIGEST, now=NOW)
+
+    expected = Pack(number, me.subject, name, "writing", 3, DIGEST)
+    assert elsewhere.packs.get(number) == expected
+    assert elsewhere.packs.unsettled(me.tenant) == [expected]
+    assert packs.members(number) == []
+    assert packs.leaving(number) == []
+
+
+def test_packs_have_numbers_of_their_own(engine: Engine, me: Person) -> None:
+    first = opened(engine, me, 1)
+    engine.packs.settle(first)
+    engine.packs.forget(first)
+    assert opened(engine, me, 1) != first, "a number is never given twice"
+    assert engine.packs.get(first) is None
+    assert engine.packs.get(2**40) is None
+
+
+def test_a_pseudonym_is_the_subjects_own_and_stays(packs: PackStore, elsewhere: Engine, me: Person) -> None:
+    mine = packs.alias(me.subject)
+    assert elsewhere.packs.alias(me.subject) == mine
+    assert packs.alias(me.other("other").subject) != mine
+    assert me.user_id not in mine
+    assert len(bytes.fromhex(mine)) == 16
+
+
+# --- what becomes of it -------------------------------------------------------------------------------------------
+
+
+def test_a_pack_that_nothing_moved_into_is_given_up(engine: Engine, me: Person) -> None:
+    number = opened(engine, me, 2)
+
+    assert engine.packs.settle(number) == "leaving"
+
+    assert engine.packs.get(number) is None
+    (leaving,) = engine.packs.leaving(number)
+    assert (leaving.number, leaving.state) == (number, "leaving")
+    assert engine.packs.unsettled(me.tenant) == [leaving]
+    assert engine.packs.settle(number) is None
+    engine.packs.forget(number)
+    assert engine.packs.leaving(number) == engine.packs.unsettled(me.tenant) == []
+
+
+def test_a_pack_that_all_moved_into_is_kept_and_there_is_nothing_to_do(engine: Engine, me: Person) -> None:
+    number, records = packed(engine, me, 3)
+
+    assert engine.packs.members(number) == [record.id for record in records]
+    assert engine.packs.unsettled(me.tenant) == []
+    assert engine.packs.settle(number) == "kept"
+    assert engine.packs.leaving(number) == []
+
+
+def test_a_pack_that_only_some_moved_into_is_stale(engine: Engine, me: Person) -> None:
+    number = opened(engine, me, 3)
+    fill(engine, me, number, 2)
+
+    assert engine.packs.settle(number) == "stale"
+
+    assert [pack.number for pack in engine.packs.unsettled(me.tenant)] == [number]
+    assert state_of(engine, number) == "stale"
+
+
+def test_only_what_is_leaving_is_forgotten(engine: Engine, me: Person) -> None:
+    number, _ = packed(engine, me, 1)
+    engine.packs.forget(number)
+    assert state_of(engine, number) == "kept"
+
+
+@pytest.mark.parametrize("leave", ["brought back", "deleted"])
+def test_a_record_that_left_makes_its_pack_stale_and_the_last_one_lets_it_go(
+    engine: Engine, me: Person, leave: str
+) -> None:
+    number, (one, two) = packed(engine, me, 2)
+
+    def go(record: Record) -> None:
+        if leave == "brought back":
+            bring_back(engine, me, record)
+        else:
+            step_on(engine, me, record, State.RECYCLED, State.DELETING)
+
+    go(one)
+    assert state_of(engine, number) == "stale", "at once, so that a crash leaves a note"
+    assert engine.packs.members(number) == [two.id]
+    assert engine.packs.settle(number) == "stale"
+    go(two)
+    assert engine.packs.members(number) == []
+
+    assert engine.packs.settle(number) == "leaving"
+    assert [there(engine.records, me, record.id).pack for record in (one, two)] == [None, None]
+
+
+def test_a_record_in_the_bin_still_lies_in_its_pack(engine: Engine, me: Person) -> None:
+    number, (record,) = packed(engine, me, 1)
+    step_on(engine, me, record, State.RECYCLED)
+
+    assert engine.packs.members(number) == [record.id]
+    assert engine.packs.settle(number) == "kept"
+    step_on(engine, me, record, State.ARCHIVED)
+    assert there(engine.records, me, record.id).pack == number
+
+
+# --- one for another ------------------------------------------------------------------------------------------------
+
+
+def test_members_move_together_and_the_old_pack_leaves(engine: Engine, me: Person) -> None:
+    old, (gone, one, two) = packed(engine, me, 3)
+    step_on(engine, me, gone, State.RECYCLED, State.DELETING)
+    engine.packs.settle(old)
+    new = opened(engine, me, 2)
+
+    assert engine.packs.swap(old, new, members=2) is True
+
+    assert engine.packs.members(new) == [one.id, two.id]
+    assert engine.packs.settle(new) == "kept"
+    assert engine.packs.get(old) is None
+    assert [pack.number for pack in engine.packs.leaving(old)] == [old]
+    assert there(engine.records, me, gone.id).pack is None, "what is being deleted lies in none"
+    deleted = move(there(engine.records, me, gone.id), State.DELETED)
+    assert engine.records.transition(me.subject, [deleted], now=NOW) == [Outcome.DONE]
+
+
+def test_members_stay_where_they_are_if_one_of_them_left_meanwhile(engine: Engine, me: Person) -> None:
+    old, (one, two) = packed(engine, me, 2)
+    new = opened(engine, me, 2)
+    bring_back(engine, me, one)
+
+    assert engine.packs.swap(old, new, members=2) is False
+
+    assert (engine.packs.members(old), engine.packs.members(new)) == ([two.id], [])
+    assert state_of(engine, old) == "stale"
+    assert engine.packs.settle(new) == "leaving"
+
+
+def test_members_stay_where_they_are_if_the_new_pack_was_given_up(engine: Engine, me: Person) -> None:
+    old, (one,) = packed(engine, me, 1)
+    new = opened(engine, me, 1)
+    engine.packs.settle(new)
+
+    assert engine.packs.swap(old, new, members=1) is False
+
+    assert engine.packs.members(old) == [one.id]
+    assert state_of(engine, old) == "kept"
+
+
+def test_a_lease_that_changed_hands_swaps_nothing(engine: Engine, me: Person) -> None:
+    old, (one,) = packed(engine, me, 1)
+    new = opened(engine, me, 1)
+    lost = engine.leases.acquire(f"sweep {me.tenant}", "host:1:a", now=NOW, ttl=SECOND)
+    current = engine.leases.acquire(f"sweep {me.tenant}", "host:2:b", now=NOW + SECOND, ttl=SECOND)
+    assert lost is not None
+
+    with pytest.raises(LeaseLostError):
+        engine.packs.swap(old, new, members=1, lease=lost)
+    assert engine.packs.members(old) == [one.id]
+
+    assert engine.packs.swap(old, new, members=1, lease=current) is True
+
+
+# --- small ones, and counts -----------------------------------------------------------------------------------------
+
+
+def test_the_smallest_pack_that_is_kept_is_found(engine: Engine, me: Person) -> None:
+    assert engine.packs.small(me.subject, below=10_000) is None
+    opened(engine, me, 1, size=10)  # still being written
+    large, _ = packed(engine, me, 1, size=900)
+    small, (record,) = packed(engine, me, 1, size=300)
+    packed(engine, me.other("other"), 1, size=20)
+
+    found = engine.packs.small(me.subject, below=301)
+    assert found is not None
+    assert found.number == small
+    assert engine.packs.small(me.subject, below=300) is None
+
+    bring_back(engine, me, record)
+    found = engine.packs.small(me.subject, below=901)
+    assert found is not None
+    assert found.number == large, "one that is stale is not joined"
+
+
+def test_what_is_kept_is_counted(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    assert engine.packs.count(me.tenant) == (0, 0, 0)
+    packed(engine, me, 2, size=100)
+    _, (record, _) = packed(engine, me.other("other"), 2, size=30)
+    opened(engine, me, 5, size=5)
+    packed(engine, Person(me.tenant + "0", me.user_id), 1)
+    bring_back(engine, me.other("other"), record)
+
+    assert elsewhere.packs.count(me.tenant) == (2, 4, 130), "what is stale is still there; what is written, not yet"
+
+
+def test_a_tenant_is_told_of_its_own_packs_only(engine: Engine, me: Person) -> None:
+    mine = opened(engine, me, 1)
+    theirs = opened(engine, me.other("other"), 1)
+    for suffix in ("0", ".", "x"):
+        opened(engine, Person(me.tenant + suffix, me.user_id), 1)
+
+    assert [pack.number for pack in engine.packs.unsettled(me.tenant)] == [mine, theirs]

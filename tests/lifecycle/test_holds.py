@@ -1,0 +1,261 @@
+"""Holds: what nothing removes, by any path, until they are released; each refusal is in the audit chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from clocks import FakeClock
+from lifecycle.soundness import asked, check_sound
+from retain import MemoryManager, Retain
+from retain.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
+from retain.core.holds import Hold
+
+
+def refusals(retain: Retain, hold: Hold) -> int:
+    entries = retain.audit.tail(1_000)
+    return sum(entry["action"] == "refused" and entry["detail"].get("hold") == hold.id for entry in entries)
+
+
+def states(retain: Retain) -> dict[str, str]:
+    return dict(asked(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions"))
+
+
+def hold_all(retain: Retain, **scope: str) -> Hold:
+    return retain.holds.add(**scope, reason="a lawsuit", author="counsel")  # type: ignore[arg-type]
+
+
+SCOPES: dict[str, Callable[[str], dict[str, str]]] = {
+    "user": lambda _: {"user_id": "user_123"},
+    "agent": lambda _: {"agent_id": "travel_agent"},
+    "session": lambda _: {"session_id": "sess_abc123"},
+    "memory": lambda memory_id: {"memory_id": memory_id},
+    "tag": lambda _: {"tag": "case=7"},
+    "user and tag": lambda _: {"user_id": "user_123", "tag": "case=7"},
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("kind", ["long_term", "episodic", "persona", "entity", "structured"])
+def test_a_hold_keeps_a_memory_from_every_sweep_and_delete_until_it_is_released(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str, scope: str
+) -> None:
+    content = {"city": "Rome"} if kind == "structured" else "Ann lives in Rome"
+    memory_id = memory.add(content, kind, {"case": 7})["memory_id"]
+    retain.policies.set(kind, delete_after_days=400, confirm=True)
+    hold = hold_all(retain, **SCOPES[scope](memory_id))
+    with pytest.raises(HeldError, match="on hold"):
+        memory.delete(memory_id)
+    assert refusals(retain, hold) == 1
+    with pytest.raises(HeldError):
+        memory.delete_user_memories("user_123", kind)
+    assert refusals(retain, hold) == 2
+    clock.advance(days=400)
+    report = retain.sweep()
+    assert (report.total, report.held) == (0, 1)
+    assert states(retain)[memory_id] == "active"
+    assert memory.retrieve("Rome", [kind]) == [], "past its time it is out of recall, and kept whole"
+    assert memory.explain(memory_id)["protected_by"][0]["hold_id"] == hold.id
+    retain.holds.release(hold.id, author="counsel")
+    assert retain.sweep().counts["recycle"] == 1
+    assert states(retain)[memory_id] == "recycled"
+    check_sound(retain)
+
+
+def test_a_hold_on_others_keeps_nothing(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    memory.add("Ann lives in Rome", "long_term", {"case": 70})
+    for scope in ({"user_id": "user_12"}, {"agent_id": "travel"}, {"session_id": "sess_abc"}, {"tag": "case=7"}):
+        hold_all(retain, **scope)
+    retain.policies.set("long_term", delete_after_days=400, archive_after_days="never", confirm=True)
+    clock.advance(days=400)
+    assert retain.sweep().counts["recycle"] == 1
+
+
+def test_what_is_in_the_bin_is_kept_there_by_a_hold_and_can_be_restored(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    ids = [memory.add(f"fact {n}", "long_term")["memory_id"] for n in range(3)]
+    for memory_id in ids[:2]:
+        memory.delete(memory_id)
+    hold = hold_all(retain, user_id="user_123")
+    assert memory.restore(ids[0])
+    clock.advance(days=15)
+    assert retain.recycle.purge() == {}
+    assert retain.sweep().held == 1
+    assert states(retain)[ids[1]] == "recycled"
+    retain.holds.release(hold.id)
+    assert retain.recycle.purge() == {"long_term": 1}
+    assert ids[1] not in states(retain)
+
+
+def test_a_prune_passes_over_what_is_held(retain: Retain, memory: MemoryManager) -> None:
+    retain.quotas.set("long_term", max_memories=20)
+    ids = [memory.add(f"fact {n}", "long_term", {"n": n})["memory_id"] for n in range(20)]
+    hold_all(retain, memory_id=ids[0])
+    hold_all(retain, tag="n=1")
+    assert memory.add_with_auto_prune("one more", "long_term")["pruned"] == 2
+    gone = {memory_id for memory_id, state in states(retain).items() if state == "recycled"}
+    assert gone == set(ids[2:4])
+    hold_all(retain, user_id="user_123")
+    memory.add("to the limit", "long_term")
+    with pytest.raises(QuotaExceededError):
+        memory.add_with_auto_prune("too much", "long_term")
+    check_sound(retain)
+
+
+def test_a_prune_passes_over_what_a_rule_keeps(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    retain.quotas.set("long_term", max_memories=10)
+    ids = [memory.add(f"fact {n}", "long_term")["memory_id"] for n in range(10)]
+    retain.policies.set("long_term", user_id="user_123", memory_id=ids[0], keep_days=100)
+    memory.add_with_auto_prune("one more", "long_term")
+    assert states(retain)[ids[0]] == "active"
+    assert states(retain)[ids[1]] == "recycled"
+
+
+def test_cleaning_up_old_episodes_passes_over_what_is_held(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    held, free = (memory.episodic.record_episode(task, ["went"]) for task in ("a trip", "another"))
+    hold = hold_all(retain, memory_id=held)
+    clock.advance(days=90)
+    assert memory.episodic.cleanup_old_episodes() == 1
+    assert (states(retain)[held], states(retain)[free]) == ("active", "recycled")
+    assert refusals(retain, hold) == 1
+    retain.holds.release(hold.id)
+    assert memory.episodic.cleanup_old_episodes() == 1
+
+
+def test_archiving_by_hand_passes_over_what_is_held(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    held, free = (memory.add(text, "long_term")["memory_id"] for text in ("one", "two"))
+    hold_all(retain, memory_id=held)
+    clock.advance(days=365)
+    assert memory.long_term.archive_old_memories() == 1
+    assert (states(retain)[held], states(retain)[free]) == ("active", "archived")
+
+
+def test_removing_an_agent_leaves_what_is_held_out_of_sight_and_whole(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    held = memory.add("a trait", "persona")["memory_id"]
+    memory.add("another trait", "persona")
+    hold = hold_all(retain, memory_id=held)
+    removed = retain.agents.remove("travel_agent")
+    assert (removed["persona"], removed["held"]) == (1, 1)
+    assert refusals(retain, hold) == 1
+    assert memory.retrieve("trait", ["persona"]) == []
+    with pytest.raises(NotFoundError):
+        memory.get(held)
+    clock.advance(days=30)
+    retain.sweep()
+    assert states(retain) == {held: "active"}
+    retain.holds.release(hold.id)
+    retain.sweep()
+    clock.advance(days=15)
+    retain.sweep()
+    retain.sweep()
+    assert states(retain) == {}
+    assert retain.agents.list(include_removed=True) == []
+    check_sound(retain)
+
+
+def test_an_agent_on_hold_is_not_removed(retain: Retain, memory: MemoryManager) -> None:
+    memory.add("a trait", "persona")
+    hold = hold_all(retain, agent_id="travel_agent")
+    with pytest.raises(HeldError):
+        retain.agents.remove("travel_agent")
+    assert refusals(retain, hold) == 1
+    assert memory.retrieve("trait", ["persona"])
+
+
+@pytest.mark.parametrize("what", ["user", "session", "message", "tag"])
+def test_a_held_conversation_is_kept_by_every_path(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, what: str
+) -> None:
+    message_id = memory.short_term.add_message("user", "hello", {"case": 7})
+    scope = {
+        "user": {"user_id": "user_123"},
+        "session": {"session_id": "sess_abc123"},
+        "message": {"memory_id": message_id},
+        "tag": {"tag": "case=7"},
+    }[what]
+    hold = hold_all(retain, **scope)
+    with pytest.raises(HeldError):
+        memory.short_term.delete(message_id)
+    with pytest.raises(HeldError):
+        retain.sessions.remove("travel_agent", "sess_abc123")
+    with pytest.raises(HeldError):
+        memory.delete_user_memories("user_123", "short_term")
+    assert refusals(retain, hold) == 3
+    clock.advance(days=30)
+    plan = retain.sweep(dry_run=True)
+    report = retain.sweep()
+    assert (report.total, report.held) == (0, 1)
+    assert (plan.lines, plan.held) == ((), 1), "the dry run knows of the hold"
+    assert list(states(retain).values()) == ["active"]
+    assert retain.sessions.history("travel_agent", "sess_abc123") == []
+    retain.holds.release(hold.id)
+    assert retain.sweep().counts["recycle"] == 1
+
+
+def test_sweeping_what_is_held_again_and_again_does_not_fill_the_audit_chain(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    message_id = memory.short_term.add_message("user", "hello")
+    memory_id = memory.add("fact", "long_term")["memory_id"]
+    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    for held in (message_id, memory_id):
+        hold_all(retain, memory_id=held)
+    clock.advance(days=30)
+    retain.sweep()
+    entries = len(retain.audit.tail(1_000))
+    for _ in range(3):
+        clock.advance(minutes=1)
+        retain.sweep()
+    assert len(retain.audit.tail(1_000)) == entries
+
+
+@pytest.mark.parametrize("kind", ["structured", "entity"])
+def test_a_name_that_a_held_memory_keeps_past_its_time_is_told_to_be_on_hold(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
+) -> None:
+    """Nobody sees it, but it is there: that its name is taken can only be understood if the hold is named."""
+    put: dict[str, Callable[[], str]] = {
+        "structured": lambda: memory.structured.put("trips", {"city": "Rome"}, key="trip"),
+        "entity": lambda: memory.entity.add("Ann"),
+    }
+    memory_id = put[kind]()
+    retain.policies.set(kind, delete_after_days=400, confirm=True)
+    hold = hold_all(retain, memory_id=memory_id)
+    clock.advance(days=400)
+    with pytest.raises(HeldError, match=hold.id):
+        put[kind]()
+    assert refusals(retain, hold) == 1
+
+
+def test_a_hold_is_audited_when_it_is_added_and_when_it_is_released(retain: Retain) -> None:
+    hold = hold_all(retain, user_id="ann")
+    released = retain.holds.release(hold.id, author="judge")
+    assert (released.released_by, released.released_at is not None) == ("judge", True)
+    assert [entry["action"] for entry in retain.audit.tail(10)] == ["hold.added", "hold.released"]
+    assert "ann" not in str(retain.audit.tail(10)), "whose memory it is stays out of the chain"
+    assert retain.holds.list() == []
+    assert retain.holds.list(released=True) == [released]
+    with pytest.raises(NotFoundError):
+        retain.holds.release(hold.id)
+
+
+def test_a_hold_says_on_what_and_why(retain: Retain) -> None:
+    with pytest.raises(InvalidInputError, match="say what to hold"):
+        hold_all(retain)
+    with pytest.raises(InvalidInputError):
+        retain.holds.add(user_id="ann", reason="", author="counsel")
+    with pytest.raises(InvalidInputError):
+        retain.holds.add(user_id="ann", reason="a lawsuit", author="")
+
+
+def test_holds_stop_at_the_tenant(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    with Retain.open(home=retain.settings.home, tenant="acme", clock=clock) as acme:
+        acme.holds.add(user_id="user_123", reason="a lawsuit", author="counsel")
+    memory_id = memory.add("fact", "long_term")["memory_id"]
+    assert memory.delete(memory_id)["operation"] == "recycle"

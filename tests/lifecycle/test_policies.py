@@ -1,0 +1,402 @@
+"""Policies: a change can be looked at before it is made, asks where it shortens, and takes effect at once for all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clocks import FakeClock
+from lifecycle.soundness import asked, check_sound
+from retain import MemoryManager, Retain
+from retain.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
+from retain.core.rules import EpisodicRetentionPolicy
+from retain.lifecycle.policy_files import apply_policies, compare, read_policies
+
+
+def record(memory: MemoryManager, clock: FakeClock, *ages: float) -> list[str]:
+    """Episodes that ended so many days ago."""
+    return [
+        memory.episodic.record_episode(f"trip {age}", ["went"], timestamp=clock.now - timedelta(days=age))
+        for age in ages
+    ]
+
+
+def due(retain: Retain) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {"archive": set(), "recycle": set(), "delete": set()}
+    for shown in retain.sweep(dry_run=True).shown(10_000)["samples"]:  # type: ignore[call-arg]
+        found[shown["action"]].add(shown["memory_id"])
+    return found
+
+
+# --- previews ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_says_how_much_becomes_due_and_changes_nothing(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    record(memory, clock, 10, 20, 40, 100, 400)
+    before = due(retain)
+    preview = retain.policies.preview("episodic", archive_after_days=15, delete_after_days=30)
+    assert preview.shortens
+    assert preview.newly_due == {"archive": 1, "recycle": 2, "delete": 0}
+    assert preview.bytes > 0
+    assert "2 to recycle" in preview.told()
+    assert due(retain) == before
+    retain.policies.set("episodic", archive_after_days=15, delete_after_days=30, confirm=True)
+    assert {action: len(ids) for action, ids in due(retain).items()} == {"archive": 1, "recycle": 3, "delete": 0}
+
+
+Days = st.sampled_from([5.0, 15.0, 30.0, 60.0, 120.0, 400.0])
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.tuples(Days, Days), second=st.tuples(Days, Days))
+def test_what_a_preview_counts_is_what_the_change_makes_due(
+    retain: Retain, clock: FakeClock, first: tuple[float, float], second: tuple[float, float]
+) -> None:
+    """Of each action: what is due after the change and was not due that before."""
+    memory = retain.manager("ann", "guide")
+    if memory.count_memories("episodic") == 0:
+        record(memory, clock, 1, 6, 7, 16, 31, 32, 61, 121, 122, 123, 401)
+    for archive, delete in (first, second):
+        if archive >= delete:
+            return
+    retain.policies.set("episodic", archive_after_days=first[0], delete_after_days=first[1], confirm=True)
+    before = due(retain)
+    terms: dict[str, Any] = {"archive_after_days": second[0], "delete_after_days": second[1]}
+    preview = retain.policies.preview("episodic", **terms)
+    retain.policies.set("episodic", **terms, confirm=True)
+    after = due(retain)
+    assert preview.newly_due == {action: len(after[action] - before[action]) for action in after}
+    assert preview.shortens == (second[0] < first[0] or second[1] < first[1])
+
+
+def test_a_preview_counts_only_what_the_rule_selects(retain: Retain, clock: FakeClock) -> None:
+    for user_id in ("ann", "bob"):
+        for agent_id in ("guide", "cook"):
+            record(retain.manager(user_id, agent_id, "trip"), clock, 50)
+    record(retain.manager("ann", "guide", "other trip"), clock, 50)
+    counted = {
+        name: retain.policies.preview("episodic", delete_after_days=40, archive_after_days=10, **scope).newly_due
+        for name, scope in {
+            "all": {},
+            "ann": {"user_id": "ann"},
+            "guide": {"agent_id": "guide"},
+            "both": {"user_id": "ann", "agent_id": "guide"},
+            "session": {"session_id": "trip"},
+            "nobody": {"user_id": "nobody"},
+        }.items()
+    }
+    assert {name: found["recycle"] for name, found in counted.items()} == {
+        "all": 5,
+        "ann": 3,
+        "guide": 3,
+        "both": 2,
+        "session": 4,
+        "nobody": 0,
+    }
+
+
+def test_a_preview_of_conversations_counts_sessions(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    memory.short_term.add_message("user", "hello")
+    clock.advance(days=10)
+    assert retain.policies.preview("history", delete_after_days=10).newly_due["recycle"] == 1
+    assert retain.policies.preview("history", delete_after_days=11).newly_due["recycle"] == 0
+    assert retain.policies.preview("history", user_id="user_123", delete_after_days=5).newly_due["recycle"] == 1
+
+
+# --- asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_shortens_retention_asks_first(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    (episode,) = record(memory, clock, 50)
+    with pytest.raises(ConfirmationNeededError, match="1 to recycle due at once"):
+        retain.policies.set("episodic", archive_after_days=10, delete_after_days=40)
+    assert memory.episodic.get_steps(episode) == [{"content": "went"}]
+    assert retain.policies.get("episodic")["delete_after_days"] == 365
+    retain.policies.set("episodic", archive_after_days=10, delete_after_days=40, confirm=True)
+    with pytest.raises(NotFoundError):
+        memory.get(episode)
+
+
+def test_a_rule_that_lengthens_retention_does_not_ask(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    record(memory, clock, 50)
+    retain.policies.set("episodic", archive_after_days=100, delete_after_days=400)
+    retain.policies.set("episodic", user_id="user_123", archive_after_days="never", delete_after_days="never")
+    retain.policies.set("long_term", keep_days=100)
+    with pytest.raises(ConfirmationNeededError):
+        retain.policies.remove("episodic", user_id="user_123")
+    retain.policies.remove("episodic", user_id="user_123", confirm=True)
+
+
+def test_a_rule_for_one_user_is_not_compared_with_the_rules_of_another(retain: Retain, clock: FakeClock) -> None:
+    for user_id in ("ann", "bob"):
+        record(retain.manager(user_id, "guide"), clock, 1)
+    retain.policies.set("episodic", user_id="ann", delete_after_days=1_000)
+    retain.policies.set("episodic", user_id="bob", delete_after_days=500)
+    assert retain.policies.get("episodic", user_id="bob")["delete_after_days"] == 500
+
+
+def test_a_refused_author_leaves_nothing_that_takes_effect_later(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    (episode,) = record(memory, clock, 50)
+    with pytest.raises(InvalidInputError):
+        retain.policies.set("episodic", archive_after_days=10, delete_after_days=40, confirm=True, author="")
+    retain.sweep()
+    assert retain.policies.get("episodic")["delete_after_days"] == 365
+    assert memory.get(episode)
+
+
+# --- taking effect -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["tenant", "user", "agent", "session", "memory"])
+def test_a_rule_takes_effect_at_once_for_what_is_there_and_what_comes(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, level: str
+) -> None:
+    old = memory.add("an old fact", "long_term")["memory_id"]
+    others = retain.manager("bob", "cook", "other").add("somebody else's fact", "long_term")["memory_id"]
+    memory.retrieve("fact")
+    clock.advance(days=20)
+    scope: dict[str, Any] = {
+        "tenant": {},
+        "user": {"user_id": "user_123"},
+        "agent": {"agent_id": "travel_agent"},
+        "session": {"session_id": "sess_abc123"},
+        "memory": {"user_id": "user_123", "memory_id": old},
+    }[level]
+    retain.policies.set("long_term", delete_after_days=10, confirm=True, **scope)
+    assert memory.retrieve("fact") == []
+    new = memory.add("a new fact", "long_term")["memory_id"]
+    clock.advance(days=10)
+    seen = {found["memory_id"] for found in memory.retrieve("fact")}
+    assert seen == ({new} if level == "memory" else set())
+    theirs = retain.manager("bob", "cook", "other").retrieve("fact")
+    assert [found["memory_id"] for found in theirs] == ([] if level == "tenant" else [others])
+    retain.policies.remove("long_term", **scope)
+    assert {found["memory_id"] for found in memory.retrieve("fact")} == {old, new}, "nothing was swept meanwhile"
+    check_sound(retain)
+
+
+def test_another_engine_that_is_open_follows_a_change(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    memory.add("a fact", "long_term")
+    with Retain.open(home=retain.settings.home, clock=clock) as other:
+        theirs = other.manager("user_123", "travel_agent")
+        assert theirs.retrieve("fact")
+        clock.advance(days=20)
+        retain.policies.set("long_term", delete_after_days=10, confirm=True)
+        assert theirs.retrieve("fact") == []
+        theirs.add("a new fact", "long_term")
+        clock.advance(days=10)
+        assert theirs.retrieve("fact") == []
+        assert other.policies.get("long_term")["delete_after_days"] == 10
+
+
+def test_every_change_is_a_version_and_is_audited(retain: Retain) -> None:
+    first = retain.policies.set("long_term", user_id="ann", delete_after_days=500, confirm=True, author="dpo")
+    second = retain.policies.set("long_term", user_id="ann", delete_after_days=600, author="dpo")
+    third = retain.policies.remove("long_term", user_id="ann", author="dpo")
+    assert [rule["version"] for rule in (first, second, third)] == [1, 2, 3]
+    assert len({rule["rule_id"] for rule in (first, second, third)}) == 1
+    entries = [entry["detail"] for entry in retain.audit.tail(10) if entry["action"] == "rule.changed"]
+    assert [(entry["from"], entry["to"], entry["version"]) for entry in entries] == [
+        ({}, {"delete_after_days": 500}, 1),
+        ({"delete_after_days": 500}, {"delete_after_days": 600}, 2),
+        ({"delete_after_days": 600}, {}, 3),
+    ]
+    assert {entry["author"] for entry in entries} == {"dpo"}
+    assert [rule for rule in retain.policies.list() if rule["level"] != "default"] == []
+
+
+def test_a_decision_names_the_rule_and_its_version(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+    memory_id = memory.add("a fact", "long_term")["memory_id"]
+    retain.policies.set("long_term", user_id="user_123", delete_after_days=10, confirm=True)
+    retain.policies.set("long_term", user_id="user_123", delete_after_days=20)
+    clock.advance(days=20)
+    retain.sweep()
+    clock.advance(days=15)
+    retain.sweep()
+    told = memory.explain(memory_id)
+    assert told["rule"] == "the user's rule for long_term, version 2"
+    assert told["reason"] == "20 days after it was made, by the user's rule for long_term, version 2"
+
+
+def test_a_rule_for_every_kind_leaves_persona_memory_alone(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    for kind in ("long_term", "persona", "episodic", "entity"):
+        memory.add("a fact", kind)
+    retain.policies.set("*", delete_after_days=10, confirm=True)
+    clock.advance(days=10)
+    assert [m["memory_type"] for m in memory.retrieve("fact", ["long_term", "persona", "episodic", "entity"])] == [
+        "persona"
+    ]
+    assert retain.sweep().counts["recycle"] == 3
+
+
+def test_short_term_memory_lives_as_long_as_its_rule_says(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    retain.policies.set("short_term", agent_id="travel_agent", delete_after_days=2 / 24)
+    memory.short_term.add_message("user", "hello")
+    assert memory.short_term.get_ttl() == 7_200
+    clock.advance(hours=2)
+    assert memory.short_term.get_conversation_history() == []
+
+
+def test_an_agents_four_knobs_are_its_rule_for_episodes(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    (episode,) = record(memory, clock, 50)
+    retain.policies.set_episodic("travel_agent", EpisodicRetentionPolicy(40, 60, archive_on_expiry=True), confirm=True)
+    assert memory.episodic.get_steps(episode) == "archived"
+    retain.policies.set_episodic("travel_agent", EpisodicRetentionPolicy(40, archive_on_expiry=False), confirm=True)
+    with pytest.raises(NotFoundError):
+        memory.get(episode)
+    retain.policies.set_episodic("other", EpisodicRetentionPolicy(5, 6), confirm=True)
+    assert retain.policies.get("episodic", agent_id="travel_agent")["delete_after_days"] == 40
+
+
+def test_the_longest_rule_that_keeps_wins_over_one_that_removes(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory_id = memory.add("a fact", "long_term")["memory_id"]
+    retain.policies.set("long_term", keep_days=50)
+    retain.policies.set("long_term", user_id="user_123", delete_after_days=10, confirm=True)
+    clock.advance(days=49)
+    assert memory.get(memory_id)
+    clock.advance(days=1)
+    with pytest.raises(NotFoundError):
+        memory.get(memory_id)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("long_term", {}),
+        ("working", {"delete_after_days": 1}),
+        ("long_term", {"delete_after_days": 0}),
+        ("long_term", {"delete_after_days": "soon"}),
+        ("long_term", {"archive_after_days": 10, "delete_after_days": 10}),
+        ("long_term", {"keep_days": 20, "delete_after_days": 10}),
+        ("persona", {"archive_after_days": 10}),
+        ("history", {"keep_days": 10}),
+        ("short_term", {"delete_after_days": "never"}),
+        ("audit", {"delete_after_days": 10, "user_id": "ann"}),
+        ("long_term", {"delete_after_days": 10, "memory_id": "0" * 32}),
+        ("long_term", {"delete_after_days": 10, "memory_id": "x", "user_id": "ann"}),
+        ("nothing", {"delete_after_days": 10}),
+        (["long_term"], {"delete_after_days": 10}),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_and_nothing_changes(retain: Retain, kind: Any, arguments: Any) -> None:
+    with pytest.raises(InvalidRuleError):
+        retain.policies.set(kind, **arguments, confirm=True)
+    assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+
+
+def test_a_rule_that_is_not_there_cannot_be_removed(retain: Retain) -> None:
+    with pytest.raises(NotFoundError):
+        retain.policies.remove("long_term")
+
+
+# --- policy files ----------------------------------------------------------------------------------------------------------
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "policies.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+GOOD = """
+[[policy]]
+memory_type = "episodic"
+agent_id = "travel_agent"
+active_retention_days = 30
+archive_retention_days = 180
+
+[[policy]]
+memory_type = "long_term"
+user_id = "ann"
+delete_after_days = "never"
+
+[[policy]]
+memory_type = "history"
+delete_after_days = 60
+"""
+
+
+def test_a_file_of_rules_is_applied_as_one_change_set(retain: Retain, tmp_path: Path) -> None:
+    wanted, exclusive = read_policies(written(tmp_path, GOOD))
+    changes = compare(retain.policies, wanted, exclusive=exclusive)
+    assert [change.action for change in changes.changes] == ["set", "set", "set"]
+    assert changes.shortens
+    with pytest.raises(ConfirmationNeededError, match="nothing was changed"):
+        apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=False, author="ops")
+    assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+    apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+    assert retain.policies.get("episodic", agent_id="travel_agent")["archive_after_days"] == 30
+    assert retain.policies.get("history")["delete_after_days"] == 60
+    again = compare(retain.policies, wanted, exclusive=exclusive)
+    assert [change.action for change in again.changes] == ["keep", "keep", "keep"]
+    assert not again.shortens
+
+
+def test_an_exclusive_file_takes_other_rules_away(retain: Retain, tmp_path: Path) -> None:
+    retain.policies.set("long_term", user_id="bob", delete_after_days=500, confirm=True)
+    wanted, exclusive = read_policies(written(tmp_path, "exclusive = true\n" + GOOD))
+    assert exclusive
+    apply_policies(retain.policies, wanted, exclusive=True, confirm=True, author="ops")
+    left = {(rule["memory_type"], rule["level"]) for rule in retain.policies.list() if rule["level"] != "default"}
+    assert left == {("episodic", "agent"), ("long_term", "user"), ("history", "tenant")}
+    assert retain.policies.get("long_term", user_id="bob")["delete_after_days"] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[[policy]",
+        "policy = 3",
+        "policy = []",
+        "exclusive = true",
+        "[policy]\nmemory_type = 'long_term'",
+        "[[policy]]\ndelete_after_days = 3",
+        "[[policy]]\nmemory_type = 'long_term'\nfoo = 3",
+        "[[policy]]\nmemory_type = 'long_term'",
+        "[[policy]]\nmemory_type = 'nothing'\ndelete_after_days = 3",
+        "[[policy]]\nmemory_type = ['long_term']\ndelete_after_days = 3",
+        "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3\nuser_id = ['ann']",
+        "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3\nuser_id = 7",
+        "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = true",
+        "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = -1",
+        "[[policy]]\nmemory_type = 'long_term'\nactive_retention_days = 3",
+        "[[policy]]\nmemory_type = 'episodic'\nactive_retention_days = 3\ndelete_after_days = 9",
+        "[[policy]]\nmemory_type = 'episodic'\nactive_retention_days = 400",
+        "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3\n" * 2,
+        "exclusive = 'yes'\n[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3",
+        "other = 1\n[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3",
+    ],
+)
+def test_a_bad_file_is_refused_and_nothing_changes(retain: Retain, tmp_path: Path, text: str) -> None:
+    good = "[[policy]]\nmemory_type = 'history'\ndelete_after_days = 5\n"
+    for whole in (text, good + text if text.startswith("[[policy]]") else text):
+        with pytest.raises(InvalidInputError):
+            wanted, exclusive = read_policies(written(tmp_path, whole))
+            apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+        assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRuleError, match="cannot read"):
+        read_policies(tmp_path / "nothing.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidRuleError, match="cannot read"):
+        read_policies(tmp_path / "bytes.toml")

@@ -1,0 +1,388 @@
+"""Sweeps: what a dry run says is what is done; what is unusual asks first; one sweeps at a time."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from clocks import FakeClock
+from lifecycle.soundness import asked, check_sound
+from retain import MemoryManager, Retain
+from retain.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
+from retain.core.times import DAY, SECOND
+from retain.core.types import State
+from retain.lifecycle.plan import Plan, Report
+from retain.lifecycle.safety import ClockWatch, takes_too_much
+from retain.storage.sqlite.jobs import SqliteLeases
+
+KINDS = ("long_term", "persona", "episodic", "entity", "structured")
+
+
+def planned(retain: Retain, **options: bool) -> Plan:
+    plan = retain.sweep(dry_run=True, **options)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+def swept(retain: Retain, **options: object) -> Report:
+    report = retain.sweep(**options)  # type: ignore[arg-type]
+    assert isinstance(report, Report)
+    return report
+
+
+def fill(retain: Retain, clock: FakeClock, users: int = 3) -> None:
+    """Something of every kind that is due something, of several users, and something that is not."""
+    for n in range(users):
+        memory = retain.manager(f"user_{n}", f"agent_{n % 2}", "trip")
+        for place in range(4):
+            memory.add(f"fact {place} of {n}", "long_term", {"place": place})
+            memory.structured.put("trips", {"place": place}, key=str(place))
+            ended = clock.now - timedelta(days=40 * place)
+            memory.episodic.record_episode(f"trip {place}", ["went"], timestamp=ended, metadata={"place": place})
+        memory.add("speaks like a friend", "persona")
+        memory.entity.add("Ann", "person")
+        memory.short_term.add_message("user", "hello")
+        memory.delete(memory.add("binned", "long_term")["memory_id"])
+    clock.advance(days=300)
+    for n in range(users):
+        retain.manager(f"user_{n}", "agent_0").add("young", "long_term")
+
+
+# --- dry runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_does_exactly_what_its_dry_run_said(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock)
+    plan = planned(retain)
+    before = asked(retain, "SELECT id, state, version FROM records ORDER BY key")
+    assert planned(retain) == plan, "a dry run changes nothing"
+    decided = {decision.id: decision for decision in plan.decisions}
+    assert len(decided) == plan.total == len(plan.decisions)
+    report = swept(retain, digest=plan.digest)
+    assert report.lines == plan.lines
+    assert report.counts == plan.counts
+    assert (report.held, report.stale, report.set_aside) == (0, 0, ())
+    after = {
+        row[0]: row[1] for row in asked(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions")
+    }
+    for decision in decided.values():
+        target = State.DELETED if decision.target is State.DELETING else decision.target
+        assert after.get(decision.id, State.DELETED) == target
+    for record_id, state, _ in before:
+        if record_id not in decided:
+            assert after[record_id] == state, "what was not planned did not move"
+    check_sound(retain)
+
+
+@pytest.mark.parametrize("hold", [{"user_id": "user_1"}, {"agent_id": "agent_1"}, {"tag": "place=2"}])
+def test_with_a_hold_a_sweep_does_exactly_what_its_dry_run_said(
+    retain: Retain, clock: FakeClock, hold: dict[str, str]
+) -> None:
+    fill(retain, clock)
+    free = planned(retain)
+    retain.holds.add(**hold, reason="a lawsuit", author="ann")  # type: ignore[arg-type]
+    plan = planned(retain)
+    assert plan.held > 0
+    assert plan.total + plan.held == free.total
+    report = swept(retain, digest=plan.digest)
+    assert report.lines == plan.lines
+    assert report.held == plan.held
+    check_sound(retain)
+    again = planned(retain)
+    assert (again.lines, again.held) == ((), plan.held)
+
+
+def test_sweeping_twice_plans_nothing(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock)
+    assert swept(retain).total > 0
+    assert planned(retain).lines == ()
+    assert swept(retain).lines == ()
+
+
+def test_a_plan_whose_records_changed_is_refused_and_nothing_is_done(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock)
+    plan = planned(retain)
+    memory = retain.manager("user_0", "agent_0")
+    memory.delete(memory.list_memories("structured", include_archived=True)[0]["memory_id"])
+    before = asked(retain, "SELECT id, state, version FROM records ORDER BY key")
+    with pytest.raises(PlanChangedError, match="nothing was changed"):
+        swept(retain, digest=plan.digest)
+    assert asked(retain, "SELECT id, state, version FROM records ORDER BY key") == before
+
+
+@pytest.mark.parametrize("change", ["update", "rule", "hold", "message"])
+def test_any_change_that_bears_on_a_plan_makes_it_stale(retain: Retain, clock: FakeClock, change: str) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    memory_id = memory.add("fact", "long_term")["memory_id"]
+    memory.short_term.add_message("user", "hello")
+    retain.policies.set("long_term", archive_after_days="never", delete_after_days=400, confirm=True)
+    clock.advance(days=400)
+    retain.policies.set("history", delete_after_days=500)
+    clock.advance(days=-1)
+    extra = memory.add("another", "long_term")["memory_id"]
+    plan_at = clock.now + timedelta(days=1)
+    clock.now = plan_at
+    plan = planned(retain)
+    assert plan.counts["recycle"] == 1
+    clock.now = plan_at - timedelta(days=1)
+    if change == "update":
+        memory.update(memory_id, "changed")
+    elif change == "rule":
+        retain.policies.set("long_term", archive_after_days="never", delete_after_days=399, confirm=True)
+    elif change == "hold":
+        retain.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+    else:
+        retain.policies.set("history", delete_after_days=300, confirm=True)
+    clock.now = plan_at
+    with pytest.raises(PlanChangedError):
+        swept(retain, digest=plan.digest)
+    assert memory.get(extra)
+
+
+def test_what_came_after_a_plan_does_not_make_it_stale(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock)
+    plan = planned(retain)
+    clock.advance(days=1)
+    retain.manager("user_0", "agent_0").add("brand new", "long_term")
+    assert swept(retain, digest=plan.digest).lines == plan.lines
+
+
+def test_a_forecast_can_be_looked_at_and_not_carried_out(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock)
+    ahead = clock.now + timedelta(days=100)
+    forecast = retain.sweep(dry_run=True, at=ahead)
+    assert isinstance(forecast, Plan)
+    assert forecast.total > planned(retain).total
+    with pytest.raises(InvalidInputError, match="lies ahead"):
+        swept(retain, digest=forecast.digest)
+    with pytest.raises(InvalidInputError, match="lies ahead"):
+        swept(retain, at=ahead)
+    clock.now = ahead
+    assert planned(retain).lines == forecast.lines, "it comes as it was forecast"
+
+
+@pytest.mark.parametrize("digest", ["", "x", "abc-def", "-" * 40, "zz-" + "0" * 32])
+def test_what_is_no_digest_is_refused(retain: Retain, digest: str) -> None:
+    with pytest.raises(InvalidInputError, match="not the digest of a plan"):
+        swept(retain, digest=digest)
+
+
+def test_a_digest_of_nobody_is_refused(retain: Retain, clock: FakeClock) -> None:
+    plan = planned(retain)
+    with pytest.raises(PlanChangedError):
+        swept(retain, digest=plan.digest[:-1] + ("0" if plan.digest[-1] != "0" else "1"))
+
+
+# --- distrust ----------------------------------------------------------------------------------------------------------
+
+
+NOW = 1_800_000_000 * SECOND
+
+
+@pytest.mark.parametrize("leap", [301 * SECOND, DAY, 365 * DAY, -301 * SECOND, -DAY])
+def test_a_clock_that_leaps_halts(leap: int) -> None:
+    watch = ClockWatch(now=NOW, steady=1_000)
+    passed = 3_600 * SECOND
+    with pytest.raises(ClockError, match="leaped forward" if leap > 0 else "leaped back"):
+        watch.check(NOW + passed + leap, seen=None, steady=1_000 + passed)
+
+
+@pytest.mark.parametrize("off", [0, 300 * SECOND, -300 * SECOND])
+def test_a_clock_that_is_corrected_a_little_does_not(off: int) -> None:
+    watch = ClockWatch(now=NOW, steady=0)
+    watch.check(NOW + 365 * DAY + off, seen=NOW, steady=365 * DAY)
+
+
+def test_a_clock_behind_what_a_sweep_has_seen_halts() -> None:
+    watch = ClockWatch(now=NOW, steady=0)
+    watch.check(NOW, seen=NOW + 300 * SECOND, steady=0)
+    with pytest.raises(ClockError, match="a sweep has seen"):
+        watch.check(NOW, seen=NOW + 301 * SECOND, steady=0)
+
+
+def test_a_store_that_has_seen_the_future_is_not_swept_by_the_machines_clock(retain: Retain, clock: FakeClock) -> None:
+    clock.now = clock.now.replace(year=2190)
+    retain.sweep()
+    retain.close()
+    with Retain.open(home=retain.settings.home) as honest:
+        with pytest.raises(ClockError, match="nothing was swept"):
+            honest.sweep()
+        assert isinstance(honest.sweep(confirm=True), Report)
+
+
+@pytest.mark.parametrize(
+    ("due", "of", "too_much"),
+    [(1_000, 1_000, False), (1_001, 1_001, True), (1_001, 5_004, True), (1_001, 5_005, False), (2_000, 10_000, False)],
+)
+def test_more_than_1000_and_more_than_a_fifth_is_too_much(due: int, of: int, too_much: bool) -> None:
+    assert takes_too_much(due, of) is too_much
+
+
+def much(retain: Retain, clock: FakeClock, *, agent: str, users: dict[str, int]) -> None:
+    """Users who are about to lose so many memories each."""
+    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    for user_id, count in users.items():
+        retain.manager(user_id, f"{agent}_{user_id}").add_many([f"fact {n}" for n in range(count)], "long_term")
+    clock.advance(days=30)
+
+
+def test_someone_who_would_lose_much_is_set_aside_while_others_are_swept(retain: Retain, clock: FakeClock) -> None:
+    much(retain, clock, agent="agent", users={"ann": 1_001, "bob": 1_000, "cy": 5})
+    plan = planned(retain)
+    assert {(aside.user_id, aside.agent_id, aside.due, aside.of) for aside in plan.set_aside} == {
+        ("ann", None, 1_001, 1_001),
+        (None, "agent_ann", 1_001, 1_001),
+    }
+    assert plan.counts["recycle"] == 1_005
+    report = swept(retain)
+    assert report.counts["recycle"] == 1_005
+    assert report.lines == plan.lines
+    assert retain.quotas.get("long_term", "ann").memories == 1_001
+    assert not retain.manager("ann", "agent_ann").list_memories(), "set aside, and out of sight all the same"
+    assert "user 'ann' would lose 1,001 of 1,001" in report.set_aside[0].told()
+    confirmed = planned(retain, confirm=True)
+    assert confirmed.counts["recycle"] == 1_001
+    assert swept(retain, confirm=True).counts["recycle"] == 1_001
+    check_sound(retain)
+
+
+def test_someone_set_aside_does_not_hold_back_others_who_share_their_agent(retain: Retain, clock: FakeClock) -> None:
+    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    for user_id, count in (("ann", 1_001), ("bob", 5)):
+        retain.manager(user_id, "guide").add_many([f"fact {n}" for n in range(count)], "long_term")
+    clock.advance(days=30)
+    assert swept(retain).counts["recycle"] == 5
+    assert retain.quotas.get("long_term", "bob").memories == 0
+    assert retain.quotas.get("long_term", "ann").memories == 1_001
+
+
+def test_an_agent_that_would_lose_much_over_many_users_is_set_aside(retain: Retain, clock: FakeClock) -> None:
+    retain.policies.set("persona", agent_id="guide", delete_after_days=30, confirm=True)
+    for n in range(3):
+        retain.manager(f"user_{n}", "guide").add_many([f"trait {k}" for k in range(400)], "persona")
+        retain.manager(f"user_{n}", "other").add_many([f"trait {k}" for k in range(10)], "persona")
+    retain.policies.set("persona", agent_id="other", delete_after_days=30, confirm=True)
+    clock.advance(days=30)
+    report = swept(retain)
+    assert [(aside.agent_id, aside.due) for aside in report.set_aside] == [("guide", 1_200)]
+    assert report.counts["recycle"] == 30
+    assert swept(retain, confirm=True).counts["recycle"] == 1_200
+
+
+def test_an_agents_loss_is_added_up_over_all_its_kinds_and_states(retain: Retain, clock: FakeClock) -> None:
+    for n in range(2):
+        memory = retain.manager(f"user_{n}", "guide")
+        memory.add_many([f"episode {k}" for k in range(300)], "episodic")
+        memory.add_many([f"trait {k}" for k in range(300)], "persona")
+    retain.policies.set("persona", agent_id="guide", delete_after_days=365, confirm=True)
+    clock.advance(days=365)
+    report = swept(retain)
+    assert [(aside.agent_id, aside.due) for aside in report.set_aside] == [("guide", 1_200)]
+
+
+def test_archiving_much_is_no_loss(retain: Retain, clock: FakeClock) -> None:
+    retain.manager("ann", "guide").add_many([f"episode {n}" for n in range(1_500)], "episodic")
+    clock.advance(days=90)
+    report = swept(retain)
+    assert (report.set_aside, report.counts["archive"]) == ((), 1_500)
+
+
+# --- one at a time -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_held_elsewhere_refuses(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock, users=1)
+    leases = SqliteLeases(retain.database)
+    lease = leases.acquire("sweeper", "another host:1:x", now=time.time_ns() // 1_000, ttl=60 * SECOND)
+    assert lease is not None
+    with pytest.raises(LeaseLostError, match="another host:1:x is sweeping"):
+        swept(retain)
+    with pytest.raises(LeaseLostError):
+        retain.recycle.purge()
+    assert planned(retain).total > 0, "nothing was swept, and a dry run needs no lease"
+    leases.release(lease)
+    assert swept(retain).total > 0
+
+
+def test_a_lease_that_is_lost_midway_stops_the_sweep_with_the_next_batch(retain: Retain, clock: FakeClock) -> None:
+    much(retain, clock, agent="agent", users={f"user_{n}": 900 for n in range(4)})
+    moved: list[int] = []
+
+    def progress(count: int) -> None:
+        moved.append(count)
+        if len(moved) == 2:
+            with retain.database.write() as connection:
+                connection.execute("UPDATE leases SET holder = 'thief', epoch = epoch + 1")
+
+    with pytest.raises(LeaseLostError, match="thief"):
+        swept(retain, progress=progress)
+    left = planned(retain).counts["recycle"]
+    assert left == 3_600 - sum(moved) > 0
+    with retain.database.write() as connection:
+        connection.execute("DELETE FROM leases")
+    assert swept(retain).counts["recycle"] == left
+    check_sound(retain)
+
+
+def test_batches_of_many_users_are_swept_whole(retain: Retain, clock: FakeClock) -> None:
+    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    for n in range(300):
+        retain.manager(f"user_{n}", "guide").add(f"fact {n}", "long_term")
+    clock.advance(days=29)
+    for n in range(0, 300, 2):
+        retain.manager(f"user_{n}", "guide").add("young", "long_term")
+    clock.advance(days=1)
+    heard: list[int] = []
+    report = swept(retain, progress=heard.append)
+    assert report.counts["recycle"] == sum(heard) == 300
+    assert asked(retain, "SELECT count(*) FROM records WHERE state = 'active'") == [(150,)]
+    check_sound(retain)
+
+
+def test_another_tenants_memories_are_left_alone(retain: Retain, clock: FakeClock) -> None:
+    with Retain.open(home=retain.settings.home, tenant="acme", clock=clock) as acme:
+        acme.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+        acme.manager("ann", "guide").add("acme's", "long_term")
+        retain.manager("ann", "guide").add("ours", "long_term")
+        clock.advance(days=30)
+        assert swept(retain).total == 0
+        assert planned(retain).total == 0
+        assert planned(acme).total == 1
+        assert swept(acme).counts["recycle"] == 1
+        assert retain.manager("ann", "guide").list_memories()
+        assert retain.recycle.list() == []
+
+
+def test_each_job_sweeps_its_part_and_all_of_them_everything(retain: Retain, clock: FakeClock) -> None:
+    retain.schedule.enrol()
+    fill(retain, clock)
+    done = retain.schedule.run_due()
+    assert {run["name"]: run["error"] for run in done} == dict.fromkeys(("minutely", "episodes", "archive", "daily"))
+    clock.advance(minutes=1)
+    assert planned(retain).lines == ()
+    check_sound(retain)
+
+
+def test_a_report_and_a_plan_can_be_shown(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock, users=1)
+    shown = planned(retain).shown()
+    assert len(shown["samples"]) == 5
+    assert {sample["action"] for sample in shown["samples"]} <= {"archive", "recycle", "delete"}
+    assert swept(retain).shown()["counts"] == shown["counts"]
+
+
+def test_the_memory_says_what_comes_next_and_that_comes(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory_id = memory.episodic.record_episode("a trip", ["went"])
+    for action, days in (("archive", 90), ("recycle", 275), ("delete", 15)):
+        told = memory.explain(memory_id)["next"]
+        assert (told["action"], told["due"]) == (action, False)
+        clock.advance(days=days)
+        told = memory.explain(memory_id)["next"]
+        assert (told["action"], told["due"]) == (action, True)
+        assert told["at"] == clock.now.isoformat()
+        assert swept(retain).counts[action] == 1
+    assert memory.explain(memory_id)["state"] == "deleted"
