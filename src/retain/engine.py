@@ -164,6 +164,7 @@ class Retain:
             clock=parts.clock,
             timezone=settings.timezone,
         )
+        self.schedule.enrol()
 
     @classmethod
     def open(

@@ -235,15 +235,14 @@ def _clock(dues: SqliteDues, now: int) -> Check:
 
 
 def _schedule(database: Database, timezone: str) -> Check:
-    jobs = SqliteJobs(database)
     leadership = Leadership(SqliteLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
     nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
-    schedule = Schedule(jobs, leadership, nothing, clock=system_clock, timezone=timezone)
-    if problems := schedule.problems():
-        return Check("schedule", Status.FAILED, "\n".join(problems), f"see retain schedule; {_KEEP_RUNNING}")
-    if not jobs.rows():
+    schedule = Schedule(SqliteJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
+    rows, problems = schedule.list(), schedule.problems()
+    if not any(row["last_started"] or row["failed"] for row in rows):
         return Check("schedule", Status.WARNING, "no job has ever run: nothing is swept by itself", _KEEP_RUNNING)
-    rows = schedule.list()
+    if problems:
+        return Check("schedule", Status.FAILED, "\n".join(problems), f"see retain schedule; {_KEEP_RUNNING}")
     disabled = [row["name"] for row in rows if not row["enabled"]]
     coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
     found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"

@@ -266,7 +266,7 @@ class DueStore(Protocol):
         """How many live records a subject has."""
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
-        """How many live records an agent has written."""
+        """How many live records are an agent's own."""
 
     def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
         """How many records that a rule selects are in a window, and their bytes."""

@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from typer.testing import CliRunner
 
+from clocks import FakeClock
 from retain import Retain
 from retain.cli.app import app
 from retain.health import Check, Status, check_health
@@ -38,10 +41,15 @@ def store(home: Path) -> Path:
 
 
 def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
+    with Retain.open(home=home) as engine:
+        engine.schedule.run_due(datetime.now(UTC) + timedelta(minutes=1))
     code, checks = examine("--home", str(home))
     assert code == 0
     assert {check["status"] for check in checks.values()} == {"ok"}
-    expected = "python settings home disk store schema journal integrity embedder summarizer"
+    expected = (
+        "python settings home disk store schema journal integrity clock schedule overdue audit archive "
+        "embedder summarizer"
+    )
     assert list(checks) == expected.split()
     assert "wal mode" in checks["journal"]["detail"]
     assert "256 dimensions" in checks["embedder"]["detail"]
@@ -98,6 +106,8 @@ def test_damage_inside_the_store_is_found(home: Path, store: Path) -> None:
         ("RETAIN_SUMMARIZER", "nonsense", "summarizer"),
         ("RETAIN_URL", "mongodb://localhost", "store"),
         ("RETAIN_INDEX_MIB", "lots", "settings"),
+        ("RETAIN_ARCHIVE_URL", "ftp://somewhere", "archive"),
+        ("RETAIN_ARCHIVE_URL", "file:///dev/null/archive", "archive"),
     ],
 )
 def test_a_setting_that_does_not_work_is_a_failed_check(
@@ -108,6 +118,107 @@ def test_a_setting_that_does_not_work_is_a_failed_check(
     assert code == 3
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert checks[broken]["fix"]
+
+
+# --- the lifecycle ----------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_never_ran_is_a_warning_that_says_what_to_do(home: Path, store: Path) -> None:
+    code, checks = examine("--home", str(home))
+    assert code == 0
+    assert checks["schedule"]["status"] == "warning"
+    assert "retain schedule run --once" in checks["schedule"]["fix"]
+    assert examine("--home", str(home))[1]["schedule"]["status"] == "warning", "looking enrols nothing"
+
+
+def test_a_job_that_failed_or_waits_for_too_long_is_a_failed_check(home: Path) -> None:
+    clock = FakeClock(datetime.now(UTC) - timedelta(hours=3))
+    with Retain.open(home=home, clock=clock) as engine:
+        engine.schedule.enrol()
+        clock.advance(minutes=1)
+        engine.schedule.run_due()
+    code, checks = examine("--home", str(home))
+    assert code == 3
+    assert "the job minutely is overdue" in checks["schedule"]["detail"]
+    with Retain.open(home=home) as engine:
+        engine.schedule.run_due()
+    assert examine("--home", str(home))[0] == 0
+    with apsw.Connection(str(home / "retain.db")) as connection:
+        connection.execute("UPDATE jobs SET error = 'the disk was full' WHERE name = 'minutely'")
+    code, checks = examine("--home", str(home))
+    assert code == 3
+    assert "the disk was full" in checks["schedule"]["detail"]
+
+
+def test_a_disabled_job_deserves_a_look(home: Path, store: Path) -> None:
+    with Retain.open(home=home) as engine:
+        engine.schedule.run_due(datetime.now(UTC) + timedelta(minutes=1))
+        engine.schedule.set("archive", enabled=False)
+    code, checks = examine("--home", str(home))
+    assert (code, checks["schedule"]["status"]) == (0, "warning")
+    assert "disabled: archive" in checks["schedule"]["detail"]
+
+
+@pytest.mark.parametrize(("days", "status"), [(89, "ok"), (92, "ok"), (99, "warning")])
+def test_what_has_waited_for_more_than_a_week_is_a_warning(home: Path, days: int, status: str) -> None:
+    with Retain.open(home=home, tenant="acme", clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
+        engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
+    _, checks = examine("--home", str(home))
+    assert checks["overdue"]["status"] == status
+    assert ("episodic" in checks["overdue"]["detail"]) == (days > 90)
+
+
+def test_a_clock_that_is_behind_the_last_sweep_is_a_failed_check(home: Path) -> None:
+    with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) + timedelta(days=1))) as engine:
+        engine.sweep()
+    code, checks = examine("--home", str(home))
+    assert code == 3
+    assert "the clock says" in checks["clock"]["detail"]
+
+
+def test_an_audit_chain_that_was_set_back_is_a_failed_check(home: Path, store: Path) -> None:
+    with Retain.open(home=home) as engine:
+        engine.audit.seal()
+    _, checks = examine("--home", str(home))
+    assert "checkpoint 1 seals" in checks["audit"]["detail"]
+    with apsw.Connection(str(store)) as connection:
+        connection.execute("DELETE FROM checkpoints")
+    code, checks = examine("--home", str(home))
+    assert (code, checks["audit"]["status"]) == (3, "failed")
+    assert "retain audit verify" in checks["audit"]["fix"]
+
+
+def test_a_bucket_that_does_not_answer_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://memories/cold")
+    for name, value in (
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+        ("AWS_ACCESS_KEY_ID", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+        ("AWS_REGION", "eu-central-1"),
+    ):
+        monkeypatch.setenv(name, value)
+    code, checks = examine("--home", str(home))
+    assert (code, checks["archive"]["status"]) == (3, "failed")
+    assert checks["archive"]["fix"].startswith("try again later")
+
+
+def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "RETAIN_EMBEDDER", "openai:other@http://127.0.0.1:9/v1"
+    )  # a model that the store has not adopted
+
+    def content() -> list[object]:
+        connection = apsw.Connection(str(store))
+        tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        found: list[object] = [list(connection.execute(f"SELECT * FROM {name}")) for name in sorted(tables)]  # noqa: S608
+        connection.close()
+        return found
+
+    before = content()
+    examine("--home", str(home))
+    assert content() == before
+    assert not (home / "archive").exists()
+    assert not (home / "state").exists()
 
 
 def test_a_settings_file_that_cannot_be_read_is_a_failed_check(home: Path) -> None:
@@ -150,13 +261,13 @@ def test_for_people_it_is_a_table_that_ends_with_the_verdict(home: Path, monkeyp
     assert fine.exit_code == 0
     assert "✓" in fine.stdout
     assert "what to do" not in fine.stdout
-    assert fine.stdout.splitlines()[-1] == "7 checks, nothing is broken."
+    assert fine.stdout.splitlines()[-1] == "8 checks, nothing is broken."
     monkeypatch.setenv("RETAIN_EMBEDDER", "nonsense")
     broken = CliRunner().invoke(app, ["doctor", "--home", str(home)])
     assert broken.exit_code == 3
     assert "✗" in broken.stdout
     assert "what to do" in broken.stdout
-    assert broken.stdout.splitlines()[-1] == "1 of 7 checks failed."
+    assert broken.stdout.splitlines()[-1] == "1 of 8 checks failed."
 
 
 def test_checks_are_values_that_a_service_can_use(home: Path) -> None:

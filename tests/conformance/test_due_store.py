@@ -150,7 +150,7 @@ class World:
         self.records.append(record)
 
     def _rule(self, law: Law) -> None:
-        scope = {"user_id": law.user, "agent_id": law.agent, "session_id": law.session}
+        scope: dict[str, Any] = {"user_id": law.user, "agent_id": law.agent, "session_id": law.session}
         if law.memory is not None and self.records:
             scope["memory_id"] = self.records[law.memory % len(self.records)].id
         named = {part: value for part, value in scope.items() if value is not None}
@@ -226,7 +226,11 @@ def test_what_is_due_is_what_a_look_at_every_record_finds(
 ) -> None:
     world = World(engine, steps)
     known = {record.id: record for record in world.now_there()}
-    for state, target in ((State.ACTIVE, State.ARCHIVED), (State.ACTIVE, State.RECYCLED), (State.ARCHIVED, State.RECYCLED)):
+    for state, target in (
+        (State.ACTIVE, State.ARCHIVED),
+        (State.ACTIVE, State.RECYCLED),
+        (State.ARCHIVED, State.RECYCLED),
+    ):
         found = [
             standing
             for profile, of_state, window in world.windows()
@@ -346,9 +350,9 @@ def test_the_bin_is_over_from_the_very_instant(engine: Engine, me: Person) -> No
 def test_moments_far_from_ours_are_moments_too(engine: Engine, me: Person, moment: int) -> None:
     (record,) = add(engine, me, "one", at=moment)
     profile = profile_of(engine, me, "long_term")
-    assert [item.id for item in all_due(engine, profile, State.ACTIVE, Window(State.ARCHIVED, None, moment), page=1)] == [
-        record.id
-    ]
+    assert [
+        item.id for item in all_due(engine, profile, State.ACTIVE, Window(State.ARCHIVED, None, moment), page=1)
+    ] == [record.id]
     assert all_due(engine, profile, State.ACTIVE, Window(State.ARCHIVED, moment, moment + 9)) == []
 
 
@@ -453,7 +457,9 @@ def test_the_marks_of_the_bin_change_when_any_record_of_it_does(engine: Engine, 
         assert census.records == 10
         seen.add((census.mark, census.check_mark))
         for target in (State.ACTIVE, State.RECYCLED):  # out and back: the same record, another version
-            step = move(there(engine.records, me, record.id), target, purge_at=NOW if target is State.RECYCLED else None)
+            step = move(
+                there(engine.records, me, record.id), target, purge_at=NOW if target is State.RECYCLED else None
+            )
             engine.records.transition(me.subject, [step], now=NOW)
     assert len({mark for mark, _ in seen}) == len({mark for _, mark in seen}) == 10
 
@@ -514,9 +520,7 @@ def test_conversations_are_due_as_records_are(engine: Engine, me: Person) -> Non
     ]
     assert all(item.elsewhere for item in due), "its messages are many, and go before it does"
     assert counted(engine.dues.census(profile, State.ACTIVE, window)) == totalled(due)
-    assert counted(engine.dues.census(profile, State.ACTIVE, window, without=["planner"])) == totalled(
-        [due[0], due[2]]
-    )
+    assert counted(engine.dues.census(profile, State.ACTIVE, window, without=["planner"])) == totalled([due[0], due[2]])
     rule = Rule("?", me.tenant, HISTORY, Terms(), user_id=me.user_id)
     assert engine.dues.effect(profile, State.ACTIVE, window, rule) == (2, due[0].size + due[1].size)
     assert dict(engine.dues.overdue_since(me.tenant, NOW)) == {HISTORY: NOW - 1}
@@ -578,9 +582,7 @@ def test_ages_are_counted_between_bounds(engine: Engine, me: Person) -> None:
     made = [NOW, NOW - 9, NOW - 10, NOW - 11, NOW - 20, NOW - 21]
     records = [add(engine, me, "one", kind=MemoryType.ENTITY, at=at)[0] for at in made]
     (gone,) = add(engine, me, "gone", kind=MemoryType.ENTITY)
-    engine.records.transition(
-        me.subject, [move(gone, State.RECYCLED), move(records[0], State.ARCHIVED)], now=NOW
-    )
+    engine.records.transition(me.subject, [move(gone, State.RECYCLED), move(records[0], State.ARCHIVED)], now=NOW)
 
     after, sum_after = ages()
     assert [new - old for new, old in zip(after, before, strict=True)] == [2, 2, 2]

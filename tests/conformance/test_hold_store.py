@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from retain.core.errors import RetainError
 from retain.core.holds import Hold
 from retain.ports import HoldStore
 
-SCOPES: list[dict[str, str]] = [
+SCOPES: list[dict[str, Any]] = [
     {"user_id": "user_123"},
     {"agent_id": "agent"},
     {"session_id": "sess/1"},
@@ -30,7 +31,7 @@ def holds(engine: Engine) -> HoldStore:
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 def test_a_hold_comes_back_as_it_was_added(
-    holds: HoldStore, elsewhere: Engine, me: Person, scope: dict[str, str]
+    holds: HoldStore, elsewhere: Engine, me: Person, scope: dict[str, Any]
 ) -> None:
     hold = put_hold(holds, me.tenant, **scope)
 
@@ -91,7 +92,7 @@ def test_a_hold_is_added_once(holds: HoldStore, engine: Engine, me: Person) -> N
 
 @pytest.mark.parametrize(("scope", "user_id"), [(SCOPES[0], "user_123"), (SCOPES[1], ""), (SCOPES[4], "")], ids=str)
 def test_a_hold_is_on_the_chain_of_whom_it_is_about_else_on_the_tenants(
-    holds: HoldStore, engine: Engine, me: Person, scope: dict[str, str], user_id: str
+    holds: HoldStore, engine: Engine, me: Person, scope: dict[str, Any], user_id: str
 ) -> None:
     hold = put_hold(holds, me.tenant, **scope)
     lift_hold(holds, hold, now=NOW + 3)

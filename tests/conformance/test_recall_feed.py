@@ -10,6 +10,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
+from retain.core.errors import AgentRemovedError
 from retain.core.records import Encoding, Outcome, Record
 from retain.core.rules import Terms
 from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
@@ -300,6 +301,43 @@ def test_other_peoples_writes_never_appear(engine: Engine, index: Follower, me: 
 
     assert set(index.look()) == {one.id}
     assert index.cursor == cursor
+
+
+# --- agents that were removed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PER_AGENT, ids=lambda kind: str(kind.name))
+def test_the_records_of_a_removed_agent_are_gone_at_once_and_back_when_it_is(
+    engine: Engine, elsewhere: Engine, me: Person, kind: Kind
+) -> None:
+    mine, theirs = (Follower(engine.feed, me.scope(agent), kind) for agent in ("agent", "agent_2"))
+    (one,) = add(engine, me, "one", kind=kind.name, agent_id="agent")
+    (two,) = add(engine, me, "two", kind=kind.name, agent_id="agent_2")
+    assert (set(mine.look()), set(theirs.look())) == ({one.id}, {two.id})
+    elsewhere.registry.put(me.tenant, "agent", "agent", description="", metadata={}, now=NOW)
+    assert set(mine.look()) == {one.id}
+
+    elsewhere.registry.remove(me.tenant, "agent", "agent", now=NOW, reason="retired", bundle="b")
+    assert (mine.look(), set(theirs.look())) == ({}, {two.id})
+    cursor = mine.cursor
+    assert mine.look() == {}
+    assert mine.cursor == cursor
+    stranger = Person(me.tenant + "x", me.user_id)
+    (other,) = add(engine, stranger, "another tenant's", kind=kind.name)
+    assert set(Follower(engine.feed, stranger.scope(), kind).look()) == {other.id}
+
+    elsewhere.registry.restore(me.tenant, "agent", "agent", now=NOW)
+    assert set(mine.look()) == {one.id}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES.values() if kind.durable], ids=lambda kind: str(kind.name))
+def test_nothing_is_written_for_a_removed_agent(engine: Engine, me: Person, kind: Kind) -> None:
+    engine.registry.put(me.tenant, "agent", "agent", description="", metadata={}, now=NOW)
+    engine.registry.remove(me.tenant, "agent", "agent", now=NOW, reason="retired", bundle="b")
+
+    with pytest.raises(AgentRemovedError, match="'agent' is in the recycle bin"):
+        add(engine, me, "one", kind=kind.name)
+    assert len(add(engine, me, "two", kind=kind.name, agent_id="agent_2")) == 1
 
 
 # --- models ------------------------------------------------------------------------------------------------------

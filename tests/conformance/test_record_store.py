@@ -651,7 +651,9 @@ def test_leaving_the_bin_needs_room_for_the_bytes(records: RecordStore, me: Pers
     assert there(records, me, one.id) == binned
 
     moves = [move(two, State.RECYCLED), move(binned, State.ACTIVE)]
-    assert records.transition(me.subject, moves, now=NOW) == [Outcome.DONE] * 2, "room made by the move before it counts"
+    assert records.transition(me.subject, moves, now=NOW) == [Outcome.DONE] * 2, (
+        "room made by the move before it counts"
+    )
 
 
 def test_archiving_at_the_quota_needs_no_room(records: RecordStore, me: Person) -> None:

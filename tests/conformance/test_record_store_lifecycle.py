@@ -30,7 +30,7 @@ from retain.core.errors import ConflictError, LeaseLostError, QuotaExceededError
 from retain.core.records import Cause, Encoding, Keeping, Outcome, Record
 from retain.core.rules import BIN, FOREVER, Terms
 from retain.core.times import DAY, SECOND
-from retain.core.types import LIVE, TYPES, MemoryType, State
+from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]
@@ -117,6 +117,17 @@ def test_moves_are_counted_by_kind_target_and_cause(engine: Engine, me: Person) 
 
 
 # --- what is left of a deleted record ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [State.ACTIVE, State.ARCHIVED, State.RECYCLED])
+def test_what_was_claimed_stays_where_a_sweep_looks_for_it(engine: Engine, me: Person, source: State) -> None:
+    (record,) = add(engine, me, "one")
+    before = bring(engine.records, me, record.id, source)
+
+    engine.records.transition(me.subject, [move(before, State.DELETING, purge_at=None)], now=NOW + BIN)
+
+    page = engine.dues.binned(me.tenant, NOW + BIN, limit=9, tags=False)
+    assert [(standing.id, standing.state) for standing in page.standings] == [(record.id, State.DELETING)]
 
 
 @pytest.mark.parametrize("source", [State.RECYCLED, State.DELETING])
@@ -213,8 +224,6 @@ def test_a_held_record_may_come_back_and_what_had_begun_to_go_is_finished(
 
 
 def test_every_legal_move_is_a_removal_or_a_return() -> None:
-    from retain.core.types import NEXT  # noqa: PLC0415 - only here
-
     assert set(REMOVALS) | set(RETURNS) == {(source, target) for source in State for target in NEXT[source]}
 
 
@@ -236,7 +245,7 @@ def test_every_legal_move_is_a_removal_or_a_return() -> None:
     ids=str,
 )
 def test_a_hold_covers_what_all_its_parts_name(
-    engine: Engine, me: Person, hold: dict[str, str], held: set[str]
+    engine: Engine, me: Person, hold: dict[str, Any], held: set[str]
 ) -> None:
     records = [
         *add(engine, me, "plain"),
@@ -585,7 +594,9 @@ def test_what_is_live_of_a_kind_is_paged(engine: Engine, me: Person) -> None:
 
     expected = [there(engine.records, me, record.id) for record in (*records, planned)]
     assert [(found.id, found.state, found.version, found.elsewhere) for found in seen] == [
-        (record.id, record.state, record.version, record.pack is not None) for record in expected if record.state in LIVE
+        (record.id, record.state, record.version, record.pack is not None)
+        for record in expected
+        if record.state in LIVE
     ]
     assert all(found.thing.user_id == me.user_id and found.subject == me.subject for found in seen)
     page, _ = engine.records.live(me.subject, LONG_TERM, agent_id="planner", limit=9)

@@ -26,7 +26,7 @@ from conformance.samples import (
 )
 from retain.core.decisions import windows
 from retain.core.records import Outcome, Record, Scope
-from retain.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Life, Rule, Terms, resolve
+from retain.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
 from retain.core.times import DAY
 from retain.core.types import DURABLE, TYPES, MemoryType, State
 from retain.ports import RuleStore
@@ -59,8 +59,9 @@ def times(engine: Engine, who: Person, record: Record) -> tuple[int | None, int 
     assert engine.records.find(who.tenant, record.id) == got
     assert engine.records.entries(who.subject, [record.id])[record.id].record == got
     assert (rows[record.id].archived_from, rows[record.id].hidden_from) == (got.archive_at, got.hidden_from)
-    for moment in () if got.hidden_from is None else (got.hidden_from - 1, got.hidden_from):
-        assert (record.id in engine.records.fetch(who.subject, [record.id], now=moment)) is (moment < got.hidden_from)
+    if got.hidden_from is not None:
+        for moment, seen in ((got.hidden_from - 1, True), (got.hidden_from, False)):
+            assert (record.id in engine.records.fetch(who.subject, [record.id], now=moment)) is seen
     archive, hide = (None if at is None else at - record.dated_at for at in (got.archive_at, got.hidden_from))
     first = None if archive is not None and hide is not None and hide <= archive else archive  # gone before that
     assert due_times(engine, who, record) == (first, hide), "reads and sweeps agree"
@@ -115,7 +116,7 @@ def test_records_are_read_with_the_defaults(engine: Engine, me: Person, kind: Me
 
 def test_a_rule_comes_back_as_it_was_set(rules: RuleStore, elsewhere: Engine, me: Person) -> None:
     terms = Terms(archive_after=5, delete_after=FOREVER, keep_for=7)
-    scope = {"user_id": me.user_id, "agent_id": "agent", "session_id": "s/1", "memory_id": new_id()}
+    scope: dict[str, Any] = {"user_id": me.user_id, "agent_id": "agent", "session_id": "s/1", "memory_id": new_id()}
     wanted = Rule(new_id(), me.tenant, "long_term", Terms(), pending=terms, **scope)
 
     proposed = rules.propose(wanted, now=NOW)
@@ -139,7 +140,7 @@ def test_a_rule_of_the_same_kind_and_scope_is_the_same_rule(rules: RuleStore, me
     assert rules.rules(me.tenant) == [again, other, kind]
 
 
-SCOPES: list[dict[str, str]] = [
+SCOPES: list[dict[str, Any]] = [
     {},
     {"user_id": "user_123"},
     {"agent_id": "agent"},
@@ -150,7 +151,7 @@ SCOPES: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("scope", [*SCOPES, {"memory_id": "?"}], ids=str)
 def test_a_change_takes_effect_with_settle_for_all_its_records_and_not_before(
-    engine: Engine, elsewhere: Engine, me: Person, scope: dict[str, str]
+    engine: Engine, elsewhere: Engine, me: Person, scope: dict[str, Any]
 ) -> None:
     (record,) = add(engine, me, "old", session_id="sess_1")
     strangers = [
@@ -193,7 +194,7 @@ def test_a_change_takes_effect_with_settle_for_all_its_records_and_not_before(
     ids=str,
 )
 def test_a_rule_selects_by_whole_parts_and_by_all_of_them(
-    engine: Engine, me: Person, scope: dict[str, str], selected: bool
+    engine: Engine, me: Person, scope: dict[str, Any], selected: bool
 ) -> None:
     (record,) = add(engine, me, "one", session_id="sess_1")
     set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=100), **scope)
@@ -255,6 +256,19 @@ def test_more_records_than_one_batch_are_all_given_their_profile(engine: Engine,
     assert set(engine.records.fetch(me.subject, ids, now=NOW + 100)) == {record.id for record in others}
 
 
+def test_a_record_that_comes_back_under_its_id_comes_back_under_its_rule(engine: Engine, me: Person) -> None:
+    (record,) = add(engine, me, "one")
+    set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=100), memory_id=record.id)
+    binned = bring(engine.records, me, record.id, State.RECYCLED)
+    engine.records.transition(me.subject, [move(binned, State.DELETED)], now=NOW)
+
+    (again, other) = [entry(me, "one", id=record.id), entry(me, "another")]
+    engine.records.insert(me.subject, LONG_TERM, [other, again], prune=False, now=NOW)
+
+    assert times(engine, me, again.record)[1] == 100
+    assert times(engine, me, other.record)[1] is None
+
+
 # --- cut short ----------------------------------------------------------------------------------------------------
 
 
@@ -281,7 +295,8 @@ def test_a_change_that_was_cut_short_changes_nothing_and_can_be_gone_on_with(
 
 def test_a_first_rule_that_was_cut_short_says_nothing(engine: Engine, elsewhere: Engine, me: Person) -> None:
     (record,) = add(engine, me, "one", session_id="s")
-    for scope in ({}, {"user_id": me.user_id}, {"session_id": "s"}, {"memory_id": record.id}):
+    scopes: list[dict[str, Any]] = [{}, {"user_id": me.user_id}, {"session_id": "s"}, {"memory_id": record.id}]
+    for scope in scopes:
         proposed = propose_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=1), **scope)
         assign_all(engine.rules, proposed)
         assert proposed.version == 0
@@ -325,7 +340,7 @@ def test_rules_that_are_pending_together_take_effect_one_by_one(engine: Engine, 
 
 def test_the_most_specific_rule_that_removes_decides(engine: Engine, me: Person) -> None:
     (record,) = add(engine, me, "one", session_id="s")
-    levels: list[dict[str, str]] = [
+    levels: list[dict[str, Any]] = [
         {},
         {"user_id": me.user_id},
         {"agent_id": "agent"},
@@ -419,7 +434,7 @@ def test_another_tenants_rules_disturb_no_follower(engine: Engine, me: Person) -
 
 
 @pytest.mark.parametrize("scope", [{}, {"agent_id": "agent"}, {"user_id": "user_123"}], ids=str)
-def test_a_change_is_on_the_chain_of_whom_it_is_about(engine: Engine, me: Person, scope: dict[str, str]) -> None:
+def test_a_change_is_on_the_chain_of_whom_it_is_about(engine: Engine, me: Person, scope: dict[str, Any]) -> None:
     rule = set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=100), now=NOW + 3, **scope)
     again = set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=101), now=NOW + 4, **scope)
 
@@ -443,14 +458,13 @@ def test_a_proposal_is_not_on_the_chain(engine: Engine, me: Person) -> None:
 def test_ruled_records_are_those_that_the_store_reads(engine: Engine, me: Person) -> None:
     (record,) = add(engine, me, "one")
     set_rules = [
-        set_rule(engine.rules, me.tenant, kind, terms, **scope)
-        for kind, terms, scope in _some_rules(me, record.id)
+        set_rule(engine.rules, me.tenant, kind, terms, **scope) for kind, terms, scope in _some_rules(me, record.id)
     ]
     latest = {rule.id: rule for rule in set_rules}
     assert there(engine.records, me, record.id) == ruled(record, *latest.values())
 
 
-def _some_rules(me: Person, record_id: str) -> Iterator[tuple[str, Terms, dict[str, str]]]:
+def _some_rules(me: Person, record_id: str) -> Iterator[tuple[str, Terms, dict[str, Any]]]:
     yield EVERY, Terms(delete_after=9 * DAY), {}
     yield "long_term", Terms(archive_after=2 * DAY), {"agent_id": "agent"}
     yield "long_term", Terms(keep_for=20 * DAY), {"user_id": me.user_id}

@@ -179,7 +179,9 @@ def test_a_hidden_record_is_out_of_every_answer_from_its_moment_on_and_starves_n
 
 
 def test_archived_records_are_found_only_where_they_are_asked_for() -> None:
-    scope = ScopeIndex(MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived_from=0), row(1, "booked a train")])
+    scope = ScopeIndex(
+        MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived_from=0), row(1, "booked a train")]
+    )
     assert numbers(ask(scope, "hotel in Rome")) == [1]
     assert numbers(ask(scope, "hotel in Rome", include_archived=True)) == [0, 1]
 

@@ -14,7 +14,7 @@ from retain.cli.output import write_json
 def metrics(*, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False) -> None:
     """Print all metrics in Prometheus' format, as a textfile collector takes them.
 
-    Needs the extra: pip install 'retain[metrics]'.
+    Needs prometheus-client, which comes with the extra called metrics.
     """
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         if not as_json:

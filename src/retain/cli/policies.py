@@ -157,7 +157,7 @@ def preview_policy(
     examples=(
         """\
 file=$(mktemp)
-printf '[[policy]]\\nmemory_type = "entity"\\ndelete_after_days = 400\\n' > $file
+echo 'policy = [{memory_type = "entity", delete_after_days = 400}]' > $file
 retain policy apply $file --dry-run
 retain policy apply $file --confirm
 rm $file""",
@@ -165,7 +165,7 @@ rm $file""",
 )
 def apply_file(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with a [[policy]] table for each rule.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with a policy table for each rule.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     confirm: Confirm = False,
     author: Author = None,

@@ -36,6 +36,7 @@ class ShortTerm:
         if isinstance(contents, str) or not isinstance(contents, Sequence):
             raise InvalidContentError(f"contents must be a list of texts, not {told(contents)}")
         check_id(role, "role")
+        self._scope.check_one()
         now = self._parts.now()
         kept = check_metadata(metadata)
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]

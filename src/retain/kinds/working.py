@@ -26,6 +26,7 @@ class Working:
         self, contents: list[str], metadata: Mapping[str, Any] | None, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
         """Note some contents, all or none; their ids, what is there then, and how many old ones went."""
+        self._scope.check_one()
         now = self._parts.now()
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
         ids = self._parts.new_ids(now, len(checked))

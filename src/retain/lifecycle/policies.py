@@ -272,7 +272,11 @@ class Policies:
 
     def _profiles(self, rule: Rule) -> Iterable[Profile]:
         """The profiles that a rule is for; of a kind that nothing has been kept of yet, what one would be."""
-        found = [profile for profile in self._dues.profiles(self._tenant) if rule.governs(profile.kind)]
+        found = [
+            profile
+            for profile in self._dues.profiles(self._tenant)
+            if rule.governs(profile.kind) and all(_meets(rule, other) for other in profile.rules)
+        ]
         wide = tuple(known for known in self._rules.rules(self._tenant) if not any(known.specificity))
         missing = [kind for kind in DEFAULTS if rule.governs(kind) and kind not in {p.kind for p in found}]
         return [*found, *(Profile(0, kind, resolve(kind, wide), wide) for kind in missing)]
@@ -286,6 +290,12 @@ class Policies:
             known = old.get(target)
             were, weighed = (0, 0) if known is None else self._dues.effect(profile, state, known, rule)
             yield target, max(0, records - were), max(0, size - weighed)
+
+
+def _meets(rule: Rule, other: Rule) -> bool:
+    """Whether two rules can be for the same thing."""
+    pairs = ((getattr(rule, part), getattr(other, part)) for part in _PARTS)
+    return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
 
 def _is_shorter(old: Life, new: Life) -> bool:

@@ -15,7 +15,7 @@ from retain.core.errors import PlanChangedError
 from retain.core.holds import Hold
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY, Life
-from retain.core.types import State
+from retain.core.types import TYPES, State
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.plan import ACTIONS, Aside, Class, Decisions, Line, Plan, Report, sealed
 from retain.lifecycle.safety import MANY, takes_too_much
@@ -31,6 +31,9 @@ _LEAST_BATCH, _MOST_BATCH = 50, 2_000
 _MESSAGES: Final = 2_000
 _NO_LIFE: Final = Life(None, None, None, "", "", None)
 Progress = Callable[[int], None]
+_Survey = dict[Class, list[Census]]
+#: The kinds that are an agent's own.
+_OWN: Final = frozenset(kind.name.value for kind in TYPES.values() if kind.durable and "agent" in kind.scope)
 
 
 class Extent(NamedTuple):
@@ -119,15 +122,15 @@ class Sweeper:
 
     def plan(self, at: int, extent: Extent = EVERYTHING, *, confirm: bool = False) -> Plan:
         """What a sweep would do at a moment."""
-        classes = list(self._classes(at, extent))
-        exceptions = self._exceptions(classes, extent, confirm=confirm)
+        classes = self._surveyed(at, extent)
+        exceptions = self._exceptions(classes, confirm=confirm)
         lines, parts, held = self._counted(classes, at, extent, exceptions)
         digest = sealed(self._tenant, at, [*parts, list(map(list, exceptions.asides))])
         total = sum(line.records for line in lines)
 
         def read() -> Iterator[Decision]:
-            for one in classes:
-                for standings in self._pages(one, exceptions, extent):
+            for one, found in classes.items():
+                for standings in self._pages(one, found, exceptions, extent):
                     yield from self._decided(standings, one.profile.life, exceptions, at)[0]
             if extent.bin:
                 for standings in self._binned(at, exceptions, extent):
@@ -144,26 +147,32 @@ class Sweeper:
                     if window.target in extent.targets:
                         yield Class(profile, state, window)
 
-    def _exceptions(self, classes: Sequence[Class], extent: Extent, *, confirm: bool) -> _Exceptions:
+    def _surveyed(self, at: int, extent: Extent) -> _Survey:
+        """What is due, and how much of it each subject has."""
+        return {one: self._census(one, extent) for one in self._classes(at, extent)}
+
+    def _exceptions(self, classes: _Survey, *, confirm: bool) -> _Exceptions:
         exceptions = _Exceptions(self._holds.list(self._tenant))
         if confirm:
             return exceptions
+        removed = {one: due for one, due in classes.items() if one.window.target is State.RECYCLED}
         losses: Counter[str] = Counter()
+        for one, due in removed.items():
+            if one.profile.kind != HISTORY:
+                losses.update({census.subject: census.records for census in due})
+        own = [one for one in removed if one.profile.kind in _OWN]
         agents: Counter[str] = Counter()
-        for one in classes:
-            if one.window.target is State.RECYCLED and one.profile.kind != HISTORY:
-                found = self._census(one, extent)
-                losses.update({census.subject: census.records for census in found})
-                if sum(census.records for census in found) > MANY:
-                    agents.update(self._dues.census_of_agents(one.profile, one.state, one.window))
+        if sum(census.records for one in own for census in removed[one]) > MANY:
+            for one in own:
+                agents.update(self._dues.census_of_agents(*one))
         subjects = {}
-        for subject, due in losses.items():
-            if due > MANY and takes_too_much(due, of := self._dues.live(subject)):
-                subjects[subject] = Aside(subject.split("/", 1)[1], None, due, of)
+        for subject, lost_by in losses.items():
+            if lost_by > MANY and takes_too_much(lost_by, of := self._dues.live(subject)):
+                subjects[subject] = Aside(subject.split("/", 1)[1], None, lost_by, of)
         lost = {}
-        for agent_id, due in agents.items():
-            if due > MANY and takes_too_much(due, of := self._dues.live_of_agent(self._tenant, agent_id)):
-                lost[agent_id] = Aside(None, agent_id, due, of)
+        for agent_id, lost_by in agents.items():
+            if lost_by > MANY and takes_too_much(lost_by, of := self._dues.live_of_agent(self._tenant, agent_id)):
+                lost[agent_id] = Aside(None, agent_id, lost_by, of)
         exceptions.asides = [*subjects.values(), *lost.values()]
         exceptions.aside_subjects, exceptions.aside_agents = frozenset(subjects), frozenset(lost)
         return exceptions
@@ -173,7 +182,7 @@ class Sweeper:
         return [census for census in found if extent.subject in (None, census.subject)]
 
     def _counted(
-        self, classes: Sequence[Class], at: int, extent: Extent, exceptions: _Exceptions
+        self, classes: _Survey, at: int, extent: Extent, exceptions: _Exceptions
     ) -> tuple[list[Line], list[list[Any]], int]:
         """The lines of a plan, what its digest is made of, and how many records are due but on hold."""
         lines: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -186,26 +195,31 @@ class Sweeper:
             total[1] += census.bytes
             parts.append([*census, source, ACTIONS[target], reason])
 
-        for one in classes:
+        for one, due in classes.items():
             reason = reason_for(one.profile.kind, one.profile.life, one.window.target)
-            found, kept = self._allowed(one, at, extent, exceptions)
+            if exceptions.one_by_one:
+                pages = self._pages(one, due, exceptions, extent)
+                allowed, kept = self._looked_at(pages, one.profile.life, exceptions, at)
+            else:
+                allowed, kept = self._allowed(one, due, extent, exceptions)
             held += kept
-            for census in found:
+            for census in allowed:
                 add(census, one.state, one.window.target, reason)
         if extent.bin:
-            found, kept = self._allowed_bin(at, extent, exceptions)
+            allowed, kept = self._allowed_bin(at, extent, exceptions)
             held += kept
-            for census in found:
+            for census in allowed:
                 add(census, State.RECYCLED, State.DELETED, _BIN_REASON)
         return [Line(*key, *totals) for key, totals in sorted(lines.items())], parts, held
 
-    def _allowed(self, one: Class, at: int, extent: Extent, exceptions: _Exceptions) -> tuple[list[Census], int]:
+    def _allowed(
+        self, one: Class, due: list[Census], extent: Extent, exceptions: _Exceptions
+    ) -> tuple[list[Census], int]:
         """What of a class may move, for each subject, and how much of it is on hold."""
-        if exceptions.one_by_one:
-            return self._looked_at(self._pages(one, exceptions, extent), one.profile.life, exceptions, at)
         found, held = [], 0
-        agents = exceptions.aside_agents if one.window.target is State.RECYCLED else ()
-        for census in self._census(one, extent, without=agents):
+        if exceptions.aside_agents and one.window.target is State.RECYCLED:
+            due = self._census(one, extent, without=exceptions.aside_agents)
+        for census in due:
             if exceptions.leaves(one.window.target, census.subject, ""):
                 continue
             if census.subject in exceptions.held_subjects:
@@ -261,13 +275,16 @@ class Sweeper:
 
     # --- reading what is due ------------------------------------------------------------------------------------------
 
-    def _pages(self, one: Class, exceptions: _Exceptions, extent: Extent) -> Iterator[list[Standing]]:
+    def _pages(
+        self, one: Class, due: list[Census], exceptions: _Exceptions, extent: Extent
+    ) -> Iterator[list[Standing]]:
         """The records of a class. Those of subjects who have many lie together; the others come by their age."""
+        if not due:
+            return
         many: set[str] = set()
         if one.profile.kind != HISTORY:
-            found = self._census(one, extent)
-            many = {census.subject for census in found if census.records > _MANY or extent.subject is not None}
-            few = sum(census.records for census in found if census.subject not in many)
+            many = {census.subject for census in due if census.records > _MANY or extent.subject is not None}
+            few = sum(census.records for census in due if census.subject not in many)
             for subject in sorted(many):
                 place = 0
                 while True:
@@ -326,13 +343,13 @@ class Sweeper:
                 f"{again.total:,} memories are due now, and they are not those of the plan {digest}; nothing was "
                 "changed: look at a new plan"
             )
-        classes = list(self._classes(at, extent))
-        exceptions = self._exceptions(classes, extent, confirm=confirm)
+        classes = self._surveyed(at, extent)
+        exceptions = self._exceptions(classes, confirm=confirm)
         stores = _Stores(self._records, self._history, self._archives, self._erase_session)
         run = _Run(stores, at=at, lease=lease, load=load, progress=progress)
         self._archives.settle_all(self._tenant, now=at, lease=lease())
-        for one in classes:
-            for standings in self._pages(one, exceptions, extent):
+        for one, found in classes.items():
+            for standings in self._pages(one, found, exceptions, extent):
                 decisions, held = self._decided(standings, one.profile.life, exceptions, at)
                 run.note_held(held)
                 run.take(decisions)

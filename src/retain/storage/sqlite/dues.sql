@@ -85,8 +85,8 @@ ORDER BY purge_at, sessions.no LIMIT ?6
 SELECT ifnull(sum(memories), 0) FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7
 
 -- name: live_of_agent
-SELECT count(*) FROM records CROSS JOIN subjects ON subjects.no = records.subject
-WHERE agent_id = ?1 AND state IN ('active', 'archived')
+SELECT count(*) FROM records INDEXED BY records_by_agent CROSS JOIN subjects ON subjects.no = records.subject
+WHERE agent_id = ?1 AND kind IN (4, 5) AND state IN ('active', 'archived')
   AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0'
 
 -- name: earliest
