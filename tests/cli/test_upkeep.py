@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -169,6 +170,17 @@ def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signa
         assert server.wait(timeout=60) == 0
         assert server.stdout.read() == f"Ended by {number.name}.\n"
         assert server.stderr.read() == ""
+
+
+def test_what_a_served_job_has_to_say_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with scheduling._log_on_stderr():
+        problem = ValueError("two\nlines")
+        logging.getLogger("retain.schedule").error("the job %s failed", "daily", exc_info=problem)
+        logging.getLogger("retain.latency").warning("slow")
+    logging.getLogger("retain.schedule").warning("not heard any more")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("20")
+    assert line.endswith("error: the job daily failed: ValueError: two lines")
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

@@ -142,7 +142,8 @@ def test_a_memory_beats_a_session_beats_an_agent_beats_a_user_beats_the_tenant()
     wide = Rule("1", "acme", "long_term", Terms(delete_after=DAY), version=1)
     ladder = [wide]
     for part, duration in (("user_id", 2), ("agent_id", 3), ("session_id", 4), ("memory_id", 5)):
-        ladder.append(Rule(part, "acme", "long_term", Terms(delete_after=duration * DAY), version=1, **{part: "x"}))
+        scope: dict[str, Any] = {part: "x"}
+        ladder.append(Rule(part, "acme", "long_term", Terms(delete_after=duration * DAY), version=1, **scope))
     for upto in range(1, 6):
         assert resolve("long_term", ladder[:upto]).delete_after == upto * DAY
     assert [rule.level for rule in ladder] == ["tenant", "user", "agent", "session", "memory"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +23,7 @@ from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import asked, check_sound
 from retain import Retain
 
+SWEEPER = Path(__file__).with_name("sweeper.py")
 LONG = "Ann likes the window seat, and tea with milk. " * 40
 Picture = dict[str, tuple[Any, ...]]
 
@@ -263,3 +266,75 @@ def test_an_agent_is_out_of_sight_from_its_removals_first_step(tmp_path: Path) -
         again.sweep()
         check_sound(again)
         assert persona in {item.get("memory_id") for item in again.recycle.list()}
+
+
+# --- really killed -----------------------------------------------------------------------------------------------------
+
+
+def kill_a_sweep(home: Path, clock: FakeClock, after: int) -> bool:
+    """Let another process sweep, and kill it when it has told of so many batches; whether it was still at it."""
+    command = [sys.executable, str(SWEEPER), str(home), str(clock.now.timestamp())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        for _ in range(after + 1):
+            if not process.stdout.readline():
+                break
+    finally:
+        process.kill()
+        process.communicate()
+    return process.returncode < 0
+
+
+def whole_contents(retain: Retain) -> dict[str, str]:
+    """Of every memory that is not deleted: its content, from wherever that lies."""
+    found = {}
+    for record_id, user_id in asked(
+        retain, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
+    ):
+        record = retain.parts.records.get(f"default/{user_id}", record_id)
+        assert record is not None
+        cold = record.pack is not None
+        found[record_id] = retain.parts.archives.read(record).document["content"] if cold else record.content
+    return found
+
+
+def test_a_sweep_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
+    home, clock = tmp_path / "home", FakeClock()
+    said: dict[str, str] = {}
+    doomed: set[str] = set()
+    with Retain.open(home=home, clock=clock) as retain:
+        for n in range(12):
+            memory = retain.manager(f"user_{n}", "guide", "trip")
+            for place in range(6):
+                text = f"{n}.{place}: {LONG}"
+                said[memory.add(text, "long_term")["memory_id"]] = text
+            memory.short_term.add_message("user", "hello")
+    killed = 0
+    for age, after, removes in (
+        (365, 0, False),
+        (0, 2, False),
+        (0, 7, False),
+        (15, 0, True),
+        (0, 3, True),
+        (0, 9, True),
+    ):
+        if removes and age:  # half of each user's go to the bin, out of objects that they share with the other half
+            with Retain.open(home=home, clock=clock) as retain:
+                for place, memory_id in enumerate(sorted(said)):
+                    record = retain.parts.records.find("default", memory_id)
+                    if place % 2 and record is not None:
+                        retain.manager(record.scope.user_id, "guide").delete(memory_id)
+                        doomed.add(memory_id)
+        clock.advance(days=age)
+        killed += kill_a_sweep(home, clock, after)
+        with Retain.open(home=home, clock=clock) as retain:
+            kept = whole_contents(retain)
+            assert {memory_id: said[memory_id] for memory_id in kept} == kept, "no content is lost or changed"
+            assert kept.keys() >= said.keys() - doomed, "and only what was due is gone"
+    assert killed >= 2
+    with Retain.open(home=home, clock=clock) as retain:
+        retain.sweep()  # the lease of a process that is dead is free
+        check_sound(retain)
+        assert whole_contents(retain).keys() == said.keys() - doomed
+        assert retain.sweep(dry_run=True).lines == ()

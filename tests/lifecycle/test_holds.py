@@ -23,7 +23,7 @@ def states(retain: Retain) -> dict[str, str]:
 
 
 def hold_all(retain: Retain, **scope: str) -> Hold:
-    return retain.holds.add(**scope, reason="a lawsuit", author="counsel")  # type: ignore[arg-type]
+    return retain.holds.add(**scope, reason="a lawsuit", author="counsel")
 
 
 SCOPES: dict[str, Callable[[str], dict[str, str]]] = {

@@ -315,6 +315,11 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def apply_file(retain: Retain, path: Path) -> None:
+    wanted, exclusive = read_policies(path)
+    apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+
+
 GOOD = """
 [[policy]]
 memory_type = "episodic"
@@ -389,8 +394,7 @@ def test_a_bad_file_is_refused_and_nothing_changes(retain: Retain, tmp_path: Pat
     good = "[[policy]]\nmemory_type = 'history'\ndelete_after_days = 5\n"
     for whole in (text, good + text if text.startswith("[[policy]]") else text):
         with pytest.raises(InvalidInputError):
-            wanted, exclusive = read_policies(written(tmp_path, whole))
-            apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+            apply_file(retain, written(tmp_path, whole))
         assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
 
 

@@ -20,8 +20,8 @@ from retain.storage.sqlite.jobs import SqliteLeases
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")
 
 
-def planned(retain: Retain, **options: bool) -> Plan:
-    plan = retain.sweep(dry_run=True, **options)
+def planned(retain: Retain, *, confirm: bool = False) -> Plan:
+    plan = retain.sweep(dry_run=True, confirm=confirm)
     assert isinstance(plan, Plan)
     return plan
 
@@ -82,7 +82,7 @@ def test_with_a_hold_a_sweep_does_exactly_what_its_dry_run_said(
 ) -> None:
     fill(retain, clock)
     free = planned(retain)
-    retain.holds.add(**hold, reason="a lawsuit", author="ann")  # type: ignore[arg-type]
+    retain.holds.add(**hold, reason="a lawsuit", author="ann")
     plan = planned(retain)
     assert plan.held > 0
     assert plan.total + plan.held == free.total

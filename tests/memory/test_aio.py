@@ -14,6 +14,13 @@ from retain.kinds.episodic import Episodic
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.holds import Holds
+from retain.lifecycle.policies import Policies
+from retain.lifecycle.recycle import Recycle
+from retain.lifecycle.registry import Roster
+from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.sessions import Sessions
 from retain.manager import Memory, Plain
 
 PAIRS = [
@@ -25,7 +32,13 @@ PAIRS = [
     (Entity, aio.AsyncEntity),
     (Structured, aio.AsyncStructured),
     (engine.Quotas, aio.AsyncQuotas),
-    (engine.Sessions, aio.AsyncSessions),
+    (Sessions, aio.AsyncSessions),
+    (Policies, aio.AsyncPolicies),
+    (Holds, aio.AsyncHolds),
+    (Recycle, aio.AsyncRecycle),
+    (Roster, aio.AsyncRoster),
+    (Audit, aio.AsyncAudit),
+    (Schedule, aio.AsyncSchedule),
     (engine.Retain, aio.Retain),
 ]
 

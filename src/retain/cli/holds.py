@@ -12,7 +12,7 @@ from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.rendering import show_rows
+from retain.cli.rendering import minute, show_rows
 from retain.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
 
 _WORDS = {"user_id": "user", "agent_id": "agent", "session_id": "session", "memory_id": "memory", "tag": "tag"}
@@ -127,15 +127,15 @@ def _show_holds(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
         console.print("No hold stands.")
         return
     ended = any(one["released_at"] for one in found)
-    columns = ("id", "on", "reason", "by", "since", *(["released"] if ended else []))
+    columns = ("id!", "on", "reason", "by", "since!", *(["released!"] if ended else []))
     rows = [
         (
             one["hold_id"],
             _covered(one),
             printable(one["reason"]),
             printable(one["author"]),
-            one["created_at"][:19],
-            *([(one["released_at"] or "")[:19]] if ended else []),
+            minute(one["created_at"]),
+            *([minute(one["released_at"])] if ended else []),
         )
         for one in found
     ]

@@ -176,8 +176,7 @@ def apply_file(
 ) -> None:
     """Apply the rules in a file: all of them, or none.
 
-    A rule in force that the file does not have is left alone, unless the file says exclusive = true. A file that
-    shortens retention asks first, or (where nobody can be asked) needs --confirm.
+    Other rules stay, unless it says exclusive = true. A file that shortens retention asks first, or needs --confirm.
     """
     from retain.lifecycle.policy_files import apply_policies, compare, read_policies  # noqa: PLC0415 - not for --help
 

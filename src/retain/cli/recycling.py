@@ -116,7 +116,7 @@ def _show_bin(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
                 Text(f"{left}", style="yellow" if left <= 3 else ""),
             )
         )
-    show_rows(console, ("id", "kind", "user", "what", "removed because", "days left>"), rows)
+    show_rows(console, ("id!", "kind!", "user", "what", "removed because", "days left>"), rows)
 
 
 def _id(item: Mapping[str, Any]) -> str:

@@ -134,7 +134,8 @@ def _sections(path: list[str], root: Any) -> Iterator[str]:
             continue  # a group is told by its commands
         arguments = [param for param in command.params if param.param_type_name == "argument"]
         options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
-        usage = " ".join([*words, *(param.metavar for param in arguments), "[OPTIONS]"])
+        taken = (param.metavar if param.required else f"[{param.metavar}]" for param in arguments)
+        usage = " ".join([*words, *taken, "[OPTIONS]"])
         yield f"## {' '.join(words)}"
         yield inspect.cleandoc(command.help)
         yield f"    {usage}"

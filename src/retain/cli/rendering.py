@@ -30,7 +30,7 @@ def bar(score: float) -> Text:
 
 
 def table(console: Console, *columns: str) -> Table:
-    """An empty table with these columns (one ending in ``>`` is a column of numbers)."""
+    """An empty table with these columns (one ending in ``>`` is a column of numbers; for ``!`` see ``show_rows``)."""
     framed = console.is_terminal
     made = Table(
         box=box.ROUNDED if framed else None,
@@ -40,20 +40,25 @@ def table(console: Console, *columns: str) -> Table:
         padding=(0, 1) if framed else (0, 2, 0, 0),
     )
     for name in columns:
-        made.add_column(name.removesuffix(">"), justify="right" if name.endswith(">") else "left")
+        made.add_column(name.rstrip(">!"), justify="right" if name.endswith(">") else "left")
     return made
 
 
 def show_rows(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    """A table of rows; ids, which people copy, are never cut or broken."""
+    """A table of rows. A column whose name ends in ``!`` (ids, which people copy, and times) is never cut or broken."""
     made = table(console, *columns)
     for row in rows:
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
-        for column, cell in zip(made.columns, cells, strict=True):
-            if column.header == "id":
+        for name, column, cell in zip(columns, made.columns, cells, strict=True):
+            if name.endswith("!"):
                 column.no_wrap, column.min_width = True, max(column.min_width or 0, cell.cell_len)
         made.add_row(*cells)
     console.print(made)
+
+
+def minute(moment: str | None, absent: str = "") -> str:
+    """An ISO moment as a table shows it: to the minute, in UTC."""
+    return absent if moment is None else moment[:16].replace("T", " ")
 
 
 def show_facts(console: Console, facts: Mapping[str, str], *, width: int = 10) -> None:
@@ -115,9 +120,10 @@ def show_explanation(console: Console, said: Mapping[str, Any]) -> None:
     if said.get("history"):
         console.print()
         rows = [
-            (entry["at"][:19], entry["action"], printable(str(entry.get("reason") or ""))) for entry in said["history"]
+            (minute(entry["at"]), entry["action"], printable(str(entry.get("reason") or "")))
+            for entry in said["history"]
         ]
-        show_rows(console, ("at", "what happened", "why"), rows)
+        show_rows(console, ("at!", "what happened!", "why"), rows)
 
 
 def _rule(rules: Mapping[str, Any], days: str, by: str, words: str) -> str:

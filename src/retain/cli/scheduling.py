@@ -94,9 +94,7 @@ def set_job(
 @command(schedule, "run", examples=("retain schedule run --once", "retain schedule run episodes"))
 def run_jobs(
     *,
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help=f"Run this one now and end: {_JOBS}.", show_default=False)
-    ] = None,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help=f"Run this one now and end: {_JOBS}.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Run what is due and end, as from cron.")] = False,
     tenant: Tenant = DEFAULT_TENANT,
     home: Home = None,
@@ -155,7 +153,7 @@ def _log_on_stderr() -> Iterator[None]:
     """What jobs have to say, each line with its time; a failure without its traceback."""
     log = logging.getLogger("retain")
     handler = logging.StreamHandler()
-    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_Lines())
     handler.addFilter(lambda entry: not entry.name.startswith("retain.latency"))
     level = log.level
     log.addHandler(handler)

@@ -13,7 +13,7 @@ from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.rendering import show_rows
+from retain.cli.rendering import minute, show_rows
 from retain.cli.selection import OfAgent, OfUser
 
 _SHOWN: Final = 60
@@ -89,15 +89,15 @@ def _show_sessions(console: Console, found: Sequence[Mapping[str, Any]]) -> None
         about = Text(printable(one["summary"] or ""))
         about.truncate(_SHOWN, overflow="ellipsis")
         agent, name = printable(one["agent_id"]), printable(one["session_id"] or "")
-        rows.append((name, agent, f"{one['messages']:,}", one["updated_on"][:19], about))
-    show_rows(console, ("id", "agent", "messages>", "last active", "about"), rows)
+        rows.append((name, agent, f"{one['messages']:,}", minute(one["updated_on"]), about))
+    show_rows(console, ("id!", "agent", "messages>", "last active!", "about"), rows)
 
 
 def _show_messages(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         console.print("No messages.")
     for message in found:
-        console.print(Text(f"{message['timestamp'][:19]}  {printable(message['role'])}", style="bright_black"))
+        console.print(Text(f"{minute(message['timestamp'])}  {printable(message['role'])}", style="bright_black"))
         console.print(Text(printable(message["content"], lines=True)), soft_wrap=True)
 
 

@@ -19,7 +19,7 @@ from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
 from retain.cli.progress import is_watched, show_progress
-from retain.cli.rendering import show_rows
+from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ def _show_plan(console: Console, plan: Mapping[str, Any]) -> None:
     if plan["samples"]:
         console.print("\nAmong them:")
         rows = [
-            (one["memory_type"], one["action"], one["memory_id"], printable(one["user_id"]), one["due_at"][:19])
+            (one["memory_type"], one["action"], one["memory_id"], printable(one["user_id"]), minute(one["due_at"]))
             for one in plan["samples"]
         ]
-        show_rows(console, ("kind", "action", "id", "user", "due"), rows)
+        show_rows(console, ("kind!", "action!", "id!", "user", "due!"), rows)
     _show_asides(console, plan["set_aside"])
     if plan["held"]:
         console.print(f"{plan['held']:,} more are due, and kept by holds (retain hold list).", soft_wrap=True)
@@ -152,7 +152,7 @@ def _show_lines(console: Console, lines: Sequence[Mapping[str, Any]]) -> None:
     if len(rows) > 1:
         totals = [sum(line[name] for line in lines) for name in ("records", "bytes")]
         rows.append((Text("in all", style="bold"), "", "", *(Text(f"{total:,}", style="bold") for total in totals)))
-    show_rows(console, ("kind", "action", "reason", "records>", "bytes>"), rows)
+    show_rows(console, ("kind!", "action!", "reason", "records>", "bytes>"), rows)
 
 
 def _show_asides(console: Console, asides: Sequence[Mapping[str, Any]]) -> None:

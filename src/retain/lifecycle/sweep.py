@@ -7,15 +7,16 @@ import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Decision, Standing, decide, reason_for, windows
-from retain.core.errors import PlanChangedError
+from retain.core.errors import ObjectStoreError, PlanChangedError
 from retain.core.holds import Hold
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY, Life
-from retain.core.types import TYPES, State
+from retain.core.types import TYPES, Archive, MemoryType, State
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.plan import ACTIONS, Aside, Class, Decisions, Line, Plan, Report, sealed
 from retain.lifecycle.safety import MANY, takes_too_much
@@ -347,7 +348,8 @@ class Sweeper:
         exceptions = self._exceptions(classes, confirm=confirm)
         stores = _Stores(self._records, self._history, self._archives, self._erase_session)
         run = _Run(stores, at=at, lease=lease, load=load, progress=progress)
-        self._archives.settle_all(self._tenant, now=at, lease=lease())
+        if extent.bin or any(_is_cold(one) and found for one, found in classes.items()):
+            self._settle_packs(run)
         for one, found in classes.items():
             for standings in self._pages(one, found, exceptions, extent):
                 decisions, held = self._decided(standings, one.profile.life, exceptions, at)
@@ -359,8 +361,15 @@ class Sweeper:
         asides = tuple(exceptions.asides)
         for aside in asides:
             _log.warning("%s", aside.told())
+        if run.trouble is not None:
+            run.trouble.add_note("everything that does not need cold storage was done")
+            raise run.trouble
         sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in run.lines()])
         return Report(at, sweep_digest, run.lines(), asides, run.held, run.stale, time.monotonic() - began)
+
+    def _settle_packs(self, run: _Run) -> None:
+        with run.coping():
+            self._archives.settle_all(self._tenant, now=run.at, lease=run.lease())
 
     def _empty_bin(self, run: _Run, at: int, exceptions: _Exceptions, extent: Extent) -> None:
         """Claim, erase, confirm: what lies elsewhere goes before its record does."""
@@ -369,10 +378,16 @@ class Sweeper:
             run.note_held(held)
             run.take([d for d in decisions if d.target is State.DELETING or d.source is State.RECYCLED])
         run.flush()
-        self._archives.settle_all(self._tenant, now=at, lease=run.lease())
+        self._settle_packs(run)
         for standings in self._binned(at, exceptions, extent):
             run.confirm([s for s in standings if s.state is State.DELETING])
         run.flush()
+
+
+def _is_cold(one: Class) -> bool:
+    """Whether a class is of records that are to go to cold storage."""
+    archived = one.window.target is State.ARCHIVED
+    return archived and TYPES[MemoryType(one.profile.kind)].archive is Archive.COLD
 
 
 _BIN_REASON: Final = "15 days in the recycle bin"
@@ -400,7 +415,7 @@ class _Run:
         progress: Progress,
     ) -> None:
         self._stores = stores
-        self._at = at
+        self.at = at
         self.lease = lease
         self._load = min(1.0, max(0.01, load))
         self._progress = progress
@@ -409,6 +424,7 @@ class _Run:
         self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
         self.held = 0
         self.stale = 0
+        self.trouble: ObjectStoreError | None = None
 
     def note_held(self, count: int) -> None:
         """So many were due, and on hold."""
@@ -446,19 +462,36 @@ class _Run:
         began = time.monotonic()
         if waiting[0].target is State.ARCHIVED:
             for subject, some in _by_subject(waiting):
-                started = time.monotonic()
-                self._count(some, self._stores.archives.keep(subject, some, now=self._at, lease=self.lease()))
-                self._rest(time.monotonic() - started)
+                self._archive(subject, some)
             return
         store = self._stores.history if waiting[0].kind == HISTORY else self._stores.records
         grouped = _by_subject(waiting)
-        batches = [(subject, [_as_move(decision, self._at) for decision in some]) for subject, some in grouped]
-        outcomes = store.transition_all(batches, now=self._at, lease=self.lease())
+        batches = [(subject, [_as_move(decision, self.at) for decision in some]) for subject, some in grouped]
+        outcomes = store.transition_all(batches, now=self.at, lease=self.lease())
         for (_, some), answers in zip(grouped, outcomes, strict=True):
             self._count(some, answers)
         took = time.monotonic() - began
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST_BATCH), _MOST_BATCH))
         self._rest(took)
+
+    def _archive(self, subject: str, decisions: Sequence[Decision]) -> None:
+        """Archive records of one subject; without cold storage, those that need it wait for the next sweep."""
+        began = time.monotonic()
+        cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
+        outcomes = [Outcome.STALE for _ in decisions]
+        if self.trouble is None or not cold:
+            with self.coping():
+                outcomes = self._stores.archives.keep(subject, decisions, now=self.at, lease=self.lease())
+        self._count(decisions, outcomes)
+        self._rest(time.monotonic() - began)
+
+    @contextmanager
+    def coping(self) -> Iterator[None]:
+        """Where cold storage fails, go on without it; the sweep says so in the end."""
+        try:
+            yield
+        except ObjectStoreError as problem:
+            self.trouble = self.trouble or problem
 
     def _rest(self, took: float) -> None:
         """Leave the machine to others for a while."""
@@ -474,7 +507,7 @@ class _Run:
                     self._rest(0.01)
             if standing.elsewhere and standing.kind != HISTORY:
                 continue
-            decision = decide(standing, _NO_LIFE, (), self._at)
+            decision = decide(standing, _NO_LIFE, (), self.at)
             gone += [] if decision is None else [decision]
         self.take(gone)
 

@@ -1,0 +1,99 @@
+"""Upkeep: jobs look after every tenant of a store, give space back, and say how late things are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from clocks import FakeClock
+from retain import ClockError, Retain
+from retain.core.times import DAY, SECOND
+from retain.lifecycle.safety import ClockWatch
+
+
+def test_jobs_look_after_every_tenant_of_the_store(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock, tenant="a") as a, Retain.open(home=home, clock=clock, tenant="b") as b:
+        for engine in (a, b):
+            engine.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
+        clock.advance(days=91)
+        (run,) = [run for run in a.schedule.run_due() if run["name"] == "episodes"]
+        assert run["result"]["tenants"] == 2
+        assert run["result"]["counts"]["archive"] == 2
+        assert b.sweep(dry_run=True).counts["archive"] == 0
+
+
+def test_a_sweep_of_one_tenant_leaves_the_others_alone(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock, tenant="a") as a, Retain.open(home=home, clock=clock, tenant="b") as b:
+        for engine in (a, b):
+            engine.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
+        clock.advance(days=91)
+        assert a.sweep().counts["archive"] == 1
+        assert b.sweep(dry_run=True).counts["archive"] == 1
+
+
+def test_freed_space_goes_back_to_the_disk(retain: Retain, clock: FakeClock) -> None:
+    memory = retain.manager("user", "agent")
+    ids = memory.add_many([f"{n} " * 500 for n in range(500)])["memory_ids"]
+    assert len(ids) == 500
+    retain.manager("user", "agent").delete_user_memories("user")
+    clock.advance(days=15)
+    before = retain.database.path.stat().st_size
+    assert retain.sweep().counts["delete"] == 500
+    with retain.database.write() as connection:
+        connection.execute("SELECT 1")
+    retain.close()
+    assert retain.database.path.stat().st_size < before / 2
+
+
+def test_how_late_things_are_is_told(retain: Retain, clock: FakeClock) -> None:
+    retain.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
+    assert retain.upkeep.lateness() == {}
+    clock.advance(days=90, hours=6)
+    assert retain.upkeep.lateness() == {"episodic": 6 * 3_600}
+    families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
+    (late,) = families["retain_overdue_seconds"].samples
+    assert (late.labels, late.value) == ({"memory_type": "episodic"}, 21_600)
+    retain.sweep()
+    assert retain.upkeep.lateness() == {}
+
+
+def test_a_job_that_failed_is_visible(retain: Retain, clock: FakeClock, home: Path) -> None:
+    retain.manager("user", "agent").add("Enjoys skiing")
+    clock.advance(days=372)
+    (home / "archive").write_text("a file where the folder should be")
+    failed = {run["name"]: run["error"] for run in retain.schedule.run_due() if run["error"]}
+    assert set(failed) == {"archive", "daily"}, "what needs cold storage; the others go on"
+    assert any("archive" in problem for problem in retain.schedule.problems())
+    families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
+    assert {s.labels["job"]: s.value for s in families["retain_job_failed"].samples}["archive"] == 1
+    assert retain.manager("user", "agent").retrieve("skiing", include_archived=True), "and nothing is lost"
+
+
+@pytest.mark.parametrize("leap", [timedelta(days=400), timedelta(days=-1)])
+def test_a_clock_that_leaps_halts_the_sweep_until_it_is_confirmed(leap: timedelta) -> None:
+    start = 1_768_478_400_000_000
+    watch = ClockWatch(now=start, steady=0)
+    watch.check(start + 3 * DAY, seen=None, steady=3 * DAY)
+    with pytest.raises(ClockError, match="leaped"):
+        watch.check(start + 3 * DAY + int(leap.total_seconds()) * SECOND, seen=None, steady=3 * DAY)
+
+
+def test_a_clock_behind_what_the_store_has_seen_halts_the_sweep() -> None:
+    start = 1_768_478_400_000_000
+    watch = ClockWatch(now=start, steady=0)
+    watch.check(start, seen=start + 60 * SECOND, steady=0)
+    with pytest.raises(ClockError, match="but a sweep has seen"):
+        watch.check(start, seen=start + DAY, steady=0)
+
+
+def test_the_machines_own_clock_is_watched_and_an_injected_one_is_trusted(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as retain:
+        clock.advance(days=36_500)
+        retain.sweep()
+    with Retain.open(home=home) as retain:
+        with pytest.raises(ClockError, match="but a sweep has seen"):
+            retain.sweep()
+        retain.sweep(confirm=True)
