@@ -97,6 +97,7 @@ class Retain:
         records, history, short_term = SqliteRecords(database), SqliteHistory(database), SqliteShortTerm(database)
         rules, holds, registered = SqliteRules(database), SqliteHolds(database), SqliteRegistry(database)
         self.dues = SqliteDues(database)
+        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
         self._parts = Parts(
             records=records,
             history=history,
@@ -108,6 +109,7 @@ class Retain:
             holds=holds,
             audit=SqliteAudit(database),
             packs=SqlitePacks(database),
+            leadership=leadership,
             objects=cache(lambda: open_objects(settings.cold_url())),
             recall=self.recall,
             summarizer=summarizer,
@@ -119,7 +121,6 @@ class Retain:
         self.quotas = Quotas(parts, tenant)
         self.holds = Holds(holds, tenant, parts.now, parts.new_id)
         self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
-        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
         watch = ClockWatch(now=parts.now()) if clock is None else None
         belongings = Belongings()
 

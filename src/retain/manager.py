@@ -7,13 +7,21 @@ from copy import deepcopy
 from typing import Any
 
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
-from retain.core.errors import ConflictError, HeldError, InvalidContentError, InvalidInputError, NotFoundError, told
+from retain.core.errors import (
+    ConflictError,
+    HeldError,
+    InvalidContentError,
+    InvalidInputError,
+    LeaseLostError,
+    NotFoundError,
+    told,
+)
 from retain.core.filters import Filter, parse
 from retain.core.ids import is_id
 from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
 from retain.core.times import iso
 from retain.core.types import EMPTY_LATENCY_MS, SEVERAL_LATENCY_MS, TYPES, Archive, Kind, MemoryType, State, kind_of
-from retain.kinds.durable import Draft, Durable, refuse_kind, shown
+from retain.kinds.durable import Draft, Durable, check_at_hand, refuse_kind, shown
 from retain.kinds.entity import Entity
 from retain.kinds.episodic import Episodic
 from retain.kinds.latency import Stopwatch
@@ -271,6 +279,7 @@ class Memory:
         if found is not None:
             return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
+        check_at_hand(record)
         changed = self._records.change(record, **self._changes(record, content, metadata))
         return shown(changed, self._parts.now())
 
@@ -339,7 +348,7 @@ class Memory:
             raise ConflictError(
                 f"memory {memory_id} is {record.state}, not in cold storage; there is nothing to bring back"
             )
-        return shown(self._parts.archives.rehydrate(record, now=now), now)
+        return shown(self._records.rehydrate(record), now)
 
     def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
         """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with; how many.
@@ -368,7 +377,11 @@ class Memory:
         subject = None if self._scope.user_id == ALL else self._scope.subject
         extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
         sweeper = self._parts.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
-        report = sweeper.apply(self._parts.now(), extent)
+        leadership = self._parts.leadership
+        with leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
+            report = sweeper.apply(self._parts.now(), extent, lease=lambda: leadership.lease)
         return report.counts["archive"]
 
     def _clear(self, subject: str, kind: Kind) -> Cleared:

@@ -323,6 +323,9 @@ class ObjectStore(Protocol):
     def url(self) -> str:
         """Where it is, as it may be shown: without secrets."""
 
+    def prepare(self) -> None:
+        """Make the place ready to be written, before it is noted anywhere that something lies there."""
+
     def put(self, name: str, data: bytes) -> None:
         """Write an object; it is durable when this returns, and at no moment can part of it be read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from retain import Retain
+from retain.cli.rendering import show_rows
 from retain.core.rules import DEFAULTS
 
 
@@ -206,6 +209,15 @@ def test_the_bin_is_listed_with_days_left_and_things_come_back(shell: Shell) -> 
     assert shell.json("recycle", "list") == []
     assert shell.error("recycle", "restore", "--user", "alice")[1]["code"] == "not_found"
     assert shell.error("recycle", "list", "-n", "0")[0] == 2
+
+
+@pytest.mark.parametrize("width", [60, 90, 200])
+def test_on_a_terminal_of_any_width_ids_in_tables_are_whole(width: int) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    memory_id = "01a1de92-346d-7122-99cf-6c45ccfcf9d3"
+    show_rows(screen, ("id!", "what", "because"), [(memory_id, "long " * 20, "words " * 20)])
+    assert isinstance(screen.file, io.StringIO)
+    assert memory_id in screen.file.getvalue()
 
 
 def test_only_what_has_had_its_time_is_purged(shell: Shell, home: Path) -> None:

@@ -357,6 +357,60 @@ def test_moments_far_from_ours_are_moments_too(engine: Engine, me: Person, momen
     assert all_due(engine, profile, State.ACTIVE, Window(State.ARCHIVED, moment, moment + 9)) == []
 
 
+@pytest.mark.parametrize("page", [1, 2, 3, 5])
+def test_pages_follow_one_another_whatever_the_order_in_which_records_were_made(
+    engine: Engine, me: Person, page: int
+) -> None:
+    ages = (5, 1, 3, 3, 9, 1, 7, 3, 5, 1)
+    records = [add(engine, who, "x", at=NOW - age)[0] for age in ages for who in (me, me.other("other"))]
+    profile, window = profile_of(engine, me, "long_term"), Window(State.ARCHIVED, None, NOW)
+    order = {record.id: place for place, record in enumerate(records)}
+
+    found = all_due(engine, profile, State.ACTIVE, window, page=page)
+
+    assert [item.aged_from for item in found] == sorted(record.dated_at for record in records)
+    assert sorted(order[item.id] for item in found) == list(range(len(records))), "each of them once"
+    for record in records:
+        subject = record.scope.subject
+        engine.records.transition(subject, [move(record, State.RECYCLED, purge_at=record.dated_at)], now=NOW)
+    binned = all_binned(engine, me.tenant, NOW, page=page)
+    assert [item.id for item in binned] == [item.id for item in found]
+
+
+@pytest.mark.parametrize(
+    ("scope", "selected"),
+    [
+        ({}, "abcd"),
+        ({"user_id": "user_123"}, "abc"),
+        ({"user_id": "nobody"}, ""),
+        ({"agent_id": "planner"}, "bd"),
+        ({"session_id": "s"}, "c"),
+        ({"user_id": "user_123", "agent_id": "planner"}, "b"),
+        ({"user_id": "other", "session_id": "s"}, ""),
+        ({"memory_id": "a"}, "a"),
+    ],
+    ids=str,
+)
+def test_the_effect_of_a_rule_is_on_what_it_selects(
+    engine: Engine, me: Person, scope: dict[str, Any], selected: str
+) -> None:
+    records = {
+        "a": add(engine, me, "a")[0],
+        "b": add(engine, me, "bb", agent_id="planner")[0],
+        "c": add(engine, me, "ccc", session_id="s")[0],
+        "d": add(engine, me.other("other"), "dddd", agent_id="planner")[0],
+    }
+    if "memory_id" in scope:
+        scope = {"memory_id": records[scope["memory_id"]].id}
+    rule = Rule("?", me.tenant, "long_term", Terms(delete_after=1), **scope)
+    profile = profile_of(engine, me, "long_term")
+
+    size = sum(len(records[name].content) for name in selected)
+    assert engine.dues.effect(profile, State.ACTIVE, ALWAYS, rule) == (len(selected), size)
+    assert engine.dues.effect(profile, State.ARCHIVED, ALWAYS, rule) == (0, 0)
+    assert engine.dues.effect(profile, State.ACTIVE, Window(State.RECYCLED, NOW, NOW + 1), rule) == (0, 0)
+
+
 # --- profiles -------------------------------------------------------------------------------------------------------
 
 

@@ -399,13 +399,18 @@ def test_what_comes_back_whole_counts_whole_and_needs_room(engine: Engine, me: P
     assert usage(engine, me) == (1, 10)
 
 
-def test_what_is_kept_of_a_record_in_the_bin_does_not_count(engine: Engine, me: Person) -> None:
-    (record,) = add(engine, me, "1234567890")
-    binned = bring(engine.records, me, record.id, State.RECYCLED)
+@pytest.mark.parametrize("source", [State.ACTIVE, State.ARCHIVED, State.RECYCLED])
+@pytest.mark.parametrize("content", ["12", "1234567890 and more"], ids=["less", "more"])
+def test_what_is_kept_of_a_record_that_goes_does_not_count(
+    engine: Engine, me: Person, source: State, content: str
+) -> None:
+    record, _ = add(engine, me, "1234567890", "stays")
+    before = bring(engine.records, me, record.id, source)
 
-    engine.records.transition(me.subject, [move(binned, State.DELETING, keeping=keeping("12"))], now=NOW)
+    step = move(before, State.DELETING, keeping=keeping(content))
+    assert engine.records.transition(me.subject, [step], now=NOW) == [Outcome.DONE]
 
-    assert usage(engine, me) == (0, 0)
+    assert usage(engine, me) == (1, len("stays"))
 
 
 # --- packs --------------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class Thing:
     purge_at: int = 0
     cold: bool = False
     bundle: str | None = None
+    aside: bool = False
+    """A conversation that is over and held, and whose name another has now."""
     messages: list[str] = field(default_factory=list)
 
     @property
@@ -86,7 +88,7 @@ class Model:
 
     def is_visible(self, thing: Thing, now: int) -> bool:
         gone = thing.kind in (*OWN, HISTORY) and self.is_removed(thing.agent)
-        return thing.state in LIVE and not gone and not self.is_over(thing, now)
+        return thing.state in LIVE and not gone and not thing.aside and not self.is_over(thing, now)
 
     def is_archived(self, thing: Thing, now: int) -> bool:
         after = self.life(thing).archive_after
@@ -104,7 +106,7 @@ class Model:
     def active_session(self, user: str, agent: str, session: str) -> Thing | None:
         who = (user, agent, session)
         found = [s for s in self.sessions() if (s.user, s.agent, s.session) == who and s.state == "active"]
-        return found[0] if found else None
+        return next((session for session in found if not session.aside), None)
 
     def boundaries(self, now: int) -> list[int]:
         """Moments to come at which something happens to something."""
@@ -120,13 +122,20 @@ class Model:
     # --- moving ------------------------------------------------------------------------------------------------------
 
     def recycle(self, thing: Thing, now: int, purge_at: int | None = None, bundle: str | None = None) -> None:
-        thing.previous, thing.state = thing.state, "recycled"
+        thing.previous, thing.state, thing.aside = thing.state, "recycled", False
         thing.moved_at, thing.purge_at, thing.bundle = now, purge_at or now + BIN, bundle
 
     def restore(self, thing: Thing, now: int) -> None:
         if self.is_over(thing, now):
             thing.aged_from = now
         thing.state, thing.bundle = thing.previous, None
+
+    def make_way(self, session: Thing, now: int) -> None:
+        """A conversation that is over gives up its name."""
+        if self.is_held(session):
+            session.aside = True
+        else:
+            self.recycle(session, now)
 
     def recycle_unheld(self, things: Iterable[Thing], now: int) -> tuple[int, int]:
         """What is not on hold goes to the bin; how much did, and how much stayed."""

@@ -259,3 +259,25 @@ def test_holds_stop_at_the_tenant(retain: Retain, memory: MemoryManager, clock: 
         acme.holds.add(user_id="user_123", reason="a lawsuit", author="counsel")
     memory_id = memory.add("fact", "long_term")["memory_id"]
     assert memory.delete(memory_id)["operation"] == "recycle"
+
+
+def test_a_held_conversation_past_its_time_gives_up_its_name_and_keeps_its_content(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.short_term.add_message("user", "an old secret")
+    hold = hold_all(retain, session_id="sess_abc123")
+    clock.advance(days=30)
+    memory.short_term.add_message("user", "hello again")
+    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
+    assert retain.sweep().held == 1
+    assert [row[0] for row in asked(retain, "SELECT content FROM history ORDER BY key")] == [
+        "an old secret",
+        "hello again",
+    ]
+    retain.policies.set("history", delete_after_days=100)
+    assert [one["messages"] for one in retain.sessions.list("user_123")] == [1], "one session of a name, not two"
+    retain.policies.remove("history", confirm=True)
+    retain.holds.release(hold.id)
+    assert retain.sweep().counts["recycle"] == 1
+    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
+    check_sound(retain)

@@ -143,10 +143,7 @@ class Machine(RuleBasedStateMachine):
             self.refused(AgentRemovedError, short_term.add_message, "user", text)
             return
         if there is not None and self.model.is_over(there, self.now):
-            if self.model.is_held(there):
-                self.refused(HeldError, short_term.add_message, "user", text)
-                return
-            self.model.recycle(there, self.now)
+            self.model.make_way(there, self.now)
             there = None
         short_term.add_message("user", text)
         if there is None:
@@ -338,7 +335,7 @@ class Machine(RuleBasedStateMachine):
     @rule(place=Places)
     def remove_session(self, place: int) -> None:
         talk = self.some(place, "active", kinds=(HISTORY,))
-        if talk is None:
+        if talk is None or talk.aside:
             return
         remove = self.retain.sessions.remove
         arguments: dict[str, Any] = {"agent_id": talk.agent, "session_id": talk.session, "user_id": talk.user}
@@ -364,13 +361,13 @@ class Machine(RuleBasedStateMachine):
         talk = named[-1]
         arguments: dict[str, Any] = {"session_id": talk.session, "agent_id": talk.agent, "user_id": talk.user}
         there = self.model.active_session(talk.user, talk.agent, talk.session or "")
-        in_the_way = there is not None and (not self.model.is_over(there, self.now) or self.model.is_held(there))
+        in_the_way = there is not None and not self.model.is_over(there, self.now)
         if talk.purge_at <= self.now or in_the_way:
             self.refused(ConflictError, self.retain.recycle.restore, **arguments)
             return
         assert self.retain.recycle.restore(**arguments) == 1
         if there is not None:
-            self.model.recycle(there, self.now)
+            self.model.make_way(there, self.now)
         self.model.restore(talk, self.now)
 
     @rule(agent=Agents)
@@ -394,12 +391,9 @@ class Machine(RuleBasedStateMachine):
         if until <= self.now:
             self.refused(ConflictError, self.retain.agents.restore, agent)
             return
-        taken = [
-            talk
-            for talk in self.model.sessions()
-            if talk.bundle == agent and self.model.active_session(talk.user, talk.agent, talk.session or "")
-        ]
-        if taken:  # a hold kept another of the same name; what then is tested elsewhere
+        talks = [talk for talk in self.model.sessions() if talk.agent == agent]
+        back = [(talk.user, talk.session) for talk in talks if talk.bundle == agent or talk.state == "active"]
+        if len(set(back)) < len(back):  # a hold kept another of the same name; what then is tested elsewhere
             return
         self.retain.agents.restore(agent)
         self.model.restore_agent(agent, self.now)
@@ -520,6 +514,13 @@ class Machine(RuleBasedStateMachine):
                     fresh = window is not None and window.expires_at > self.now
                     short = self.retain.manager(user, agent, session).short_term.get_conversation_history()
                     assert [m["content"] for m in short] == (window.messages if fresh and window else [])
+
+    @invariant()
+    def sessions_are_listed_as_the_model_says(self) -> None:
+        for user in USERS:
+            talks = [s for s in self.model.sessions() if s.user == user and self.model.is_visible(s, self.now)]
+            listed = [(one["agent_id"], one["session_id"], one["messages"]) for one in self.retain.sessions.list(user)]
+            assert sorted(listed) == sorted((talk.agent, talk.session, len(talk.messages)) for talk in talks)
 
     @invariant()
     def the_bin_holds_what_the_model_says(self) -> None:

@@ -16,7 +16,7 @@ from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import printable, show
 from retain.cli.progress import show_progress
-from retain.cli.rendering import show_rows
+from retain.cli.rendering import minute, show_rows
 from retain.cli.selection import OfUser
 
 _SHOWN: Final = 100
@@ -38,7 +38,7 @@ def tail(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Show the latest entries of the audit chain, the newest last. Users are told by pseudonym."""
+    """Show the latest entries of the audit chain, the newest last. It names no users."""
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         entries = engine.audit.tail(limit, user_id=user)
     show(entries, _show_entries, as_json=as_json)
@@ -92,13 +92,18 @@ def _show_entries(console: Console, entries: Sequence[Mapping[str, Any]]) -> Non
     if not entries:
         console.print("The audit chain is empty.")
         return
-    rows = []
-    for entry in entries:
-        detail = Text(printable(json.dumps(entry["detail"], ensure_ascii=False)))
-        detail.truncate(_SHOWN, overflow="ellipsis")
-        chain = printable(str(entry["chain"]))[:12]
-        rows.append((entry["at"][:19], entry["action"], printable(entry["item"] or ""), chain, detail))
-    show_rows(console, ("at", "action", "id", "chain", "detail"), rows)
+    rows = [
+        (minute(entry["at"]), entry["action"], printable(entry["item"] or ""), _why(entry["detail"]))
+        for entry in entries
+    ]
+    show_rows(console, ("at!", "action!", "id!", "why"), rows)
+
+
+def _why(detail: Mapping[str, Any]) -> Text:
+    """The reason of an entry; of one that gives none, all that it says."""
+    words = Text(printable(str(detail.get("reason") or json.dumps(detail, ensure_ascii=False))))
+    words.truncate(_SHOWN, overflow="ellipsis")
+    return words
 
 
 def _show_verdict(console: Console, said: Mapping[str, Any]) -> None:
@@ -118,6 +123,6 @@ def _show_verdict(console: Console, said: Mapping[str, Any]) -> None:
 def _show_sealed(console: Console, made: Mapping[str, Any]) -> None:
     console.print(
         f"Checkpoint {made['checkpoint']} seals {made['entries']:,} entries of {made['chains']:,} chains "
-        f"({made['at'][:19]}, {made['hash'][:16]}…).",
+        f"({minute(made['at'])}, {made['hash'][:16]}…).",
         soft_wrap=True,
     )

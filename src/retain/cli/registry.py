@@ -14,7 +14,7 @@ from retain.cli.memories import read_metadata
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.rendering import show_facts, show_rows
+from retain.cli.rendering import minute, show_facts, show_rows
 
 if TYPE_CHECKING:
     from retain.engine import Retain
@@ -139,12 +139,12 @@ def _show_list(console: Console, found: Sequence[Mapping[str, Any]], sort: str) 
         (
             printable(one[f"{sort}_id"]),
             printable(one["description"]),
-            one["created_at"][:19],
-            *([f"recycled, until {one['purge_at'][:19]}" if "purge_at" in one else "known"] if binned else []),
+            minute(one["created_at"]),
+            *([f"recycled, until {minute(one['purge_at'])}" if "purge_at" in one else "known"] if binned else []),
         )
         for one in found
     ]
-    show_rows(console, ("id", "description", "since", *(["state"] if binned else [])), rows)
+    show_rows(console, ("id!", "description", "since!", *(["state"] if binned else [])), rows)
 
 
 def _show_one(console: Console, one: Mapping[str, Any], sort: str) -> None:
@@ -160,7 +160,7 @@ def _show_one(console: Console, one: Mapping[str, Any], sort: str) -> None:
 
 def _show_moved(console: Console, done: Mapping[str, Any], what: str) -> None:
     went = ", ".join(f"{done[name]:,} {words}" for name, words in _OWN if done.get(name))
-    until = f"; it can come back until {done['purge_at'][:19]}" if "purge_at" in done else ""
+    until = f"; it can come back until {minute(done['purge_at'])}" if "purge_at" in done else ""
     console.print(printable(what + (f" with {went}" if went else "") + until + "."), soft_wrap=True)
     if done.get("held"):
         console.print(f"{done['held']:,} were kept by holds (retain hold list).", style="yellow")

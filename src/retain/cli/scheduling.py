@@ -19,7 +19,7 @@ from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import error_console, printable, show
-from retain.cli.rendering import show_rows
+from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
 
 _JOBS: Final = "minutely, episodes, archive or daily"
@@ -195,16 +195,15 @@ def _show_jobs(console: Console, jobs: Sequence[Mapping[str, Any]]) -> None:
     rows = [
         (
             job["name"],
-            job["cron"],
-            job["timezone"],
-            (job["next_run"] or "")[:16] if job["enabled"] else "disabled",
-            (job["last_started"] or "never")[:16],
+            f"{job['cron']} {job['timezone']}",
+            minute(job["next_run"]) if job["enabled"] else "disabled",
+            minute(job["last_started"], "never"),
             _went(job),
             job["sweeps"],
         )
         for job in jobs
     ]
-    show_rows(console, ("job", "cron", "time zone", "next run", "last run", "how it went", "sweeps"), rows)
+    show_rows(console, ("job!", "cron", "next run!", "last run!", "how it went", "sweeps"), rows)
 
 
 def _went(job: Mapping[str, Any]) -> Text:
@@ -213,7 +212,7 @@ def _went(job: Mapping[str, Any]) -> Text:
     if job["failed"]:
         return Text(f"failed: {printable(job['error'] or '')}", style="bold red")
     if job["overdue"]:
-        return Text(f"overdue since {(job['waiting_since'] or '')[:16]}", style="yellow")
+        return Text(f"overdue since {minute(job['waiting_since'])}", style="yellow")
     return Text(_told(job["last_result"]) if job["last_finished"] else "")
 
 
@@ -231,9 +230,9 @@ def _show_ran(console: Console, said: Mapping[str, Any]) -> None:
         console.print("Another process is at it." if said["elsewhere"] else "Nothing is due.")
     for one in said["ran"]:
         if one["error"] is None:
-            console.print(f"{one['name']} ({one['slot'][:16]}): {_told(one['result'])}.")
+            console.print(f"{one['name']} ({minute(one['slot'])}): {_told(one['result'])}.")
         else:
-            words = f"{one['name']} ({one['slot'][:16]}) failed: {printable(one['error'])}"
+            words = f"{one['name']} ({minute(one['slot'])}) failed: {printable(one['error'])}"
             console.print(Text(words, style="bold red"), soft_wrap=True)
 
 

@@ -117,7 +117,7 @@ class Sizes(NamedTuple):
 def entry_text(alias: bytes, no: int, seq: int, event: Event, closing: str | None = None) -> str:
     """The canonical JSON text of an event at place ``seq`` of a chain, ``no`` of all chains.
 
-    ``closing`` is what ``closing_of`` gives for it, where that is known: many events differ only in what they are about.
+    ``closing`` is what ``closing_of`` gives for it, where that is known: many events differ only in their item.
     """
     opening = _opening(alias, no, seq, event.at, event.item)
     return opening + (closing_of(event) if closing is None else closing)

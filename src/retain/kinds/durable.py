@@ -98,8 +98,7 @@ class Durable:
 
     def change(self, record: Record, **changes: Any) -> Record:
         """Write a new version of a record; ``StaleError`` if another writer was faster."""
-        if record.pack is not None:
-            raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")
+        check_at_hand(record)
         changed = replace(record, **changes, updated_at=self.parts.now())
         check_content(changed.content, max_bytes=self.parts.max_content_bytes)
         (encoding,) = self.parts.recall.encode([changed])
@@ -135,6 +134,15 @@ class Durable:
         if outcome is not Outcome.DONE:
             raise not_restored(record, outcome)
         return replace(record, state=move.target)
+
+    def rehydrate(self, record: Record) -> Record:
+        """Bring a record back from cold storage."""
+        now = self.parts.now()
+        back = self.parts.archives.rehydrate(record, now=now)
+        with self.parts.leadership.held() as lease:
+            if lease is not None and record.pack is not None:
+                self.parts.archives.tidy(record.pack, now=now, lease=lease)
+        return back
 
     def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""
@@ -174,6 +182,12 @@ def shown(record: Record, now: int) -> dict[str, Any]:
         "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
         "is_archived": record.is_archived(now),
     }
+
+
+def check_at_hand(record: Record) -> None:
+    """``ConflictError`` where a record cannot be changed because the rest of it lies in cold storage."""
+    if record.pack is not None:
+        raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")
 
 
 def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:

@@ -13,6 +13,7 @@ from retain.core.times import Clock, moment
 from retain.kinds.latency import Latencies
 from retain.kinds.shelf import Shelf
 from retain.lifecycle.archive import Archives
+from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.sweep import Sweeper
 from retain.ports import (
     AuditStore,
@@ -45,6 +46,8 @@ class Parts:
     holds: HoldStore
     audit: AuditStore
     packs: PackStore
+    leadership: Leadership
+    """Whoever writes to cold storage, or sweeps, does so alone."""
     objects: Callable[[], ObjectStore]
     """Cold storage, opened when it is first needed."""
     recall: Recall

@@ -63,6 +63,8 @@ class Structured:
             try:
                 if there is None:
                     return self._records.write(_STRUCTURED, [draft])[0][0]
+                if there.pack is not None:
+                    there = self._records.rehydrate(there)
                 return self._records.change(there, content=draft.content, metadata=draft.metadata).id
             except ConflictError:
                 continue  # another writer put the same key; look again

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from retain.core.decisions import Decision
-from retain.core.errors import ConflictError, ObjectDamagedError, QuotaExceededError, StaleError
+from retain.core.errors import (
+    ConflictError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    QuotaExceededError,
+    StaleError,
+)
 from retain.core.packs import (
     PackDamagedError,
     Packed,
@@ -80,8 +87,7 @@ class Archives:
         items = [_packed(entry.record) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
         for part in groups(sizes):
-            joined = self._packs.small(subject, below=_SMALL)
-            old = [] if joined is None else self._copied(joined)
+            joined, old = self._to_join(subject)
             number = self._write(subject, [*old, *items[part]], now)
             moves = [_move(decision, self._cold(entry, number)) for decision, entry in found[part]]
             done.update(self._carry_out(subject, moves, now, lease))
@@ -91,6 +97,15 @@ class Archives:
             if joined is not None:
                 self._settle(joined.number, lease, now)
         return done
+
+    def _to_join(self, subject: str) -> tuple[Pack | None, list[Packed]]:
+        """A small pack that is written anew with what is added to it, so that no crumbs are left; and what is in it."""
+        pack = self._packs.small(subject, below=_SMALL)
+        try:
+            return pack, [] if pack is None else self._copied(pack)
+        except (ObjectDamagedError, ObjectMissingError) as problem:  # what is new is not to suffer from it
+            _log.warning("%s", problem)
+            return None, []
 
     def _copied(self, pack: Pack) -> list[Packed]:
         """What is in a pack and is to stay."""
@@ -103,8 +118,9 @@ class Archives:
         data = seal_pack(alias, items)
         name = pack_name(alias, self._new_id(now))
         digest = pack_digest(data)
-        number = self._packs.open(subject, name=name, records=len(items), size=len(data), digest=digest, now=now)
         objects = self._objects()
+        objects.prepare()
+        number = self._packs.open(subject, name=name, records=len(items), size=len(data), digest=digest, now=now)
         objects.put(name, data)
         if pack_digest(objects.get(name)) != digest:
             raise ObjectDamagedError(
@@ -144,7 +160,10 @@ class Archives:
         raise ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
 
     def rehydrate(self, record: Record, *, now: int) -> Record:
-        """Bring a cold record back: all of it lies in the store again, and its age counts anew."""
+        """Bring a cold record back: all of it lies in the store again, and its age counts anew.
+
+        What is left of it in cold storage goes with ``tidy``, or with the next sweep.
+        """
         whole = self.read(record).document
         entry = self._records.entries(record.scope.subject, [record.id])[record.id]
         keeping = Keeping(whole["content"], whole["body"], whole["metadata"], entry.encoding, None)
@@ -166,10 +185,15 @@ class Archives:
             )
         if outcome is not Outcome.DONE:
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
-        if record.pack is not None:
-            self._settle(record.pack, None, now)
         found = self._records.get(record.scope.subject, record.id)
         return record if found is None else found
+
+    def tidy(self, number: int, *, now: int, lease: Lease) -> None:
+        """Write a pack that a record has left anew without it. Only whoever has the lease writes to cold storage."""
+        try:
+            self._settle(number, lease, now)
+        except ObjectStoreError as problem:  # the next sweep tries again
+            _log.warning("%s", problem)
 
     def _read(self, pack: Pack) -> list[Packed]:
         data = self._objects().get(pack.name)
@@ -187,10 +211,19 @@ class Archives:
     # --- keeping packs as they should be ----------------------------------------------------------------------------
 
     def settle_all(self, tenant: str, *, now: int, lease: Lease | None = None) -> int:
-        """Do what is left to do with packs, of this sweep or of one that was cut short; how many there were."""
+        """Do what is left to do with packs, of this sweep or of one that was cut short; how many there were.
+
+        A pack that is damaged or missing keeps none of the others; it is an error in the end.
+        """
         unsettled = self._packs.unsettled(tenant)
+        trouble: ObjectStoreError | None = None
         for pack in unsettled:
-            self._settle(pack.number, lease, now)
+            try:
+                self._settle(pack.number, lease, now)
+            except (ObjectDamagedError, ObjectMissingError) as problem:
+                trouble = trouble or problem
+        if trouble is not None:
+            raise trouble
         return len(unsettled)
 
     def _settle(self, number: int, lease: Lease | None, now: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Decision, Standing, decide, reason_for, windows
-from retain.core.errors import ObjectStoreError, PlanChangedError
+from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, PlanChangedError
 from retain.core.holds import Hold
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY, Life
@@ -362,7 +362,7 @@ class Sweeper:
         for aside in asides:
             _log.warning("%s", aside.told())
         if run.trouble is not None:
-            run.trouble.add_note("everything that does not need cold storage was done")
+            run.trouble.add_note("everything else that was due was done")
             raise run.trouble
         sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in run.lines()])
         return Report(at, sweep_digest, run.lines(), asides, run.held, run.stale, time.monotonic() - began)
@@ -425,6 +425,7 @@ class _Run:
         self.held = 0
         self.stale = 0
         self.trouble: ObjectStoreError | None = None
+        self._without_cold = False
 
     def note_held(self, count: int) -> None:
         """So many were due, and on hold."""
@@ -479,7 +480,7 @@ class _Run:
         began = time.monotonic()
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
         outcomes = [Outcome.STALE for _ in decisions]
-        if self.trouble is None or not cold:
+        if not (cold and self._without_cold):
             with self.coping():
                 outcomes = self._stores.archives.keep(subject, decisions, now=self.at, lease=self.lease())
         self._count(decisions, outcomes)
@@ -492,6 +493,8 @@ class _Run:
             yield
         except ObjectStoreError as problem:
             self.trouble = self.trouble or problem
+            one_object = isinstance(problem, ObjectDamagedError | ObjectMissingError)
+            self._without_cold = self._without_cold or not one_object
 
     def _rest(self, took: float) -> None:
         """Leave the machine to others for a while."""

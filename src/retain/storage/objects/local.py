@@ -48,6 +48,11 @@ class LocalObjects:
     def url(self) -> str:
         return self._folder.as_uri()
 
+    def prepare(self) -> None:
+        with self._translated(f"make {self._folder}"):
+            for made in make_folder(self._folder):
+                sync_folder(made.parent)
+
     def put(self, name: str, data: bytes) -> None:
         target = self._folder / check_name(name)
         with self._translated(f"write {target}"):
