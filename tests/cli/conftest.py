@@ -10,6 +10,7 @@ from cli.shell import Shell
 
 
 @pytest.fixture
-def shell(home: Path) -> Shell:
-    """Commands on a home of their own."""
+def shell(home: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands on a home of their own, as wide as a pipe is, whatever the terminal that the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     return Shell(home)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from retain.core.decisions import Decision
 from retain.core.errors import (
     ConflictError,
+    LeaseLostError,
     ObjectDamagedError,
     ObjectMissingError,
     ObjectStoreError,
@@ -126,6 +127,9 @@ class Archives:
             raise ObjectDamagedError(
                 f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
             )
+        if self._packs.get(number) is None:  # it took so long that another process has taken over, and given it up
+            objects.delete([name])
+            raise LeaseLostError(f"another process has taken over; the object {name} was given up")
         return number
 
     def _cold(self, entry: Entry, number: int) -> Keeping:
