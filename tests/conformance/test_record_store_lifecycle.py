@@ -242,7 +242,7 @@ def test_every_legal_move_is_a_removal_or_a_return() -> None:
         ({"agent_id": "plan"}, set()),
         ({"user_id": "someone", "agent_id": "planner"}, set()),
     ],
-    ids=str,
+    ids=lambda value: "-".join(sorted(map(str, value))) or "nothing",
 )
 def test_a_hold_covers_what_all_its_parts_name(
     engine: Engine, me: Person, hold: dict[str, Any], held: set[str]

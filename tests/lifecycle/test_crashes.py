@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -234,7 +235,7 @@ def test_a_crash_at_any_effect_is_made_good(tmp_path: Path, name: str) -> None:
             retain.close()
         if not fuse.is_dead:
             break
-        where = f"died {fuse.last}, effect {effects}"
+        where = f"died before {fuse.last}, effect {effects}"
         try:
             found = settled(home, clock)
         except Exception as problem:
@@ -242,7 +243,7 @@ def test_a_crash_at_any_effect_is_made_good(tmp_path: Path, name: str) -> None:
         assert found in right, where
         shutil.rmtree(home)
         effects += 1
-    assert effects >= 3
+    assert effects > 0
 
 
 def test_an_agent_is_out_of_sight_from_its_removals_first_step(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_an_agent_is_out_of_sight_from_its_removals_first_step(tmp_path: Path) -
     retain = Retain.open(home=tmp_path / "home", clock=clock)
     memory = retain.manager("ann", "guide")
     persona = memory.add("speaks like a friend", "persona")["memory_id"]
-    fuse = Fuse(retain, 4)  # the agent is in the bin, and nothing of its own has followed
+    fuse = Fuse(retain, 1)  # the agent is in the bin, and nothing of its own has followed
     with pytest.raises(DeathError):
         retain.agents.remove("guide")
     assert fuse.is_dead
@@ -338,3 +339,30 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         check_sound(retain)
         assert whole_contents(retain).keys() == said.keys() - doomed
         assert retain.sweep(dry_run=True).lines == ()
+
+
+def test_what_had_begun_to_be_deleted_is_finished_even_if_a_hold_comes_and_the_dry_run_says_so(tmp_path: Path) -> None:
+    """Its object may be gone already: there is nothing left that a hold could keep."""
+    clock = FakeClock()
+    retain = Retain.open(home=tmp_path / "home", clock=clock)
+    due_purge_of_some_in_a_pack(retain, clock)
+    doomed = cold_ids(retain)[0]
+    retain.close()
+    for effect in range(100):
+        retain = Retain.open(home=tmp_path / "home", clock=clock)
+        forget_leases(retain)
+        Fuse(retain, effect)
+        with suppress(DeathError):
+            retain.sweep()
+        retain.close()
+        with Retain.open(home=tmp_path / "home", clock=clock) as again:
+            forget_leases(again)
+            if asked(again, "SELECT state FROM records WHERE id = ?", doomed) == [("deleting",)]:
+                again.holds.add(memory_id=doomed, reason="too late", author="counsel")
+                plan = again.sweep(dry_run=True)
+                report = again.sweep()
+                assert asked(again, "SELECT state FROM records WHERE id = ?", doomed) == []
+                assert (report.lines, report.held) == (plan.lines, plan.held)
+                check_sound(again)
+                return
+    raise AssertionError("no crash left the record half deleted")
