@@ -41,7 +41,9 @@ SETTINGS: Final = (
     Setting("summarizer", "extractive", "extractive, or openai:<model>@<base url>."),
     Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
     Setting("max_content_bytes", f"{MAX_CONTENT_BYTES}", "The largest content of one memory."),
-    Setting("archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."),
+    Setting(
+        "archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."
+    ),
     Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
     Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
     Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),

@@ -110,7 +110,7 @@ class LeaseLostError(StaleError):
     code = "lease_lost"
 
 
-class PlanChangedError(StaleError):
+class PlanChangedError(ConflictError):
     """What was planned is no longer what would be done; nothing was changed. Make a new plan and look at it."""
 
     code = "plan_changed"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from retain.core.errors import MissingExtraError
+from retain.core.records import Cause
 from retain.core.times import DAY
 from retain.core.types import State
 from retain.lifecycle.schedule import Schedule
@@ -15,6 +17,12 @@ from retain.ports import DueStore
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
+_COUNTERS: Final = (
+    ("memory_archived", "Memories that were archived.", ["memory_type"]),
+    ("memory_deleted", "Memories that were removed, into the recycle bin.", ["memory_type", "reason"]),
+    ("memory_purged", "Memories that were deleted for good.", ["memory_type"]),
+    ("memory_restored", "Memories that came back.", ["memory_type"]),
+)
 #: Counting ages reads one index entry for each record, so it is done this often at most.
 _AGES_EVERY_SECONDS: Final = 30.0
 
@@ -48,24 +56,22 @@ class Collector:
         yield from self._latencies()
 
     def _moves(self) -> Iterable[Any]:
-        counter = self._families.CounterMetricFamily
-        archived = counter("memory_archived", "Memories that were archived.", labels=["memory_type"])
-        deleted = counter(
-            "memory_deleted", "Memories that were removed, into the recycle bin.", labels=["memory_type", "reason"]
-        )
-        purged = counter("memory_purged", "Memories that were deleted for good.", labels=["memory_type"])
-        restored = counter("memory_restored", "Memories that came back.", labels=["memory_type"])
+        counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
         for kind, state, cause, count in self._dues.totals():
             match State(state):
                 case State.RECYCLED:
-                    deleted.add_metric([kind, cause], count)
+                    counts["memory_deleted"][kind, cause] += count
                 case State.DELETED:
-                    purged.add_metric([kind], count)
-                case State.ARCHIVED if cause == "rule":
-                    archived.add_metric([kind], count)
+                    counts["memory_purged"][(kind,)] += count
+                case State.ARCHIVED if cause == Cause.RULE:
+                    counts["memory_archived"][(kind,)] += count
                 case State.ACTIVE | State.ARCHIVED:
-                    restored.add_metric([kind], count)
-        yield from (archived, deleted, purged, restored)
+                    counts["memory_restored"][(kind,)] += count
+        for name, meaning, labels in _COUNTERS:
+            family = self._families.CounterMetricFamily(name, meaning, labels=labels)
+            for values, count in sorted(counts[name].items()):
+                family.add_metric(list(values), count)
+            yield family
 
     def _holdings(self) -> Iterable[Any]:
         gauge = self._families.GaugeMetricFamily

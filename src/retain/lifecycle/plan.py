@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from retain.core.content import to_json
@@ -115,7 +116,7 @@ class Plan:
             "lines": [line._asdict() for line in self.lines],
             "set_aside": [aside._asdict() for aside in self.set_aside],
             "held": self.held,
-            "samples": [shown_decision(decision) for decision in self.decisions[:samples]] if samples else [],
+            "samples": [shown_decision(decision) for decision in islice(self.decisions, samples)],
         }
 
 

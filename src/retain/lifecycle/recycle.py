@@ -70,6 +70,8 @@ class Recycle:
             return self._restore_one(check_id(memory_id, "memory_id"), user_id)
         if session_id is not None:
             return self._restore_session(check_id(session_id, "session_id"), agent_id, user_id)
+        if user_id is not None and (agent_id is not None or tool_id is not None):
+            raise InvalidInputError("an agent or a tool is restored for all its users; give agent_id or tool_id alone")
         if agent_id is not None:
             return _came_back(self._registry.restore(AGENT, check_id(agent_id, "agent_id")))
         if tool_id is not None:

@@ -125,8 +125,8 @@ class SqliteDues:
             with self._database.read() as connection:
                 yield from _oldest_due(connection, profile, now)
         with self._database.read() as connection:
-            row = one(connection, SQL["earliest_binned"])
-        if row is not None and row[0] is not None and row[0] <= now:
+            row = one(connection, SQL["earliest_binned"], (now, tenant))
+        if row is not None and row[0] is not None:
             yield "bin", row[0]
 
     def seen(self) -> int | None:

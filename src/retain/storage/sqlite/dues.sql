@@ -96,7 +96,14 @@ SELECT min(aged_from) FROM records INDEXED BY records_due WHERE profile = ? AND 
 SELECT min(aged_from) FROM sessions INDEXED BY sessions_due WHERE profile = ? AND state = 'active'
 
 -- name: earliest_binned
-SELECT min(purge_at) FROM records INDEXED BY records_binned WHERE state IN ('recycled', 'deleting')
+SELECT min(purge_at) FROM (
+    SELECT purge_at FROM records INDEXED BY records_binned CROSS JOIN subjects ON subjects.no = records.subject
+    WHERE state IN ('recycled', 'deleting') AND purge_at <= ?1
+      AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0'
+    UNION ALL
+    SELECT purge_at FROM sessions INDEXED BY sessions_binned CROSS JOIN subjects ON subjects.no = sessions.subject
+    WHERE state IN ('recycled', 'deleting') AND purge_at <= ?1
+      AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0')
 
 -- name: every_profile
 SELECT no, kind FROM profiles WHERE kind != 'history'

@@ -89,14 +89,14 @@ class Mover:
                 return Outcome.FULL
         if move.keeping is not None and not self._can_fill(move.keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
-        if packed is not None and (move.keeping is not None or move.target is State.DELETING):
-            self._connection.execute(PACKS["spoil"], (packed,))
         try:
             self._write(move, kind, key, stored)
         except apsw.ConstraintError as problem:
             if not is_unique(problem):
                 raise
             return Outcome.TAKEN
+        if packed is not None and (move.keeping is not None or move.target is State.DELETING):
+            self._connection.execute(PACKS["spoil"], (packed,))
         if move.source in LIVE or move.target in LIVE:
             tally.count(entering, entering * size + (grown if move.target in LIVE else 0))
             tally.changed(move.id)

@@ -54,13 +54,16 @@ class SqliteRecords:
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 pruned += moved
             models: dict[str | None, int | None] = {}
-            profiles: dict[Scope, int] = {}
+            profiles: dict[tuple[Scope, str | None], int] = {}
+            book = self._profiles.book(connection, subject.split("/", 1)[0])
+            singled = {rule.memory_id for rule in book.rules.values()}  # a memory may come back under an id with a rule
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
                     models[encoding.model] = self._models.get(encoding.model) or model_code(connection, encoding.model)
-                if record.scope not in profiles:
-                    profiles[record.scope] = self._profiles.find(connection, kind.name.value, record.scope)
-                first = (tally.new_key(), number, kind.code, profiles[record.scope])
+                whose = (record.scope, record.id if record.id in singled else None)
+                if whose not in profiles:
+                    profiles[whose] = self._profiles.find(connection, kind.name.value, *whose)
+                first = (tally.new_key(), number, kind.code, profiles[whose])
                 connection.execute(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
             tally.count(len(stored), size)
             mover.save()

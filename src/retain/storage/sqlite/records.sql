@@ -73,14 +73,17 @@ UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, mo
                    terms = ?, metadata = ?, content = ?, body = ?
 WHERE key = ?
 
+-- What is being deleted stays where a sweep looks for it.
 -- name: move
-UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ?, purge_at = ?,
-                   bundle = ?, aged_from = ifnull(?, aged_from)
-WHERE key = ?
+UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at = ?2, reason = ?3,
+                   purge_at = CASE WHEN ?1 = 'deleting' THEN coalesce(?4, purge_at, ?2) ELSE ?4 END,
+                   bundle = ?5, aged_from = ifnull(?6, aged_from)
+WHERE key = ?7
 
 -- name: move_keeping
-UPDATE records SET state = ?, previous = state, version = version + 1, moved_at = ?, reason = ?, purge_at = ?,
-                   bundle = ?, aged_from = ifnull(?, aged_from), pack = ?, size = ?, model = ?, vectors = ?, terms = ?,
+UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at = ?2, reason = ?3,
+                   purge_at = CASE WHEN ?1 = 'deleting' THEN coalesce(?4, purge_at, ?2) ELSE ?4 END,
+                   bundle = ?5, aged_from = ifnull(?6, aged_from), pack = ?7, size = ?, model = ?, vectors = ?, terms = ?,
                    metadata = ?, content = ?, body = ?
 WHERE key = ?
 

@@ -89,7 +89,7 @@ INSERT INTO records (key, subject, kind, id, state, previous, version, profile, 
                      content, body)
 SELECT old.key, old.subject, old.kind, old.id, old.state, old.previous, old.version, profiles.no, old.dated_at,
        old.agent_id, old.session_id, old.name, old.created_at, old.updated_at, old.dated_at, old.moved_at, old.reason,
-       CASE WHEN old.state = 'recycled' THEN old.moved_at + 1296000000000 END,
+       CASE old.state WHEN 'recycled' THEN old.moved_at + 1296000000000 WHEN 'deleting' THEN old.moved_at END,
        old.size, old.model, old.vectors, old.terms, old.metadata, old.content, old.body
 FROM old_records AS old
 JOIN subjects ON subjects.no = old.subject
@@ -97,6 +97,7 @@ JOIN (VALUES (3, 'long_term'), (4, 'persona'), (5, 'episodic'), (6, 'entity'), (
   ON kinds.column1 = old.kind
 JOIN profiles ON profiles.tenant = substr(subjects.subject, 1, instr(subjects.subject, '/') - 1)
              AND profiles.kind = kinds.column2
+WHERE old.state != 'deleted'
 ORDER BY old.key;
 
 DROP TABLE old_records;
