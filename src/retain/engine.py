@@ -128,7 +128,7 @@ class Retain:
             sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
             return Upkeep(
                 tenant,
-                parts.sweeper(tenant, sessions.erase),
+                parts.sweeper(tenant, sessions.erase, partial(retell_entities, parts)),
                 leadership,
                 dues=self.dues,
                 rules=rules,

@@ -9,7 +9,6 @@ from typing import Any
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
 from retain.core.errors import (
     ConflictError,
-    HeldError,
     InvalidContentError,
     InvalidInputError,
     LeaseLostError,
@@ -29,7 +28,7 @@ from retain.kinds.parts import Parts
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
-from retain.lifecycle.clearing import Cleared, clear, clear_conversations
+from retain.lifecycle.clearing import Cleared, clear, clear_conversations, counted
 from retain.lifecycle.explanation import explain_gone, explain_record
 from retain.lifecycle.sweep import Extent
 from retain.recall.index import Hit
@@ -362,12 +361,7 @@ class Memory:
         for kind in kinds:
             moved, held = self._clear(subject, kind)
             total = Cleared(total.moved + moved, total.held + held)
-        if total.held and not total.moved:
-            raise HeldError(
-                f"{total.held:,} memories of user {user_id!r} are on hold and nothing was deleted; "
-                "see retain.holds.list(), and release the hold"
-            )
-        return total.moved
+        return counted(total, user_id)
 
     def archive_due(self, memory_type: MemoryKind) -> int:
         """Archive what is due of a kind now, without waiting for a sweep; how many memories."""

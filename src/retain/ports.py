@@ -236,8 +236,10 @@ class DueStore(Protocol):
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         """How much of each subject is in a window, without some agents' records."""
 
-    def census_of_agents(self, profile: Profile, state: State, window: Window) -> dict[str, int]:
-        """How many records of each agent are in a window."""
+    def census_of_agents(
+        self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
+    ) -> dict[str, int]:
+        """How many records of each agent are in a window, without some subjects'."""
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: tuple[int, int] = ..., limit: int, tags: bool

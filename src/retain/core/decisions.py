@@ -71,9 +71,14 @@ def windows(life: Life, state: State, now: int) -> tuple[Window, ...]:
 
 
 def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:
-    """The last move that a record is due, if there is one and no hold keeps it."""
+    """The last move that a record is due, if there is one and no hold keeps it.
+
+    What had begun to be deleted before a hold stood is finished.
+    """
     due = next_move(record, life, now)
-    if due is None or due.due_at > now or standing(record.thing, holds) is not None:
+    if due is None or due.due_at > now:
+        return None
+    if record.state is not State.DELETING and standing(record.thing, holds) is not None:
         return None
     return due
 

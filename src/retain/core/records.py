@@ -130,6 +130,8 @@ class Outcome(StrEnum):
     """Another record goes by its name now."""
     FULL = "full"
     """The quota has no room for it."""
+    PARTED = "parted"
+    """It belongs to an agent that is in the recycle bin; it comes back with that."""
 
 
 class Keeping(NamedTuple):

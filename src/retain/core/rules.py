@@ -68,7 +68,7 @@ class EpisodicRetentionPolicy:
         if not self.archive_on_expiry:
             return Terms(archive_after=FOREVER, delete_after=active)
         whole = days(self.archive_retention_days, "archive_retention_days")
-        if whole <= active:
+        if whole <= active and self.delete_after_archival_period:
             raise InvalidRuleError(
                 f"archive_retention_days ({self.archive_retention_days}) counts from the episode's end, as "
                 f"active_retention_days ({self.active_retention_days}) does; it must be the longer one"

@@ -16,7 +16,7 @@ from retain.core.times import iso, moment
 from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable
 from retain.kinds.parts import Parts
-from retain.lifecycle.clearing import clear
+from retain.lifecycle.clearing import clear, counted
 from retain.ports import Added
 
 _ENTITY: Final = MemoryType.ENTITY
@@ -136,7 +136,8 @@ class Entity:
         scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
         parts = self._records.parts
         reason = "deleted by the user, with all of its kind"
-        return clear(parts.records, scope.subject, _ENTITY, reason=reason, cause=Cause.USER, now=parts.now()).moved
+        cleared = clear(parts.records, scope.subject, _ENTITY, reason=reason, cause=Cause.USER, now=parts.now())
+        return counted(cleared, user_id)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,12 @@ class Parts:
         """Archives records, and brings them back."""
         return Archives(self.records, self.packs, self.objects, self.summarizer, self.new_id)
 
-    def sweeper(self, tenant: str, erase_session: Callable[..., int]) -> Sweeper:
+    def sweeper(
+        self,
+        tenant: str,
+        erase_session: Callable[..., int],
+        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+    ) -> Sweeper:
         """Plans and sweeps for a tenant."""
         return Sweeper(
             tenant,
@@ -76,6 +81,7 @@ class Parts:
             holds=self.holds,
             archives=self.archives,
             erase_session=erase_session,
+            retell=retell,
         )
 
     def now(self) -> int:

@@ -20,7 +20,7 @@ from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_
 from retain.core.records import Cause, Record, Scope
 from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable, shown
-from retain.lifecycle.clearing import clear
+from retain.lifecycle.clearing import clear, counted
 from retain.ports import Added, SchemaStore
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
@@ -85,7 +85,8 @@ class Structured:
         scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
         parts = self._records.parts
         reason = "deleted by the user, with all of its kind"
-        return clear(parts.records, scope.subject, _STRUCTURED, reason=reason, cause=Cause.USER, now=parts.now()).moved
+        cleared = clear(parts.records, scope.subject, _STRUCTURED, reason=reason, cause=Cause.USER, now=parts.now())
+        return counted(cleared, user_id)
 
     def find(
         self,

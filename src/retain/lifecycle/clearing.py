@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Standing, Window
+from retain.core.errors import HeldError
 from retain.core.records import Cause, Move, Outcome, Scope
 from retain.core.rules import BIN, spoken
 from retain.core.types import TYPES, MemoryType, State
@@ -22,6 +23,16 @@ class Cleared(NamedTuple):
 
     moved: int
     held: int
+
+
+def counted(cleared: Cleared, user_id: str) -> int:
+    """How much went; ``HeldError`` if a hold kept all there is."""
+    if cleared.held and not cleared.moved:
+        raise HeldError(
+            f"{cleared.held:,} memories of user {user_id!r} are on hold and nothing was deleted; "
+            "see retain.holds.list(), and release the hold"
+        )
+    return cleared.moved
 
 
 def clear(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from retain.core.chain import Event
 from retain.core.content import check_id
-from retain.core.decisions import windows
+from retain.core.decisions import Window, windows
 from retain.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError
 from retain.core.ids import is_id
 from retain.core.records import Scope
@@ -192,13 +192,14 @@ class Policies:
         return len(pending)
 
     def _put(self, rule: Rule, *, confirm: bool, author: str, progress: Progress) -> dict[str, Any]:
+        check_id(author, "author")
         preview = self._preview(rule)
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
                 f"the rule shortens retention: {preview.told()}; look at it with preview(), then set it with confirm"
             )
         proposed = self._rules.propose(rule, now=self._now())
-        settled = self._take_effect(proposed, check_id(author, "author"), progress)
+        settled = self._take_effect(proposed, author, progress)
         return {**shown_rule(settled), "newly_due": preview.newly_due, "bytes": preview.bytes}
 
     def _take_effect(self, rule: Rule, author: str, progress: Progress) -> Rule:
@@ -262,10 +263,13 @@ class Policies:
         size = 0
         for profile in self._profiles(changed):
             others = [rule for rule in profile.rules if known is None or rule.id != known.id]
-            new = resolve(profile.kind, [*others, changed])
-            shortens = shortens or _is_shorter(profile.life, new)
+            lives = (
+                resolve(profile.kind, [*others, *([] if known is None else [known])]),
+                resolve(profile.kind, [*others, changed]),
+            )
+            shortens = shortens or _is_shorter(*lives)
             for state in (State.ACTIVE, State.ARCHIVED):
-                for target, records, amount in self._newly_due(profile, state, new, changed, now):
+                for target, records, amount in self._newly_due(profile, state, lives, changed, now):
                     counts[ACTIONS[target]] += records
                     size += amount
         return Preview(shown_rule(changed), shortens, counts, size)
@@ -282,14 +286,25 @@ class Policies:
         return [*found, *(Profile(0, kind, resolve(kind, wide), wide) for kind in missing)]
 
     def _newly_due(
-        self, profile: Profile, state: State, life: Life, rule: Rule, now: int
+        self, profile: Profile, state: State, lives: tuple[Life, Life], rule: Rule, now: int
     ) -> Iterable[tuple[State, int, int]]:
-        old = {window.target: window for window in windows(profile.life, state, now)}
-        for target, window in ((window.target, window) for window in windows(life, state, now)):
-            records, size = self._dues.effect(profile, state, window, rule)
-            known = old.get(target)
-            were, weighed = (0, 0) if known is None else self._dues.effect(profile, state, known, rule)
-            yield target, max(0, records - were), max(0, size - weighed)
+        """What of the records that a rule selects is due a move that it was not due before."""
+        old, new = ({window.target: window for window in windows(life, state, now)} for life in lives)
+        for target, window in new.items():
+            for part in _outside(window, old.get(target)):
+                records, size = self._dues.effect(profile, state, part, rule)
+                yield target, records, size
+
+
+def _outside(new: Window, old: Window | None) -> Iterator[Window]:
+    """The parts of a window that are not in another of the same target."""
+    if old is None:
+        yield new
+        return
+    if old.after is not None and (new.after is None or new.after < old.after):
+        yield new._replace(upto=min(new.upto, old.after))
+    if new.upto > old.upto:
+        yield new._replace(after=old.upto if new.after is None else max(new.after, old.upto))
 
 
 def _meets(rule: Rule, other: Rule) -> bool:

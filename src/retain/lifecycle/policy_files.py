@@ -104,6 +104,9 @@ def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise InvalidRuleError(f"{where} has unknown fields {unknown}; known are: {', '.join((*_FIELDS, *_KNOBS))}")
     if "memory_type" not in policy:
         raise InvalidRuleError(f"{where} has no memory_type: {told(dict(given))}")
+    for name in ("memory_type", *_SCOPE):
+        if name in policy and not isinstance(policy[name], str):
+            raise InvalidRuleError(f"{where}: {name} must be a text, not {told(policy[name])}; write a policy for each")
     return policy
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from retain.core.content import check_count, check_id
 from retain.core.errors import (
+    AgentRemovedError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
@@ -180,6 +181,11 @@ class Recycle:
             raise ConflictError(
                 f"session {session_id!r} cannot be restored: another of this name has begun since; remove that first"
             )
+        if outcome is Outcome.PARTED:
+            raise AgentRemovedError(
+                f"session {session_id!r} belongs to agent {session.agent_id!r}, which is in the recycle bin; "
+                f"restore the agent, and it comes back too: retain agent restore {session.agent_id}"
+            )
         if outcome is not Outcome.DONE:
             raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
         return 1
@@ -291,6 +297,11 @@ def not_restored(record: Record, outcome: Outcome) -> RetainError:
         return QuotaExceededError(
             f"memory {record.id} cannot be restored: the quota for {record.kind} memories of user "
             f"{record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota first"
+        )
+    if outcome is Outcome.PARTED:
+        return AgentRemovedError(
+            f"memory {record.id} belongs to agent {record.scope.agent_id!r}, which is in the recycle bin; "
+            f"restore the agent, and it comes back too: retain agent restore {record.scope.agent_id}"
         )
     return StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
 

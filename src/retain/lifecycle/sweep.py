@@ -110,6 +110,7 @@ class Sweeper:
         holds: HoldStore,
         archives: Archives,
         erase_session: Callable[..., int],
+        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
     ) -> None:
         self._tenant = tenant
         self._dues = dues
@@ -118,6 +119,7 @@ class Sweeper:
         self._holds = holds
         self._archives = archives
         self._erase_session = erase_session
+        self._retell = retell
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
@@ -161,15 +163,16 @@ class Sweeper:
         for one, due in removed.items():
             if one.profile.kind != HISTORY:
                 losses.update({census.subject: census.records for census in due})
-        own = [one for one in removed if one.profile.kind in _OWN]
-        agents: Counter[str] = Counter()
-        if sum(census.records for one in own for census in removed[one]) > MANY:
-            for one in own:
-                agents.update(self._dues.census_of_agents(*one))
         subjects = {}
         for subject, lost_by in losses.items():
             if lost_by > MANY and takes_too_much(lost_by, of := self._dues.live(subject)):
                 subjects[subject] = Aside(subject.split("/", 1)[1], None, lost_by, of)
+        own = [one for one in removed if one.profile.kind in _OWN]
+        agents: Counter[str] = Counter()
+        others = (census for one in own for census in removed[one] if census.subject not in subjects)
+        if sum(census.records for census in others) > MANY:
+            for one in own:
+                agents.update(self._dues.census_of_agents(*one, without=subjects))
         lost = {}
         for agent_id, lost_by in agents.items():
             if lost_by > MANY and takes_too_much(lost_by, of := self._dues.live_of_agent(self._tenant, agent_id)):
@@ -331,13 +334,14 @@ class Sweeper:
         at: int,
         extent: Extent = EVERYTHING,
         *,
+        now: int | None = None,
         digest: str | None = None,
         confirm: bool = False,
         lease: Callable[[], Lease | None] = lambda: None,
         load: float = 1.0,
         progress: Progress = lambda _count: None,
     ) -> Report:
-        """Carry out what is due at a moment. With a digest, only if that is still what was planned."""
+        """Carry out ``now`` what was due at a moment. With a digest, only if that is still what was planned."""
         began = time.monotonic()
         if digest is not None and (again := self.plan(at, extent, confirm=confirm)).digest != digest:
             raise PlanChangedError(
@@ -346,8 +350,8 @@ class Sweeper:
             )
         classes = self._surveyed(at, extent)
         exceptions = self._exceptions(classes, confirm=confirm)
-        stores = _Stores(self._records, self._history, self._archives, self._erase_session)
-        run = _Run(stores, at=at, lease=lease, load=load, progress=progress)
+        stores = _Stores(self._records, self._history, self._archives, self._erase_session, self._retell)
+        run = _Run(stores, at=at, now=at if now is None else now, lease=lease, load=load, progress=progress)
         if extent.bin or any(_is_cold(one) and found for one, found in classes.items()):
             self._settle_packs(run)
         for one, found in classes.items():
@@ -369,7 +373,7 @@ class Sweeper:
 
     def _settle_packs(self, run: _Run) -> None:
         with run.coping():
-            self._archives.settle_all(self._tenant, now=run.at, lease=run.lease())
+            self._archives.settle_all(self._tenant, now=run.now, lease=run.lease())
 
     def _empty_bin(self, run: _Run, at: int, exceptions: _Exceptions, extent: Extent) -> None:
         """Claim, erase, confirm: what lies elsewhere goes before its record does."""
@@ -400,6 +404,8 @@ class _Stores(NamedTuple):
     history: History
     archives: Archives
     erase_session: Callable[..., int]
+    retell: Callable[[str, list[str]], None]
+    """Entities went: let those that are related to them tell what holds now."""
 
 
 class _Run:
@@ -410,12 +416,14 @@ class _Run:
         stores: _Stores,
         *,
         at: int,
+        now: int,
         lease: Callable[[], Lease | None],
         load: float,
         progress: Progress,
     ) -> None:
         self._stores = stores
         self.at = at
+        self.now = now
         self.lease = lease
         self._load = min(1.0, max(0.01, load))
         self._progress = progress
@@ -467,10 +475,13 @@ class _Run:
             return
         store = self._stores.history if waiting[0].kind == HISTORY else self._stores.records
         grouped = _by_subject(waiting)
-        batches = [(subject, [_as_move(decision, self.at) for decision in some]) for subject, some in grouped]
-        outcomes = store.transition_all(batches, now=self.at, lease=self.lease())
-        for (_, some), answers in zip(grouped, outcomes, strict=True):
+        batches = [(subject, [_as_move(decision, self.now) for decision in some]) for subject, some in grouped]
+        outcomes = store.transition_all(batches, now=self.now, lease=self.lease())
+        for (subject, some), answers in zip(grouped, outcomes, strict=True):
             self._count(some, answers)
+            gone = [decision.id for decision in some if decision.kind == MemoryType.ENTITY]
+            if gone:
+                self._stores.retell(subject, gone)
         took = time.monotonic() - began
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST_BATCH), _MOST_BATCH))
         self._rest(took)
@@ -482,7 +493,7 @@ class _Run:
         outcomes = [Outcome.STALE for _ in decisions]
         if not (cold and self._without_cold):
             with self.coping():
-                outcomes = self._stores.archives.keep(subject, decisions, now=self.at, lease=self.lease())
+                outcomes = self._stores.archives.keep(subject, decisions, now=self.now, lease=self.lease())
         self._count(decisions, outcomes)
         self._rest(time.monotonic() - began)
 
@@ -539,9 +550,9 @@ def _by_subject(decisions: Sequence[Decision]) -> list[tuple[str, list[Decision]
     return list(grouped.items())
 
 
-def _as_move(decision: Decision, at: int) -> Move:
+def _as_move(decision: Decision, now: int) -> Move:
     binned = decision.target is State.RECYCLED
-    purge_at = at + BIN if binned else decision.due_at if decision.target is State.DELETING else None
+    purge_at = now + BIN if binned else decision.due_at if decision.target is State.DELETING else None
     cause = Cause.RULE if binned else Cause.BIN
     return Move(
         decision.id,

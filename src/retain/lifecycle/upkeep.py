@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from retain.core.errors import InvalidInputError, LeaseLostError
+from retain.core.errors import InvalidInputError, LeaseLostError, RetainError
 from retain.core.records import Scope
 from retain.core.rules import AUDIT, FOREVER, HISTORY
 from retain.core.times import DAY, iso, moment, when
@@ -105,6 +105,7 @@ class Upkeep:
             report = self._sweeper.apply(
                 due_at,
                 extent,
+                now=now,
                 digest=digest,
                 confirm=confirm,
                 lease=lambda: self._leadership.lease,
@@ -155,7 +156,7 @@ def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Cal
     """What each job of the schedule does: a part of the upkeep, for every tenant of the store."""
 
     def sweep(extent: Extent) -> Callable[[], dict[str, Any]]:
-        return lambda: joined({tenant: upkeep_of(tenant).sweep(extent=extent) for tenant in dues.tenants()})
+        return lambda: sweep_all(dues.tenants(), upkeep_of, extent)
 
     def daily() -> dict[str, Any]:
         done = sweep(DAILY)()
@@ -164,6 +165,22 @@ def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Cal
         return {**done, **({} if cut is None else upkeep_of(tenants[0]).keep_audit(cut))}
 
     return {"minutely": sweep(SHORT), "episodes": sweep(EPISODES), "archive": sweep(COLD), "daily": daily}
+
+
+def sweep_all(tenants: Sequence[str], upkeep_of: Callable[[str], Upkeep], extent: Extent) -> dict[str, Any]:
+    """Sweep every tenant. One who cannot be swept keeps none of the others from it; it is an error in the end."""
+    reports: dict[str, Report] = {}
+    trouble: RetainError | None = None
+    for tenant in tenants:
+        try:
+            reports[tenant] = upkeep_of(tenant).sweep(extent=extent)
+        except LeaseLostError:
+            raise
+        except RetainError as problem:
+            trouble = trouble or problem
+    if trouble is not None:
+        raise trouble
+    return joined(reports)
 
 
 def joined(reports: Mapping[str, Report]) -> dict[str, Any]:

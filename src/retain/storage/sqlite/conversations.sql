@@ -93,7 +93,7 @@ SELECT count(*) FROM history WHERE key BETWEEN ? AND ?
 -- name: sessions
 SELECT agent_id, session_id, summary, sessions.created_at, sessions.updated_at, messages
 FROM sessions INDEXED BY sessions_active CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = ?1 AND state = 'active' AND (?2 IS NULL OR agent_id = ?2)
+WHERE subject = ?1 AND state = 'active' AND aside = 0 AND (?2 IS NULL OR agent_id = ?2)
   AND (delete_after IS NULL OR aged_from + delete_after > ?3)
   AND NOT EXISTS (SELECT 1 FROM registry
                   WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = agent_id AND registry.state != 'active')
@@ -110,7 +110,7 @@ ORDER BY updated_at DESC, no DESC
 SELECT substr(subjects.subject, length(?4) + 2)
 FROM sessions INDEXED BY sessions_by_agent CROSS JOIN subjects ON subjects.no = sessions.subject
 CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE agent_id = ?1 AND session_id = ?2 AND state = 'active' AND (delete_after IS NULL OR aged_from + delete_after > ?3)
+WHERE agent_id = ?1 AND session_id = ?2 AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > ?3)
   AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
   AND NOT EXISTS (SELECT 1 FROM registry
                   WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?1 AND registry.state != 'active')

@@ -53,11 +53,14 @@ class SqliteDues:
             found = rows(connection, statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
         return [Census(profile.kind, *row) for row in found]
 
-    def census_of_agents(self, profile: Profile, state: State, window: Window) -> dict[str, int]:
+    def census_of_agents(
+        self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
+    ) -> dict[str, int]:
         if profile.kind == HISTORY:
             return {}
+        where = (profile.number, state, *_bounds(window), to_json(sorted(without)))
         with self._database.read() as connection:
-            return dict(rows(connection, SQL["census_of_agents"], (profile.number, state, *_bounds(window))))
+            return dict(rows(connection, SQL["census_of_agents"], where))
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: Place = START, limit: int, tags: bool

@@ -14,7 +14,8 @@ JOIN subjects ON subjects.no = number ORDER BY number
 
 -- name: census_of_agents
 SELECT agent_id, count(*) FROM records INDEXED BY records_due
-WHERE profile = ? AND state = ? AND state IN ('active', 'archived') AND aged_from > ? AND aged_from <= ?
+WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4
+  AND (?5 = '[]' OR subject NOT IN (SELECT no FROM subjects WHERE subjects.subject IN (SELECT value FROM json_each(?5))))
 GROUP BY agent_id
 
 -- name: due

@@ -15,8 +15,8 @@ from retain.core.content import pack, to_json
 from retain.core.errors import ConflictError
 from retain.core.holds import Held, Hold, standing
 from retain.core.quotas import excess
-from retain.core.records import Keeping, Move, Outcome
-from retain.core.rules import HISTORY
+from retain.core.records import Cause, Keeping, Move, Outcome
+from retain.core.rules import BIN, HISTORY
 from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
 from retain.storage.sql import statements
 from retain.storage.sqlite.audit import append
@@ -55,10 +55,14 @@ class Mover:
         row = one(self._connection, SQL["standing"], (move.id, self._number, bool(self.holds)))
         if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
             return Outcome.STALE
-        key, code, _, _, size, agent_id, session_id, metadata, packed = row
+        key, code, _, _, size, agent_id, session_id, metadata, packed, name = row
         if move.target is State.DELETED and packed is not None:
             return Outcome.STALE  # part of it still lies elsewhere
         kind = KINDS[code]
+        if move.target in LIVE and move.source not in LIVE:
+            if "agent" in kind.scope and is_removed(self._connection, self.subject.split("/", 1)[0], agent_id):
+                return Outcome.PARTED
+            self.make_way(kind, name)
         if self.holds and _is_removal(move):
             thing = held_of(self.subject, agent_id, session_id, move.id, metadata)
             hold = standing(thing, self.holds)
@@ -76,6 +80,24 @@ class Mover:
         if outcome is Outcome.DONE:
             self._note(move, HISTORY)
         return outcome
+
+    def make_way(self, kind: Kind, name: str | None) -> None:
+        """Recycle a record whose time is over and whose name is wanted: nobody can see it, and no sweep has come yet.
+
+        One that a hold keeps stays where it is, and gives up its name alone.
+        """
+        if name is None:
+            return
+        row = one(self._connection, SQL["expired_by_name"], (self._number, kind.code, name, self._now))
+        if row is not None:
+            key, record_id, state, version, agent_id, session_id, metadata = row
+            thing = held_of(self.subject, agent_id, session_id, record_id, metadata)
+            if standing(thing, self.holds) is not None:
+                self._connection.execute(SQL["give_up_name"], (key,))
+                return
+            reason = "its time was over, and its name was wanted"
+            purge_at = self._now + BIN
+            self.move(Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.RULE, purge_at=purge_at))
 
     def _carry_out(self, move: Move, kind: Kind, key: int, size: int, packed: int | None) -> Outcome:
         tally = self.tally(kind)
@@ -161,6 +183,11 @@ class Mover:
             append(self._connection, self._number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
             self._connection.execute(SQL["count_moves"], (self._number, kind, target, cause, count))
+
+
+def is_removed(connection: apsw.Connection, tenant: str, agent_id: str) -> bool:
+    """Whether an agent is in the recycle bin."""
+    return one(connection, SQL["removed_agent"], (tenant, agent_id)) is not None
 
 
 def standing_holds(connection: apsw.Connection, subject: str) -> list[Hold]:

@@ -19,7 +19,7 @@ from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
 from retain.storage.sqlite.database import Database, one, rows
 from retain.storage.sqlite.jobs import check_lease
-from retain.storage.sqlite.moves import KINDS, Mover, held_of, known_model, model_code, unique
+from retain.storage.sqlite.moves import KINDS, Mover, held_of, is_removed, known_model, model_code, unique
 from retain.storage.sqlite.rules import Profiles, version_of
 from retain.storage.sqlite.scopes import SQL, START, Tally, all_keys, ensure_subject, key_range, limits, subject_no
 
@@ -47,7 +47,8 @@ class SqliteRecords:
             mover = Mover(connection, subject, number, now=now)
             tally = mover.tally(kind)
             maximum = limits(connection, subject, kind)
-            _make_way(connection, mover, number, (entry.record for entry in entries), now=now)
+            for entry in entries:
+                mover.make_way(kind, entry.record.name)
             pruned = 0
             while problem := excess(tally.usage(maximum), len(stored), size):
                 if not prune or not (moved := _prune(connection, mover, number, kind, now)):
@@ -282,17 +283,6 @@ def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, 
     return moved
 
 
-def _make_way(connection: apsw.Connection, mover: Mover, subject: int, records: Iterable[Record], *, now: int) -> None:
-    """Recycle records whose time is over and whose names are wanted: nobody can see them, and no sweep has come yet."""
-    for record in records:
-        if record.name is not None:
-            row = one(connection, SQL["expired_by_name"], (subject, TYPES[record.kind].code, record.name, now))
-            if row is not None:
-                reason = "its time was over, and its name was wanted"
-                move = Move(row[0], row[2], _STATES[row[1]], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
-                mover.move(move)
-
-
 def _seen(connection: apsw.Connection, record: Record) -> Record:
     """A record as it is to be seen: what is a removed agent's own is not, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
@@ -309,11 +299,6 @@ def refuse_removed_agents(connection: apsw.Connection, scopes: Iterable[Scope]) 
                 f"agent {agent_id!r} is in the recycle bin; restore it with retain agent restore {agent_id}, "
                 "or use another agent"
             )
-
-
-def is_removed(connection: apsw.Connection, tenant: str, agent_id: str) -> bool:
-    """Whether an agent is in the recycle bin."""
-    return one(connection, SQL["removed_agent"], (tenant, agent_id)) is not None
 
 
 def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> Standing:

@@ -65,7 +65,8 @@ WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'arc
   AND (delete_after IS NULL OR aged_from + delete_after > ?)
 
 -- name: standing
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack,
+       name
 FROM records WHERE id = ?1 AND subject = ?2
 
 -- name: replace
@@ -104,9 +105,13 @@ WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS N
 ORDER BY dated_at, key LIMIT ?
 
 -- name: expired_by_name
-SELECT id, state, version FROM records CROSS JOIN profiles ON profiles.no = records.profile
+SELECT key, id, state, version, agent_id, session_id, metadata
+FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
   AND aged_from + delete_after <= ?
+
+-- name: give_up_name
+UPDATE records SET name = NULL WHERE key = ?
 
 -- name: standing_holds
 SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds

@@ -17,8 +17,8 @@ from retain.core.types import State
 from retain.ports import Session
 from retain.storage.sql import statements
 from retain.storage.sqlite.database import one, rows
-from retain.storage.sqlite.moves import Mover, is_unique
-from retain.storage.sqlite.records import is_removed, refuse_removed_agents
+from retain.storage.sqlite.moves import Mover, is_removed, is_unique
+from retain.storage.sqlite.records import refuse_removed_agents
 from retain.storage.sqlite.rules import Profiles
 from retain.storage.sqlite.scopes import ensure_subject, subject_no
 
@@ -39,6 +39,8 @@ def move_session(
     row = one(connection, SQL["session_by_id"], (move.id, subject))
     if row is None or (row[4], row[5]) != (move.source, move.version) or move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
+    if move.target is State.ACTIVE and is_removed(connection, mover.subject.split("/", 1)[0], row[2]):
+        return Outcome.PARTED
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
         there = one(connection, SQL["session"], (subject, *row[2:4]))
         if there is not None and _is_over(there, now):
