@@ -42,4 +42,4 @@ def elsewhere(engine_name: str, place: Path, engine: Engine) -> Iterator[Engine]
 @pytest.fixture
 def me() -> Person:
     """A user of a tenant that no other test knows."""
-    return Person(f"tenant-{next(_PEOPLE)}", "user_123")
+    return Person(f"tenant-{next(_PEOPLE):06}", "user_123")  # of one length: with a letter or digit more, another

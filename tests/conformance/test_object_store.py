@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from retain.core.errors import InvalidInputError
+from retain.core.errors import InvalidInputError, ObjectMissingError, ObjectStoreError
 from retain.storage.objects import ObjectStore, open_objects
-from retain.core.errors import ObjectMissingError, ObjectStoreError
 
 BAD_NAMES = ["", "/", "/etc/passwd", "..", "../a", "a/../b", "a//b", "a/", "./a", ".incoming/a", "a\\b", "A", "é", "a b", "a\n", "a\x00", "a?b", "a%2e", "x" * 129, "/".join(["x" * 100] * 6)]  # fmt: skip
 _TURNS = itertools.count()

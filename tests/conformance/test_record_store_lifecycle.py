@@ -26,7 +26,7 @@ from conformance.samples import (
     set_rule,
     there,
 )
-from retain.core.errors import ConflictError, LeaseLostError, QuotaExceededError
+from retain.core.errors import LeaseLostError, QuotaExceededError
 from retain.core.records import Cause, Encoding, Keeping, Outcome, Record
 from retain.core.rules import BIN, FOREVER, Terms
 from retain.core.times import DAY, SECOND
@@ -338,16 +338,17 @@ def test_a_prune_never_touches_persona_unless_a_rule_says_when_it_ends(engine: E
     assert prune(engine, me, MemoryType.PERSONA) == 1
 
 
-def test_a_name_that_is_wanted_is_not_taken_from_a_held_record_whose_time_is_over(engine: Engine, me: Person) -> None:
+def test_a_held_record_whose_time_is_over_gives_up_a_name_that_is_wanted_and_stays(engine: Engine, me: Person) -> None:
     set_rule(engine.rules, me.tenant, "entity", Terms(delete_after=100))
     (first,) = add(engine, me, "Ann", kind=MemoryType.ENTITY, name="ann")
     put_hold(engine.holds, me.tenant, memory_id=first.id)
     second = entry(me, "another", kind=MemoryType.ENTITY, name="ann", at=NOW + 100)
 
-    with pytest.raises(ConflictError):
-        engine.records.insert(me.subject, ENTITY, [second], prune=False, now=NOW + 100)
+    engine.records.insert(me.subject, ENTITY, [second], prune=False, now=NOW + 100)
 
-    assert there(engine.records, me, first.id).state is State.ACTIVE
+    kept = there(engine.records, me, first.id)
+    assert (kept.state, kept.content, kept.name) == (State.ACTIVE, "Ann", None)
+    assert there(engine.records, me, second.record.id).name == "ann"
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------

@@ -216,10 +216,10 @@ def test_sweeping_what_is_held_again_and_again_does_not_fill_the_audit_chain(
 
 
 @pytest.mark.parametrize("kind", ["structured", "entity"])
-def test_a_name_that_a_held_memory_keeps_past_its_time_is_told_to_be_on_hold(
+def test_a_held_memory_past_its_time_gives_up_its_name_and_is_kept_whole(
     retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
 ) -> None:
-    """Nobody sees it, but it is there: that its name is taken can only be understood if the hold is named."""
+    """Nobody sees it, and its name is wanted: what is held is kept, and whoever wants the name is not kept waiting."""
     put: dict[str, Callable[[], str]] = {
         "structured": lambda: memory.structured.put("trips", {"city": "Rome"}, key="trip"),
         "entity": lambda: memory.entity.add("Ann"),
@@ -227,10 +227,14 @@ def test_a_name_that_a_held_memory_keeps_past_its_time_is_told_to_be_on_hold(
     memory_id = put[kind]()
     retain.policies.set(kind, delete_after_days=400, confirm=True)
     hold = hold_all(retain, memory_id=memory_id)
+    before = retain.parts.records.entries("default/user_123", [memory_id])[memory_id].record
     clock.advance(days=400)
-    with pytest.raises(HeldError, match=hold.id):
-        put[kind]()
-    assert refusals(retain, hold) == 1
+    assert put[kind]() != memory_id
+    kept = retain.parts.records.entries("default/user_123", [memory_id])[memory_id].record
+    assert (kept.content, kept.metadata, kept.state) == (before.content, before.metadata, before.state)
+    retain.holds.release(hold.id)
+    retain.sweep()
+    assert retain.explain(memory_id)["state"] == "recycled"
 
 
 def test_a_hold_is_audited_when_it_is_added_and_when_it_is_released(retain: Retain) -> None:

@@ -22,10 +22,9 @@ from typing import Any
 
 import pytest
 
-from retain.core.errors import InvalidSettingsError
+from retain.core.errors import InvalidSettingsError, ObjectMissingError, ObjectStoreError, ObjectStoreUnavailableError
 from retain.storage.objects import ObjectStore, open_objects
 from retain.storage.objects.answers import explain
-from retain.core.errors import ObjectMissingError, ObjectStoreError, ObjectStoreUnavailableError
 from retain.storage.objects.local import INCOMING
 
 UNDERSTOOD = "file:///absolute/folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"

@@ -47,8 +47,11 @@ def make_folder(folder: Path) -> list[Path]:
         try:
             new.mkdir(mode=0o700)
         except FileExistsError:
-            if not new.is_dir():  # otherwise another writer was faster
+            if new.is_dir():
+                continue  # another writer was faster
+            if new.exists():
                 raise
+            raise FileNotFoundError(f"{new} was removed meanwhile; make it again") from None
     return missing
 
 
