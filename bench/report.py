@@ -55,7 +55,7 @@ def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int,
         rows.append(f"| {figure.name} | {figure.value} | {figure.target} | {mark} |")
     text = (
         f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
-        f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between two recalls.\n"
+        f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between recalls.\n"
         f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n"
     )
     if locomo is not None:
