@@ -263,8 +263,11 @@ class Memory:
         return {**shown(record, now), **body}
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
-        """How many memories of a kind the user holds, without those in the recycle bin."""
-        return self._usage(kind_of(memory_type)).memories
+        """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
+        kind = kind_of(memory_type)
+        held = self._usage(kind).memories
+        over = self._parts.dues.expired(self._scope.subject, kind.name, self._parts.now()) if kind.durable else 0
+        return held - over
 
     # --- changing -----------------------------------------------------------------------------------------------------
 

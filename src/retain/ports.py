@@ -267,6 +267,9 @@ class DueStore(Protocol):
     def live(self, subject: str) -> int:
         """How many live records a subject has."""
 
+    def expired(self, subject: str, kind: str, now: int) -> int:
+        """How many of a subject's live records of a kind are past their time, and wait for a sweep."""
+
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
         """How many live records are an agent's own."""
 

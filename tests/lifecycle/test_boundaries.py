@@ -319,3 +319,12 @@ def test_a_related_entity_whose_time_is_over_is_not_told_of_any_more(
     assert memory.entity.get("Ann")["relations"] == []
     assert memory.entity.neighbours("Ann") == []
     assert memory.retrieve("Acme Airways", ["entity"], filters={"entity_type": "company"}) == []
+
+
+def test_what_is_past_its_time_is_no_longer_counted(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+    memory.episodic.record_episode("Book a flight", ["booked"])
+    clock.advance(days=365, microseconds=-1)
+    assert memory.count_memories("episodic") == 1
+    clock.advance(microseconds=1)
+    assert memory.count_memories("episodic") == 0
+    assert retain.quotas.get("episodic", "user_123").memories == 1, "its place is taken until a sweep has come"

@@ -105,6 +105,12 @@ class SqliteDues:
         with self._database.read() as connection:
             return value(connection, SQL["live_of_subject"], (subject_no(connection, subject) or 0,))
 
+    def expired(self, subject: str, kind: str, now: int) -> int:
+        tenant = subject.split("/", 1)[0]
+        with self._database.read() as connection:
+            keys = all_keys(subject_no(connection, subject) or 0)
+            return value(connection, SQL["expired"], (tenant, kind, now, *keys))
+
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
         with self._database.read() as connection:
             return value(connection, SQL["live_of_agent"], (agent_id, tenant))

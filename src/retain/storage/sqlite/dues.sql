@@ -148,3 +148,8 @@ ORDER BY purge_at, sessions.no LIMIT ?3
 
 -- name: tenants
 SELECT DISTINCT tenant FROM profiles ORDER BY tenant
+
+-- name: expired
+SELECT count(*) FROM profiles CROSS JOIN records INDEXED BY records_due ON records.profile = profiles.no
+WHERE profiles.tenant = ?1 AND profiles.kind = ?2 AND delete_after IS NOT NULL
+  AND state IN ('active', 'archived') AND aged_from <= ?3 - delete_after AND key BETWEEN ?4 AND ?5
