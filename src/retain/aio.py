@@ -223,6 +223,7 @@ class AsyncAudit(_Wrapper[Audit]):
     tail = _verb(Audit.tail)
     verify = _verb(Audit.verify)
     seal = _verb(Audit.seal)
+    compare = _verb(Audit.compare)
     cut = _verb(Audit.cut)
 
 

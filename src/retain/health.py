@@ -270,7 +270,7 @@ def _overdue(dues: SqliteDues, now: int) -> Check:
 
 def _audit(database: Database, home: Path) -> Check:
     store = SqliteAudit(database)
-    problem = Audit(store, "default", home / "state", system_clock)._compare()  # the cheap part of verify()
+    problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
     if problem is not None:
         fix = "run retain audit verify; if a backup was restored, retain audit seal --accept says so"
         return Check("audit", Status.FAILED, problem.problem, fix)

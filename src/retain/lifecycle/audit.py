@@ -75,7 +75,7 @@ class Audit:
 
         ``progress`` hears now and then how many more entries have been read.
         """
-        problem = self._compare()
+        problem = self.compare()
         findings = [] if problem is None else [problem]
         problems = len(findings)
         sizes = self._store.sizes()
@@ -91,7 +91,7 @@ class Audit:
         Refused where the note and the store disagree, as after a backup was restored: ``accept`` gives the reason why
         that is right, which is put on the tenant's chain.
         """
-        problem = self._compare()
+        problem = self.compare()
         if problem is not None:
             if accept is None:
                 raise ConflictError(
@@ -120,7 +120,7 @@ class Audit:
     def _now(self) -> int:
         return moment(self._clock())
 
-    def _compare(self) -> Finding | None:
+    def compare(self) -> Finding | None:
         """What is wrong between the note and the store. The note is read first: the store may go on meanwhile."""
         try:
             mark = self._mark.read()

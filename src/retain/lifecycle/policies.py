@@ -196,7 +196,7 @@ class Policies:
         preview = self._preview(rule)
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
-                f"the rule shortens retention: {preview.told()}; look at it with preview(), then set it with confirm"
+                f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
             )
         proposed = self._rules.propose(rule, now=self._now())
         settled = self._take_effect(proposed, author, progress)

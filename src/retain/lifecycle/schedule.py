@@ -200,6 +200,7 @@ class Schedule:
             error = "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
         self._jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
+        _log.info("the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
         return {
             "name": name,
             "slot": iso(slot),
