@@ -55,12 +55,26 @@ from retain.core.rules import EpisodicRetentionPolicy
 from retain.core.types import MemoryType
 
 if TYPE_CHECKING:
+    from retain.core.holds import Hold
+    from retain.core.records import Usage
     from retain.engine import MemoryManager, Retain
+    from retain.lifecycle.audit import Verdict
+    from retain.lifecycle.plan import Plan, Report
+    from retain.lifecycle.policies import Preview
 
 __version__ = "0.1.0"
 
 #: Loaded when they are first used, so that importing Retain costs next to nothing.
-_LATER = {"MemoryManager": "retain.engine", "Retain": "retain.engine"}
+_LATER = {
+    "Hold": "retain.core.holds",
+    "MemoryManager": "retain.engine",
+    "Plan": "retain.lifecycle.plan",
+    "Preview": "retain.lifecycle.policies",
+    "Report": "retain.lifecycle.plan",
+    "Retain": "retain.engine",
+    "Usage": "retain.core.records",
+    "Verdict": "retain.lifecycle.audit",
+}
 
 __all__ = [
     "AgentRemovedError",
@@ -72,6 +86,7 @@ __all__ = [
     "EmbedderUnavailableError",
     "EpisodicRetentionPolicy",
     "HeldError",
+    "Hold",
     "InvalidContentError",
     "InvalidFilterError",
     "InvalidInputError",
@@ -90,8 +105,11 @@ __all__ = [
     "ObjectMissingError",
     "ObjectStoreError",
     "ObjectStoreUnavailableError",
+    "Plan",
     "PlanChangedError",
+    "Preview",
     "QuotaExceededError",
+    "Report",
     "Retain",
     "RetainError",
     "SchemaViolationError",
@@ -104,6 +122,8 @@ __all__ = [
     "StoreUnavailableError",
     "SummarizerError",
     "SummarizerUnavailableError",
+    "Usage",
+    "Verdict",
 ]
 
 

@@ -70,7 +70,8 @@ def _wall() -> int:
 
 
 class Retain:
-    """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none."""
+    """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none
+    but one that keeps a sweep's lease while it sweeps."""
 
     def __init__(self, settings: Settings, *, tenant: str = "default", clock: Clock | None = None) -> None:
         if not isinstance(settings, Settings):

@@ -68,8 +68,3 @@ def test_the_first_hold_that_covers_something_stands_for_all(holds: list[Hold], 
 )
 def test_a_tag_is_a_field_with_its_value_or_one_of_the_tags(metadata: dict[str, Any], tag: str, tagged: bool) -> None:
     assert is_tagged(metadata, tag) is tagged
-
-
-def test_a_hold_says_what_it_covers() -> None:
-    hold = Hold("h", "acme", "a lawsuit", "ann", 0, user_id="bob", tag="case=7")
-    assert hold.scope == "user bob, tag case=7"

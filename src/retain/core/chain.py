@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -114,6 +115,9 @@ class Sizes(NamedTuple):
 # --- texts and hashes ---------------------------------------------------------------------------------------------
 
 
+_PLAIN: Final = re.compile(r"[0-9A-Za-z-]+")
+
+
 def entry_text(alias: bytes, no: int, seq: int, event: Event, closing: str | None = None) -> str:
     """The canonical JSON text of an event at place ``seq`` of a chain, ``no`` of all chains.
 
@@ -137,7 +141,9 @@ def closing_of(event: Event) -> str:
 
 def _opening(alias: bytes, no: int, seq: int, at: int, item: str | None) -> str:
     """How an entry's text begins: all that an engine keeps beside the text as well."""
-    return f'{{"chain":"{alias.hex()}","no":{no},"seq":{seq},"at":{at},"item":{_canonical(item)},"action":'
+    plain = item is not None and _PLAIN.fullmatch(item)  # an id, nearly always
+    said = f'"{item}"' if plain else _canonical(item)
+    return f'{{"chain":"{alias.hex()}","no":{no},"seq":{seq},"at":{at},"item":{said},"action":'
 
 
 def link(previous: bytes, text: str | bytes) -> bytes:

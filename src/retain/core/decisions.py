@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -83,6 +83,28 @@ def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Dec
     return due
 
 
+def decide_all(records: Iterable[Standing], life: Life, holds: Sequence[Hold], now: int) -> list[Decision | None]:
+    """What ``decide`` says of each of many records of one life; what they have in common is worked out once."""
+    plain: dict[tuple[str, State], list[tuple[Window, int, str, str]]] = {}
+    decisions: list[Decision | None] = []
+    for record in records:
+        if holds or record.state not in LIVE:
+            decisions.append(decide(record, life, holds, now))
+            continue
+        about = (record.kind, record.state)
+        if about not in plain:
+            plain[about] = [
+                (window, *_said(life, window.target), reason_for(record.kind, life, window.target))
+                for window in windows(life, record.state, now)
+            ]
+        found = None
+        for window, after, rule, reason in plain[about]:
+            if record.aged_from <= window.upto and (window.after is None or record.aged_from > window.after):
+                found = _decision(record, window.target, record.aged_from + after, rule, reason)
+        decisions.append(found)
+    return decisions
+
+
 def next_move(record: Standing, life: Life, now: int) -> Decision | None:
     """What happens to a record next, whenever that is, and whether or not something holds it."""
     if record.state is State.RECYCLED and record.purge_at is not None:
@@ -106,18 +128,21 @@ def next_move(record: Standing, life: Life, now: int) -> Decision | None:
 @lru_cache(maxsize=1_024)
 def reason_for(kind: str, life: Life, target: State) -> str:
     """Why a live record is due a move, in words."""
-    after, rule = (
-        (life.archive_after, life.archive_by) if target is State.ARCHIVED else (life.delete_after, life.delete_by)
-    )
+    after, rule = _said(life, target)
     since = {MemoryType.EPISODIC.value: "it ended", HISTORY: "it was last active"}.get(kind, "it was made")
-    return f"{spoken(after or 0)} after {since}, by {rule}"
+    return f"{spoken(after)} after {since}, by {rule}"
+
+
+def _said(life: Life, target: State) -> tuple[int, str]:
+    """After how long a live record is due a move, and the rule that says so."""
+    if target is State.ARCHIVED:
+        return life.archive_after or 0, life.archive_by
+    return life.delete_after or 0, life.delete_by
 
 
 def _ruled(record: Standing, life: Life, target: State) -> Decision:
-    archived = target is State.ARCHIVED
-    after = life.archive_after if archived else life.delete_after
-    rule = life.archive_by if archived else life.delete_by
-    return _decision(record, target, record.aged_from + (after or 0), rule, reason_for(record.kind, life, target))
+    after, rule = _said(life, target)
+    return _decision(record, target, record.aged_from + after, rule, reason_for(record.kind, life, target))
 
 
 def _decision(record: Standing, target: State, due_at: int, rule: str, reason: str) -> Decision:

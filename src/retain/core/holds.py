@@ -45,18 +45,6 @@ class Hold:
             and (self.tag is None or is_tagged(thing.metadata, self.tag))
         )
 
-    @property
-    def scope(self) -> str:
-        """What it covers, in words."""
-        named = {
-            "user": self.user_id,
-            "agent": self.agent_id,
-            "session": self.session_id,
-            "memory": self.memory_id,
-            "tag": self.tag,
-        }
-        return ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
-
 
 def is_tagged(metadata: Mapping[str, Any], tag: str) -> bool:
     """Whether metadata carry a tag: ``key=value`` is a field with that value, any other text is one of ``tags``."""

@@ -8,7 +8,7 @@ that the next sweep goes on from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from retain.core.decisions import Decision
@@ -277,8 +277,3 @@ def _packed(record: Record) -> Packed:
         "metadata": record.metadata,
     }
     return Packed(record.id, document)
-
-
-def moves_of(decisions: Iterable[Decision], cause: Cause, *, purge_at: int | None) -> list[Move]:
-    """Decisions as moves."""
-    return [Move(d.id, d.version, d.source, d.target, d.reason, cause, d.rule, purge_at=purge_at) for d in decisions]

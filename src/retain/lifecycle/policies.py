@@ -334,7 +334,7 @@ def shown_rule(rule: Rule) -> dict[str, Any]:
 
 
 def shown_life(life: Life) -> dict[str, Any]:
-    """What rules come to, as callers see it: days, or ``None`` for never."""
+    """What rules come to, as callers see it: days, or ``None`` for never; kept for ever is ``"forever"``."""
     keep = Terms(keep_for=life.keep_for)
     return {
         "archive_after_days": shown_terms(Terms(archive_after=life.archive_after)).get("archive_after_days"),

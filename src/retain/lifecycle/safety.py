@@ -45,8 +45,9 @@ class ClockWatch:
 
 def steady_now() -> int:
     """Microseconds on a clock that nobody sets, and that goes on while the machine sleeps (where there is one)."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(clock) // 1_000
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+    return time.monotonic_ns() // 1_000
 
 
 def takes_too_much(due: int, of: int) -> bool:

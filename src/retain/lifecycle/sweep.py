@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from retain.core.decisions import Decision, Standing, decide, reason_for, windows
+from retain.core.decisions import Decision, Standing, decide, decide_all, reason_for, windows
 from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, PlanChangedError
 from retain.core.holds import Hold
 from retain.core.records import Cause, Move, Outcome
@@ -262,15 +262,15 @@ class Sweeper:
         """
         decisions: list[Decision] = []
         held = 0
-        for standing in standings:
-            decision = decide(standing, life, exceptions.holds, at)
+        decided = decide_all(standings, life, exceptions.holds, at)
+        for standing, decision in zip(standings, decided, strict=True):
             if decision is not None and exceptions.deep and self._holds_message(standing):
                 held += 1
             elif decision is not None:
-                if not exceptions.leaves(decision.target, standing.subject, standing.thing.agent_id):
+                if not (exceptions.asides and exceptions.leaves(decision.target, *_whose(standing))):
                     decisions.append(decision)
             elif exceptions.holds and (due := decide(standing, life, (), at)) is not None:
-                held += not exceptions.leaves(due.target, standing.subject, standing.thing.agent_id)
+                held += not exceptions.leaves(due.target, *_whose(standing))
         return decisions, held
 
     def _holds_message(self, standing: Standing) -> bool:
@@ -395,6 +395,10 @@ def _is_cold(one: Class) -> bool:
 
 
 _BIN_REASON: Final = "15 days in the recycle bin"
+
+
+def _whose(standing: Standing) -> tuple[str, str]:
+    return standing.subject, standing.thing.agent_id
 
 
 class _Stores(NamedTuple):

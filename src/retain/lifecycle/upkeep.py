@@ -75,8 +75,8 @@ class Upkeep:
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
-        moment_of_it = self._now() if at is None else moment(at, what="at")
-        return self._sweeper.plan(moment_of_it, confirm=confirm)
+        due_at = self._now() if at is None else moment(at, what="at")
+        return self._sweeper.plan(due_at, confirm=confirm)
 
     def sweep(
         self,
@@ -101,7 +101,7 @@ class Upkeep:
                 raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
             if digest is None:
                 self._policies.finish()
-                self._registry.finish_unfinished()
+                self._registry.finish_unfinished(self._leadership.lease)
             report = self._sweeper.apply(
                 due_at,
                 extent,
@@ -121,14 +121,16 @@ class Upkeep:
         while self._short_term.end_expired(now, _SOME) == _SOME:
             pass
         if extent.bin:
-            while self._history.purge_messages(self._tenant, now=now, limit=_SOME) == _SOME:
+            while (
+                self._history.purge_messages(self._tenant, now=now, limit=_SOME, lease=self._leadership.lease) == _SOME
+            ):
                 pass
-            self._registry.purge_due(now)
+            self._registry.purge_due(now, self._leadership.lease)
         while self._dues.give_back(_PAGES):
             pass
 
     def empty_bin(self) -> dict[str, int]:
-        """Delete for good what has had its time in the recycle bin; how many things of each kind."""
+        """Delete for good what has had its time in the recycle bin; how many memories (and sessions) of each kind."""
         report = self.sweep(extent=Extent(frozenset()))
         return {line.memory_type: line.records for line in report.lines}
 
@@ -138,7 +140,9 @@ class Upkeep:
         return FOREVER if life.delete_after is None else life.delete_after
 
     def keep_audit(self, life: int) -> dict[str, Any]:
-        """Seal the audit chains of the whole store, and cut what is older than ``life``."""
+        """Seal the audit chains of the whole store, and cut what is older than ``life``: they are of one sequence, so
+        the tenant who keeps them longest decides.
+        """
         sealed = self._audit.seal()
         cut = 0 if life >= FOREVER else self._audit.cut(when(self._now() - life))
         return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut}

@@ -164,8 +164,7 @@ class SqliteHistory:
 
     def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             purged, after = 0, START
             while purged < limit and (
                 found := rows(connection, SQL["messages_to_purge"], (now, *after, tenant, limit))
@@ -193,14 +192,12 @@ class SqliteHistory:
         self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
     ) -> list[list[Outcome]]:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             return [_transition(connection, self._profiles, subject, moves, now) for subject, moves in batches]
 
     def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             row = one(connection, SQL["session_by_id"], (item_id, subject_no(connection, subject)))
             if row is None:
                 return 0

@@ -83,8 +83,7 @@ class SqliteJobs:
     def _change(self, statement: str, lease: Lease | None, bindings: dict[str, Any]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             return one(connection, SQL[statement], bindings) is not None
 
 
@@ -121,8 +120,10 @@ class SqliteLeases:
         return held if held is not None and not _is_over(held, now) else None
 
 
-def check_lease(connection: apsw.Connection, lease: Lease) -> None:
+def check_lease(connection: apsw.Connection, lease: Lease | None) -> None:
     """Raise ``LeaseLostError`` if the lease has changed hands; for use inside the transaction that relies on it."""
+    if lease is None:
+        return
     row = one(connection, SQL["lease"], (lease.name,))
     held = None if row is None else Lease(*row)
     if held is None or (held.holder, held.epoch) != (lease.holder, lease.epoch):

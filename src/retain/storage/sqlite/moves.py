@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ from retain.storage.sqlite.scopes import SQL, Tally, limits
 
 PACKS: Final = statements("retain.storage.sqlite", "packs.sql")
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
+#: So many alike removals are worth a statement of their own.
+_MANY: Final = 8
+_PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
 _STATES: Final = {state.value: state for state in State}
 
 
@@ -70,6 +73,40 @@ class Mover:
                 self.refuse(move, kind.name.value, hold)
                 return Outcome.HELD
         return self._carry_out(move, kind, key, size, packed)
+
+    def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
+        """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
+        statement.
+        """
+        if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
+            return [self.move(move) for move in moves]
+        first = moves[0]
+        alike = all(move[2:] == first[2:] for move in moves)
+        if not alike or len({move.id for move in moves}) < len(moves):
+            return [self.move(move) for move in moves]
+        if first.target not in NEXT[first.source]:
+            return [Outcome.STALE for _ in moves]
+        listed = to_json([[move.id, move.version] for move in moves])
+        if first.target is State.RECYCLED:
+            how = (self._now, first.reason, first.purge_at, first.bundle, first.aged_from)
+            found = rows(self._connection, SQL["recycle_all"], (*how, listed, self._number, first.source))
+        else:
+            found = rows(self._connection, SQL["erase_all"], (listed, self._number, first.source))
+        moved = {record_id: (KINDS[code], size) for record_id, code, size in found}
+        for move in moves:
+            if move.id in moved:
+                self._removed(move, *moved[move.id])
+        return [Outcome.DONE if move.id in moved else Outcome.STALE for move in moves]
+
+    def _removed(self, move: Move, kind: Kind, size: int) -> None:
+        """What goes with a removal that has been written."""
+        if move.source in LIVE:
+            tally = self.tally(kind)
+            tally.count(-1, -size)
+            tally.changed(move.id)
+        if kind.name is MemoryType.ENTITY and move.target is State.DELETED:
+            self._connection.execute(SQL["forget_facts"], (self._number, move.id))
+        self._note(move, kind.name.value)
 
     def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
         """Carry out a move of a conversation in the way given, unless it is a removal and a hold stands."""

@@ -49,8 +49,7 @@ class SqlitePacks:
 
     def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             whole = value(connection, SQL["count_members"], (old,)) == members
             if not whole or one(connection, SQL["is_writing"], (new,)) is None:
                 return False

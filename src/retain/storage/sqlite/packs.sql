@@ -19,9 +19,6 @@ SELECT id FROM records WHERE pack = ? AND state != 'deleting' ORDER BY key
 -- name: count_members
 SELECT count(*) FROM records WHERE pack = ? AND state != 'deleting'
 
--- name: count_all_members
-SELECT count(*) FROM records WHERE pack = ?
-
 -- name: move_members
 UPDATE records SET pack = ? WHERE pack = ? AND state != 'deleting'
 

@@ -158,8 +158,7 @@ class SqliteRecords:
         self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
     ) -> list[list[Outcome]]:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             return [_transition(connection, subject, moves, now) for subject, moves in batches]
 
     def usage(self, subject: str, kind: Kind) -> Usage:
@@ -259,7 +258,7 @@ def _transition(connection: apsw.Connection, subject: str, moves: Sequence[Move]
     if number is None:
         return [Outcome.STALE for _ in moves]
     mover = Mover(connection, subject, number, now=now)
-    outcomes = [mover.move(move) for move in moves]
+    outcomes = mover.move_all(moves)
     mover.save()
     return outcomes
 

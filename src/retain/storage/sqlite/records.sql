@@ -81,6 +81,20 @@ UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at
                    bundle = ?5, aged_from = ifnull(?6, aged_from)
 WHERE key = ?7
 
+-- name: recycle_all
+UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = ?1, reason = ?2, purge_at = ?3,
+                   bundle = ?4, aged_from = ifnull(?5, aged_from)
+FROM (SELECT value ->> 0 AS move_id, value ->> 1 AS move_version FROM json_each(?6))
+WHERE id = move_id AND subject = ?7 AND +state = ?8 AND version = move_version
+RETURNING id, kind, size
+
+-- name: erase_all
+DELETE FROM records
+WHERE key IN (SELECT known.key FROM json_each(?1) AS moves CROSS JOIN records AS known
+              ON known.id = moves.value ->> 0 AND known.subject = ?2
+              WHERE +known.state = ?3 AND known.version = moves.value ->> 1 AND known.pack IS NULL)
+RETURNING id, kind, size
+
 -- name: move_keeping
 UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at = ?2, reason = ?3,
                    purge_at = CASE WHEN ?1 = 'deleting' THEN coalesce(?4, purge_at, ?2) ELSE ?4 END,
@@ -145,10 +159,10 @@ FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id = ? AND subject = ? AND state IN ('active', 'archived')
 
 -- name: changed_ids
-SELECT DISTINCT id FROM changes WHERE scope = ? AND seq > ?
+SELECT DISTINCT value FROM changes, json_each(ids) WHERE scope = ? AND seq > ?
 
 -- name: log_change
-INSERT OR IGNORE INTO changes (scope, seq, id) VALUES (?, ?, ?)
+INSERT INTO changes (scope, seq, ids) VALUES (?, ?, ?)
 
 -- name: forget_changes
 DELETE FROM changes WHERE scope = ? AND seq <= ?

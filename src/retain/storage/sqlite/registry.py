@@ -115,8 +115,7 @@ class SqliteRegistry:
     ) -> Followed:
         whose, statement = (entry.id, "own") if entry.state is State.RECYCLED else (entry.bundle, "bundled")
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             _check_unchanged(connection, entry)
             found = rows(connection, SQL[f"{statement}_{what}"], (whose, entry.tenant, *after, limit))
             moved: Counter[str] = Counter()
@@ -156,8 +155,7 @@ class SqliteRegistry:
 
     def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             connection.execute(SQL["finish"], (entry.tenant, entry.sort, entry.id, entry.version))
             return connection.changes() > 0
 
@@ -172,8 +170,7 @@ class SqliteRegistry:
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
         where = (entry.tenant, entry.sort, entry.id)
         with self._database.write() as connection:
-            if lease is not None:
-                check_lease(connection, lease)
+            check_lease(connection, lease)
             known = _get(connection, *where)
             if known is None or known.version != entry.version or known.purge_at is None or known.purge_at > now:
                 return False

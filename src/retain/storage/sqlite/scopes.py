@@ -10,6 +10,7 @@ from typing import Final
 
 import apsw
 
+from retain.core.content import to_json
 from retain.core.errors import StoreFullError
 from retain.core.records import Usage
 from retain.core.types import Kind
@@ -98,8 +99,7 @@ class Tally:
             self.floor = self.seq
         else:
             if self._changed:
-                listed = ((self.scope, self.seq, record_id) for record_id in self._changed)
-                self._connection.executemany(SQL["log_change"], listed)
+                self._connection.execute(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
         row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)

@@ -7,6 +7,16 @@
 ALTER TABLE subjects ADD COLUMN alias BLOB;          -- the subject's pseudonym
 UPDATE subjects SET alias = randomblob(16);
 
+-- Changed and removed records, listed by transaction: one row for all that one of them changed.
+DROP TABLE changes;
+CREATE TABLE changes (
+    scope INTEGER NOT NULL,
+    seq   INTEGER NOT NULL,
+    ids   TEXT    NOT NULL,                          -- JSON
+    PRIMARY KEY (scope, seq)
+) STRICT, WITHOUT ROWID;
+UPDATE scopes SET floor = seq;
+
 -- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again.
 CREATE TABLE books (
     tenant  TEXT    PRIMARY KEY,
