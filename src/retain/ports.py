@@ -93,6 +93,8 @@ class Added(NamedTuple):
     """As it is after the insert."""
     pruned: int
     """How many old records went to the recycle bin to make room."""
+    gone: tuple[str, ...] = ()
+    """Which they were."""
 
 
 class RecordStore(Protocol):
@@ -136,11 +138,17 @@ class RecordStore(Protocol):
         """
 
     def transition_all(
-        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
     ) -> list[list[Outcome]]:
         """The same for several subjects; each subject's moves are one transaction, or share one with others'.
 
-        With a lease, ``LeaseLostError`` if it is no longer the current one, checked in the same transaction.
+        With a lease, ``LeaseLostError`` if it is no longer the current one; with the version of the rules that the
+        moves were decided by, ``RulesChangedError`` if it is no longer that. Both are checked in the same transaction.
         """
 
     def binned(
@@ -226,6 +234,9 @@ class RuleStore(Protocol):
 
 class DueStore(Protocol):
     """What is due, by index: every answer costs what is in it, not what is stored."""
+
+    def rules_version(self, tenant: str) -> int:
+        """The version of a tenant's rules: another, and what is due may be something else."""
 
     def tenants(self) -> list[str]:
         """Every tenant of whom anything was ever kept."""
@@ -638,7 +649,12 @@ class History(Protocol):
         """Whether a hold keeps a session, or any message of it."""
 
     def transition_all(
-        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
     ) -> list[list[Outcome]]:
         """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active.
 

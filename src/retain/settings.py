@@ -109,7 +109,7 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         busy_seconds=_number("busy_seconds", given, 60, least=0),
         archive_url=given.get("archive_url", ""),
         timezone=given.get("timezone", "UTC"),
-        sweep_load=min(1.0, _number("sweep_load", given, 1, least=0.01)),
+        sweep_load=_number("sweep_load", given, 1, least=0.01, most=1),
     )
 
 
@@ -162,12 +162,13 @@ def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
     return path, values
 
 
-def _number(name: str, given: Mapping[str, str], default: float, *, least: float) -> float:
+def _number(name: str, given: Mapping[str, str], default: float, *, least: float, most: float = float("inf")) -> float:
     text = given.get(name, "")
     try:
         number = float(text) if text else float(default)
     except ValueError:
         number = float("nan")
-    if not least <= number < float("inf"):
-        raise InvalidSettingsError(f"RETAIN_{name.upper()} must be a number of at least {least:g}, not {text!r}")
+    if not least <= number <= most or number == float("inf"):
+        bounds = f"of at least {least:g}" if most == float("inf") else f"from {least:g} to {most:g}"
+        raise InvalidSettingsError(f"RETAIN_{name.upper()} must be a number {bounds}, not {text!r}")
     return number

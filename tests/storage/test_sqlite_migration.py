@@ -192,12 +192,13 @@ def test_no_row_and_no_value_is_lost(old: Old, migrated: Database) -> None:
 
     assert set(before) <= set(after)
     for name, old_rows in before.items():
-        if name.startswith("sqlite_"):
+        if name.startswith("sqlite_") or name == "changes":
             continue
         kept = [row for row in old_rows if row.get("state") != "deleted"]
         assert len(after[name]) == len(kept), name
         for old_row, new_row in zip(kept, after[name], strict=True):
-            dropped = {"hidden_from"} if name == "records" else set()
+            # hidden_from is computed now; a list of changes in another form begins anew, and indexes read their scopes
+            dropped = {"records": {"hidden_from"}, "scopes": {"floor"}, "changes": {"id"}}.get(name, set())
             assert {column: new_row.get(column) for column in set(old_row) - dropped} == {
                 column: value for column, value in old_row.items() if column not in dropped
             }, name

@@ -110,6 +110,12 @@ class LeaseLostError(StaleError):
     code = "lease_lost"
 
 
+class RulesChangedError(StaleError):
+    """Rules were changed since it was decided what is due; nothing was changed. What is due is looked up anew."""
+
+    code = "rules_changed"
+
+
 class PlanChangedError(ConflictError):
     """What was planned is no longer what would be done; nothing was changed. Make a new plan and look at it."""
 

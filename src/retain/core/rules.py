@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.core.errors import InvalidRuleError, told
 from retain.core.times import DAY, SECOND
-from retain.core.types import TYPES, MemoryType
+from retain.core.types import DURABLE, TYPES, MemoryType
 
 #: For ever, as a duration.
 FOREVER: Final = 2**62
@@ -21,8 +21,9 @@ BIN: Final = 15 * DAY
 #: The conversations that ``add_message`` keeps; they age from their session's last activity.
 HISTORY: Final = "history"
 AUDIT: Final = "audit"
-#: A rule for every kind of memory; persona memory, which no clean-up touches, has to be named.
+#: A rule for every durable kind; persona memory, which no clean-up touches, has to be named, and so have conversations.
 EVERY: Final = "*"
+_EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryType.PERSONA)
 
 
 class Terms(NamedTuple):
@@ -120,8 +121,7 @@ class Rule:
 
     def governs(self, kind: str) -> bool:
         """Whether it is for a kind."""
-        everything = self.kind == EVERY and kind in TYPES and kind != MemoryType.PERSONA
-        return self.kind == kind or everything
+        return self.kind == kind or (self.kind == EVERY and kind in _EVERY)
 
     def selects(self, user_id: str, agent_id: str, session_id: str | None, memory_id: str | None) -> bool:
         """Whether something of this scope is the rule's."""
@@ -220,11 +220,14 @@ def check_ruled(kind: object) -> str:
 
 
 def days(value: object, what: str) -> int:
-    """A number of days as a duration; ``"never"`` (or ``"forever"``) is one too."""
-    if value in ("never", "forever"):
+    """A number of days as a duration; ``"never"`` (to keep: ``"forever"``) is one too."""
+    endless = "forever" if "keep" in what else "never"
+    if value == endless:
         return FOREVER
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
-        raise InvalidRuleError(f'{what} must be a number of days above 0, or "never", not {told(value)}')
+        raise InvalidRuleError(
+            f'{what} must be a number of days above 0 (at most 365,000), or "{endless}", not {told(value)}'
+        )
     return round(value * DAY)
 
 

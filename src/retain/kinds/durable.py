@@ -117,7 +117,7 @@ class Durable:
                 return record
             if outcome is Outcome.HELD:
                 raise HeldError(
-                    f"memory {record_id} is on hold and was not deleted; see retain.holds.list(), and release the hold"
+                    f"memory {record_id} is on hold and was not deleted; see the holds with: retain hold list"
                 )
         raise StaleError(f"memory {record_id} keeps changing; try again")
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from retain.core.content import check_content, check_count, check_id, check_metadata, dump_json
-from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StaleError, told
+from retain.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleError,
+    told,
+)
 from retain.core.facts import holds_at, says_already
 from retain.core.ids import is_id
 from retain.core.records import Cause, Fact, Record, Scope
@@ -19,6 +27,7 @@ from retain.kinds.parts import Parts
 from retain.lifecycle.clearing import clear, counted
 from retain.ports import Added
 
+_log = logging.getLogger("retain.entity")
 _ENTITY: Final = MemoryType.ENTITY
 _TRIES: Final = 16
 #: So many facts of an entity are written into the text that recall searches.
@@ -217,7 +226,9 @@ class Entity:
         given = check_metadata(metadata)
         name = None if given.get("name") is None else _key(check_id(given["name"], "name"))
         drafts = [Draft(check_content(text), {**given, "description": text}, name=name) for text in contents]
-        return self._records.write(_ENTITY, drafts, prune=prune)
+        ids, added = self._records.write(_ENTITY, drafts, prune=prune)
+        retell_entities(self._parts, self._records.scope.subject, added.gone)
+        return ids, added
 
     # --- within ------------------------------------------------------------------------------------------------------
 
@@ -296,7 +307,10 @@ def retell_entities(parts: Parts, subject: str, record_ids: Sequence[str]) -> No
         record = parts.records.get(subject, record_id)
         if record is not None and record.kind is _ENTITY:
             entity = Entity(Durable(parts, Scope(tenant, user_id, record.scope.agent_id)))
-            entity.retell_sources(record_id)
+            try:
+                entity.retell_sources(record_id)
+            except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
+                _log.warning("an entity's text was left as it was: %s", problem)
 
 
 def _check_name(name: object) -> None:

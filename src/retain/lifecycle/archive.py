@@ -41,6 +41,8 @@ _log = logging.getLogger("retain.archive")
 _SMALL: Final = 256 * 1024
 #: What stays of a cold record's text: a fifth, and a line in any case.
 _PART, _LEAST = 5, 160
+#: Of a text longer than this, the beginning is summed up.
+_READ: Final = 50_000
 _BATCH: Final = 1_000
 
 
@@ -64,7 +66,13 @@ class Archives:
     # --- into the archive ---------------------------------------------------------------------------------------------
 
     def keep(
-        self, subject: str, decisions: Sequence[Decision], *, now: int, lease: Lease | None = None
+        self,
+        subject: str,
+        decisions: Sequence[Decision],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
     ) -> list[Outcome]:
         """Archive records of one subject and kind as decided; what became of each."""
         archive = TYPES[MemoryType(decisions[0].kind)].archive
@@ -75,23 +83,29 @@ class Archives:
             found = {decision.id: (decision, entries[decision.id]) for decision in some if decision.id in entries}
             if archive is Archive.SUMMARY:
                 moves = [_move(decision, _in_place(entry)) for decision, entry in found.values()]
-                done = self._carry_out(subject, moves, now, lease)
+                done = self._carry_out(subject, moves, now=now, lease=lease, rules=rules)
             else:
-                done = self._pack(subject, list(found.values()), now, lease)
+                done = self._pack(subject, list(found.values()), now=now, lease=lease, rules=rules)
             outcomes += [done.get(decision.id, Outcome.STALE) for decision in some]
         return outcomes
 
     def _pack(
-        self, subject: str, found: Sequence[tuple[Decision, Entry]], now: int, lease: Lease | None
+        self,
+        subject: str,
+        found: Sequence[tuple[Decision, Entry]],
+        *,
+        now: int,
+        lease: Lease | None,
+        rules: int | None,
     ) -> dict[str, Outcome]:
         done: dict[str, Outcome] = {}
-        items = [_packed(entry.record) for _, entry in found]
+        items = [_packed(entry) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
         for part in groups(sizes):
             joined, old = self._to_join(subject)
             number = self._write(subject, [*old, *items[part]], now)
             moves = [_move(decision, self._cold(entry, number)) for decision, entry in found[part]]
-            done.update(self._carry_out(subject, moves, now, lease))
+            done.update(self._carry_out(subject, moves, now=now, lease=lease, rules=rules))
             if joined is not None:
                 self._packs.swap(joined.number, number, members=len(old), lease=lease)
             self._settle(number, lease, now)
@@ -141,13 +155,15 @@ class Archives:
         most = max(_LEAST, len(content) // _PART)
         if len(content) <= most:
             return content
-        return self._summarizer.summarize([content], max_chars=most) or content[:most]
+        return self._summarizer.summarize([content[:_READ]], max_chars=min(most, _READ // _PART)) or content[:most]
 
-    def _carry_out(self, subject: str, moves: Sequence[Move], now: int, lease: Lease | None) -> dict[str, Outcome]:
+    def _carry_out(
+        self, subject: str, moves: Sequence[Move], *, now: int, lease: Lease | None, rules: int | None
+    ) -> dict[str, Outcome]:
         done: dict[str, Outcome] = {}
         for start in range(0, len(moves), _BATCH):
             some = moves[start : start + _BATCH]
-            (outcomes,) = self._records.transition_all([(subject, some)], now=now, lease=lease)
+            (outcomes,) = self._records.transition_all([(subject, some)], now=now, lease=lease, rules=rules)
             done.update(zip((move.id for move in some), outcomes, strict=True))
         return done
 
@@ -170,7 +186,10 @@ class Archives:
         """
         whole = self.read(record).document
         entry = self._records.entries(record.scope.subject, [record.id])[record.id]
-        keeping = Keeping(whole["content"], whole["body"], whole["metadata"], entry.encoding, None)
+        encoding = entry.encoding
+        if encoding.model != whole.get("model"):  # embedded anew meanwhile, from the summary
+            encoding = encoding._replace(model=None, vectors=None)
+        keeping = Keeping(whole["content"], whole["body"], whole["metadata"], encoding, None)
         move = Move(
             record.id,
             record.version,
@@ -269,8 +288,10 @@ def _in_place(entry: Entry) -> Keeping:
     return Keeping(record.content, None, record.metadata, kept_encoding(record, encoding), None)
 
 
-def _packed(record: Record) -> Packed:
+def _packed(entry: Entry) -> Packed:
+    record = entry.record
     document: dict[str, Any] = {
+        "model": entry.encoding.model,
         "kind": record.kind.value,
         "content": record.content,
         "body": record.body,

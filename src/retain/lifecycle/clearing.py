@@ -30,7 +30,7 @@ def counted(cleared: Cleared, user_id: str) -> int:
     if cleared.held and not cleared.moved:
         raise HeldError(
             f"{cleared.held:,} memories of user {user_id!r} are on hold and nothing was deleted; "
-            "see retain.holds.list(), and release the hold"
+            "see the holds with: retain hold list"
         )
     return cleared.moved
 
@@ -94,12 +94,13 @@ def clear_aged(
         ends = [after for after in profile.life[:2] if after is not None]
         if profile.kind != kind or not ends:
             continue
-        reason = f"cleaned up: older than {spoken(min(ends))}"
+        age = max(min(ends), profile.life.keep_for or 0)
+        reason = f"cleaned up: older than {spoken(age)}"
         for state in (State.ACTIVE, State.ARCHIVED):
             after: Any = {}
             while True:
                 page = dues.due(
-                    profile, state, Window(State.RECYCLED, None, now - min(ends)), **after, limit=_BATCH, tags=False
+                    profile, state, Window(State.RECYCLED, None, now - age), **after, limit=_BATCH, tags=False
                 )
                 wanted = [
                     s for s in page.standings if subject in (None, s.subject) and agent_id in (None, s.thing.agent_id)

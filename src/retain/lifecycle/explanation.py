@@ -22,6 +22,9 @@ def explain_record(
     """All that can be said of a record that is still there, in whatever state."""
     standing = as_standing(record)
     coming = next_move(standing, life, now)
+    if coming is not None and record.aged_from not in (None, record.dated_at):
+        anew = coming.reason.replace("after it was made", _BACK).replace("after it ended", _BACK)
+        coming = coming._replace(reason=anew)
     kept = [hold for hold in holds if hold.covers(standing.thing)]
     keep_until = None if life.keep_for is None else (record.aged_from or record.dated_at) + life.keep_for
     said: dict[str, Any] = {
@@ -75,6 +78,7 @@ def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any]:
     }
 
 
+_BACK = "after it was brought back"
 _FAR = 253_402_300_799_000_000
 
 

@@ -70,7 +70,7 @@ class Holds:
         event = Event(now, "hold.released", str(hold_id), {"author": check_id(author, "author")})
         hold = self._store.release(self._tenant, str(hold_id), now=now, author=author, event=event)
         if hold is None:
-            raise NotFoundError(f"no hold {told(hold_id)} stands; retain.holds.list() shows those that do")
+            raise NotFoundError(f"no hold {told(hold_id)} stands; those that do: retain hold list")
         return hold
 
 

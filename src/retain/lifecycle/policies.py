@@ -9,12 +9,13 @@ from typing import Any
 from retain.core.chain import Event
 from retain.core.content import check_id
 from retain.core.decisions import Window, windows
-from retain.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError
+from retain.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, told
 from retain.core.ids import is_id
 from retain.core.records import Scope
 from retain.core.rules import (
     AUDIT,
     DEFAULTS,
+    EVERY,
     EpisodicRetentionPolicy,
     Life,
     Rule,
@@ -90,6 +91,10 @@ class Policies:
     ) -> dict[str, Any]:
         """How long a kind lives for a user, an agent and a session, and which rules say so."""
         kind = check_ruled(memory_type)
+        if kind == EVERY:
+            raise InvalidRuleError("say which kind: a rule for every kind comes to something else for each of them")
+        if memory_id is not None and user_id is None:
+            raise InvalidRuleError("the rules of one memory are its user's too: give user_id and memory_id")
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
         asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
@@ -162,6 +167,8 @@ class Policies:
         progress: Progress = lambda _count: None,
     ) -> dict[str, Any]:
         """Set how long an agent keeps its episodes."""
+        if not isinstance(policy, EpisodicRetentionPolicy):
+            raise InvalidRuleError(f"policy must be an EpisodicRetentionPolicy, not {told(policy)}")
         rule = self._rule(MemoryType.EPISODIC.value, {"agent_id": agent_id}, policy.terms())
         return self._put(rule, confirm=confirm, author=author, progress=progress)
 
@@ -180,7 +187,7 @@ class Policies:
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         rule = self._rule(check_ruled(memory_type), scope, Terms())
         known = self._known(rule)
-        if known is None or known.terms == Terms():
+        if known is None or (known.terms == Terms() and known.pending is None):
             raise NotFoundError(f"there is no rule of its own for {rule.kind} of {rule.scope or 'the tenant'}")
         return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
 
@@ -314,10 +321,11 @@ def _meets(rule: Rule, other: Rule) -> bool:
 
 
 def _is_shorter(old: Life, new: Life) -> bool:
-    return any(
+    sooner = any(
         after is not None and (before is None or after < before)
         for before, after in ((old.archive_after, new.archive_after), (old.delete_after, new.delete_after))
     )
+    return sooner or (new.keep_for or 0) < (old.keep_for or 0)
 
 
 def shown_rule(rule: Rule) -> dict[str, Any]:

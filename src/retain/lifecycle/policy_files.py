@@ -80,7 +80,9 @@ def read_policies(path: Path) -> tuple[list[dict[str, Any]], bool]:
         raise InvalidRuleError(f"{path} is not valid TOML: {problem}") from problem
     policies = document.pop("policy", None)
     exclusive = document.pop("exclusive", False)
-    if document or not isinstance(exclusive, bool):
+    if not isinstance(exclusive, bool):
+        raise InvalidRuleError(f"{path}: exclusive must be true or false, not {told(exclusive)}")
+    if document:
         raise InvalidRuleError(f"{path} has unknown parts {sorted(document)}; it holds [[policy]] tables and exclusive")
     if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
         raise InvalidRuleError(f"{path} has no [[policy]] table; write one for each rule")

@@ -119,6 +119,7 @@ class Recycle:
                 **_left(session.purge_at, now),
             }
             for session in sessions
+            if (session.purge_at or now) > now
         ]
         messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
         return found + [
@@ -238,6 +239,8 @@ class Recycle:
         for session in sessions:
             if session.purge_at is not None and session.purge_at > now:
                 outcomes[self._bring_back_session(subject, session.id, now)] += 1
+        for binned in self._history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
+            outcomes[Outcome.DONE] += self._history.restore_message(subject, binned.message.id, now=now)
         if outcomes[Outcome.FULL] and problem is not None:
             raise QuotaExceededError(
                 f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: "
@@ -268,7 +271,7 @@ class Recycle:
         subject = self._subject(user_id)
         found = self._entries(now) if subject is None else []
         records, _ = self._records.binned(self._tenant, subject, limit=limit)
-        found += [_shown_record(record, now) for record in records]
+        found += [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
         found += self._conversations(subject, limit, now)
         return sorted(found, key=lambda item: str(item["purge_at"]))[:limit]
 

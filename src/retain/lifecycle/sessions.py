@@ -113,7 +113,7 @@ class Sessions:
             if outcome is Outcome.HELD:
                 raise HeldError(
                     f"session {session_id!r} with agent {agent_id!r} is on hold and was not removed; "
-                    "see retain.holds.list(), and release the hold"
+                    "see the holds with: retain hold list"
                 )
         raise StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Decision, Standing, decide, decide_all, reason_for, windows
-from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, PlanChangedError
+from retain.core.errors import (
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    PlanChangedError,
+    RulesChangedError,
+)
 from retain.core.holds import Hold
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY, Life
@@ -30,6 +36,8 @@ _PAGE: Final = 5_000
 _GOAL_SECONDS: Final = 0.06
 _LEAST_BATCH, _MOST_BATCH = 50, 2_000
 _MESSAGES: Final = 2_000
+#: Rules that change while a sweep goes on make it look again, this often.
+_TRIES: Final = 16
 _NO_LIFE: Final = Life(None, None, None, "", "", None)
 Progress = Callable[[int], None]
 _Survey = dict[Class, list[Census]]
@@ -348,20 +356,17 @@ class Sweeper:
                 f"{again.total:,} memories are due now, and they are not those of the plan {digest}; nothing was "
                 "changed: look at a new plan"
             )
-        classes = self._surveyed(at, extent)
-        exceptions = self._exceptions(classes, confirm=confirm)
         stores = _Stores(self._records, self._history, self._archives, self._erase_session, self._retell)
         run = _Run(stores, at=at, now=at if now is None else now, lease=lease, load=load, progress=progress)
-        if extent.bin or any(_is_cold(one) and found for one, found in classes.items()):
-            self._settle_packs(run)
-        for one, found in classes.items():
-            for standings in self._pages(one, found, exceptions, extent):
-                decisions, held = self._decided(standings, one.profile.life, exceptions, at)
-                run.note_held(held)
-                run.take(decisions)
-            run.flush()
-        if extent.bin:
-            self._empty_bin(run, at, exceptions, extent)
+        for _ in range(_TRIES):
+            try:
+                exceptions = self._carry_out(run, extent, confirm=confirm)
+                break
+            except RulesChangedError as changed:
+                _log.info("%s", changed)
+                run.drop()
+        else:
+            raise RulesChangedError("the rules keep changing while what is due by them is carried out; sweep again")
         asides = tuple(exceptions.asides)
         for aside in asides:
             _log.warning("%s", aside.told())
@@ -370,6 +375,23 @@ class Sweeper:
             raise run.trouble
         sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in run.lines()])
         return Report(at, sweep_digest, run.lines(), asides, run.held, run.stale, time.monotonic() - began)
+
+    def _carry_out(self, run: _Run, extent: Extent, *, confirm: bool) -> _Exceptions:
+        """Look up what is due, and carry it out, under the rules that are in force now."""
+        run.rules = self._dues.rules_version(self._tenant)
+        classes = self._surveyed(run.at, extent)
+        exceptions = self._exceptions(classes, confirm=confirm)
+        if extent.bin or any(_is_cold(one) and found for one, found in classes.items()):
+            self._settle_packs(run)
+        for one, found in classes.items():
+            for standings in self._pages(one, found, exceptions, extent):
+                decisions, held = self._decided(standings, one.profile.life, exceptions, run.at)
+                run.note_held(held)
+                run.take(decisions)
+            run.flush()
+        if extent.bin:
+            self._empty_bin(run, run.at, exceptions, extent)
+        return exceptions
 
     def _settle_packs(self, run: _Run) -> None:
         with run.coping():
@@ -437,6 +459,8 @@ class _Run:
         self.held = 0
         self.stale = 0
         self.trouble: ObjectStoreError | None = None
+        self.rules: int | None = None
+        """The version of the rules that is swept by."""
         self._without_cold = False
 
     def note_held(self, count: int) -> None:
@@ -467,6 +491,11 @@ class _Run:
             if len(self._waiting) >= (_PAGE if archived else self._batch):
                 self.flush()
 
+    def drop(self) -> None:
+        """Leave what is waiting: it was decided by rules that are no longer in force."""
+        self._waiting = []
+        self.held = 0
+
     def flush(self) -> None:
         """Carry out what is waiting."""
         waiting, self._waiting = self._waiting, []
@@ -480,7 +509,7 @@ class _Run:
         store = self._stores.history if waiting[0].kind == HISTORY else self._stores.records
         grouped = _by_subject(waiting)
         batches = [(subject, [_as_move(decision, self.now) for decision in some]) for subject, some in grouped]
-        outcomes = store.transition_all(batches, now=self.now, lease=self.lease())
+        outcomes = store.transition_all(batches, now=self.now, lease=self.lease(), rules=self.rules)
         for (subject, some), answers in zip(grouped, outcomes, strict=True):
             self._count(some, answers)
             gone = [decision.id for decision in some if decision.kind == MemoryType.ENTITY]
@@ -497,7 +526,9 @@ class _Run:
         outcomes = [Outcome.STALE for _ in decisions]
         if not (cold and self._without_cold):
             with self.coping():
-                outcomes = self._stores.archives.keep(subject, decisions, now=self.now, lease=self.lease())
+                outcomes = self._stores.archives.keep(
+                    subject, decisions, now=self.now, lease=self.lease(), rules=self.rules
+                )
         self._count(decisions, outcomes)
         self._rest(time.monotonic() - began)
 

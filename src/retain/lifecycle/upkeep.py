@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from retain.core.errors import InvalidInputError, LeaseLostError, RetainError
+from retain.core.errors import InvalidInputError, LeaseLostError, ObjectStoreError, RetainError
 from retain.core.records import Scope
 from retain.core.rules import AUDIT, FOREVER, HISTORY
 from retain.core.times import DAY, iso, moment, when
@@ -102,18 +102,25 @@ class Upkeep:
             if digest is None:
                 self._policies.finish()
                 self._registry.finish_unfinished(self._leadership.lease)
-            report = self._sweeper.apply(
-                due_at,
-                extent,
-                now=now,
-                digest=digest,
-                confirm=confirm,
-                lease=lambda: self._leadership.lease,
-                load=self._load,
-                progress=progress,
-            )
+            report: Report | None = None
+            trouble: ObjectStoreError | None = None
+            try:
+                report = self._sweeper.apply(
+                    due_at,
+                    extent,
+                    now=now,
+                    digest=digest,
+                    confirm=confirm,
+                    lease=lambda: self._leadership.lease,
+                    load=self._load,
+                    progress=progress,
+                )
+            except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
+                trouble = problem
             self._tidy(now, extent)
             self._dues.see(now)
+            if report is None:
+                raise trouble or LeaseLostError("nothing was swept")
             return report
 
     def _tidy(self, now: int, extent: Extent) -> None:
@@ -126,8 +133,9 @@ class Upkeep:
             ):
                 pass
             self._registry.purge_due(now, self._leadership.lease)
-        while self._dues.give_back(_PAGES):
-            pass
+        left, before = self._dues.give_back(_PAGES), None
+        while left and left != before:  # a file that was made without it gives nothing back
+            left, before = self._dues.give_back(_PAGES), left
 
     def empty_bin(self) -> dict[str, int]:
         """Delete for good what has had its time in the recycle bin; how many memories (and sessions) of each kind."""
@@ -163,10 +171,10 @@ def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Cal
         return lambda: sweep_all(dues.tenants(), upkeep_of, extent)
 
     def daily() -> dict[str, Any]:
-        done = sweep(DAILY)()
         tenants = dues.tenants()
         cut = max((upkeep_of(tenant).audit_life() for tenant in tenants), default=None)
-        return {**done, **({} if cut is None else upkeep_of(tenants[0]).keep_audit(cut))}
+        sealed = {} if cut is None else upkeep_of(tenants[0]).keep_audit(cut)
+        return {**sweep(DAILY)(), **sealed}
 
     return {"minutely": sweep(SHORT), "episodes": sweep(EPISODES), "archive": sweep(COLD), "daily": daily}
 

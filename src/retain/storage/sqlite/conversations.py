@@ -22,7 +22,7 @@ from retain.storage.sqlite.database import Database, one, rows, value
 from retain.storage.sqlite.jobs import check_lease
 from retain.storage.sqlite.moves import Mover, held_of, standing_holds
 from retain.storage.sqlite.records import refuse_removed_agents
-from retain.storage.sqlite.rules import Profiles
+from retain.storage.sqlite.rules import Profiles, check_rules
 from retain.storage.sqlite.scopes import START, ensure_subject, subject_no
 from retain.storage.sqlite.sessions import (
     SQL,
@@ -189,10 +189,16 @@ class SqliteHistory:
             return row is not None and hold_on(connection, Mover(connection, subject, number, now=0), row) is not None
 
     def transition_all(
-        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
     ) -> list[list[Outcome]]:
         with self._database.write() as connection:
             check_lease(connection, lease)
+            check_rules(connection, batches, rules)
             return [_transition(connection, self._profiles, subject, moves, now) for subject, moves in batches]
 
     def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:

@@ -18,7 +18,7 @@ from retain.ports import Census, Page, Profile, Session
 from retain.storage.sql import statements
 from retain.storage.sqlite.database import Database, one, rows, value
 from retain.storage.sqlite.moves import KINDS
-from retain.storage.sqlite.rules import read_book
+from retain.storage.sqlite.rules import read_book, version_of
 from retain.storage.sqlite.scopes import START, all_keys, subject_no
 from retain.storage.sqlite.sessions import as_session
 
@@ -35,6 +35,10 @@ class SqliteDues:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def rules_version(self, tenant: str) -> int:
+        with self._database.read() as connection:
+            return version_of(connection, tenant)
 
     def tenants(self) -> list[str]:
         with self._database.read() as connection:

@@ -10,7 +10,7 @@ import apsw
 
 from retain.core.content import pack, parse_json_object, to_json, unpack
 from retain.core.decisions import Standing
-from retain.core.errors import AgentRemovedError
+from retain.core.errors import AgentRemovedError, HeldError
 from retain.core.holds import Held, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
@@ -19,8 +19,17 @@ from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
 from retain.storage.sqlite.database import Database, one, rows
 from retain.storage.sqlite.jobs import check_lease
-from retain.storage.sqlite.moves import KINDS, Mover, held_of, is_removed, known_model, model_code, unique
-from retain.storage.sqlite.rules import Profiles, version_of
+from retain.storage.sqlite.moves import (
+    KINDS,
+    Mover,
+    held_of,
+    is_removed,
+    known_model,
+    model_code,
+    standing_holds,
+    unique,
+)
+from retain.storage.sqlite.rules import Profiles, check_rules, version_of
 from retain.storage.sqlite.scopes import SQL, START, Tally, all_keys, ensure_subject, key_range, limits, subject_no
 
 _STATES: Final = {state.value: state for state in State}
@@ -49,7 +58,9 @@ class SqliteRecords:
             maximum = limits(connection, subject, kind)
             for entry in entries:
                 mover.make_way(kind, entry.record.name)
-            pruned = 0
+            if excess(tally.usage(maximum), len(stored), size):
+                _recycle_expired(connection, mover, number, kind, now)
+            pruned: list[str] = []
             while problem := excess(tally.usage(maximum), len(stored), size):
                 if not prune or not (moved := _prune(connection, mover, number, kind, now)):
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
@@ -57,18 +68,17 @@ class SqliteRecords:
             models: dict[str | None, int | None] = {}
             profiles: dict[tuple[Scope, str | None], int] = {}
             book = self._profiles.book(connection, subject.split("/", 1)[0])
-            singled = {rule.memory_id for rule in book.rules.values()}  # a memory may come back under an id with a rule
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
                     models[encoding.model] = self._models.get(encoding.model) or model_code(connection, encoding.model)
-                whose = (record.scope, record.id if record.id in singled else None)
+                whose = (record.scope, record.id if record.id in book.singled else None)
                 if whose not in profiles:
                     profiles[whose] = self._profiles.find(connection, kind.name.value, *whose)
                 first = (tally.new_key(), number, kind.code, profiles[whose])
                 connection.execute(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
             tally.count(len(stored), size)
             mover.save()
-            added = Added(tally.usage(maximum), pruned)
+            added = Added(tally.usage(maximum), len(pruned), tuple(pruned))
         self._models.update(models)  # what has been committed stays as it is
         return added
 
@@ -133,9 +143,10 @@ class SqliteRecords:
         row = _row(entry)
         with self._database.write() as connection, unique(record.kind):
             number = subject_no(connection, record.scope.subject)
-            standing = one(connection, SQL["standing"], (record.id, number, False))
+            standing = one(connection, SQL["standing"], (record.id, number, True))
             if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
                 return False  # what lies in the object store is brought back before it is changed
+            _check_stays_held(connection, record, standing[7])
             kind = TYPES[record.kind]
             tally = Tally(connection, int(number or 0), kind)
             maximum = limits(connection, record.scope.subject, kind)
@@ -155,10 +166,16 @@ class SqliteRecords:
         return self.transition_all([(subject, moves)], now=now)[0]
 
     def transition_all(
-        self, batches: Sequence[tuple[str, Sequence[Move]]], *, now: int, lease: Lease | None = None
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
     ) -> list[list[Outcome]]:
         with self._database.write() as connection:
             check_lease(connection, lease)
+            check_rules(connection, batches, rules)
             return [_transition(connection, subject, moves, now) for subject, moves in batches]
 
     def usage(self, subject: str, kind: Kind) -> Usage:
@@ -263,14 +280,14 @@ def _transition(connection: apsw.Connection, subject: str, moves: Sequence[Move]
     return outcomes
 
 
-def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> int:
-    """Recycle the oldest tenth of a scope's live records that nothing keeps; how many went."""
+def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> list[str]:
+    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went."""
     most = prune_count(mover.tally(kind).memories)
     reason = "pruned: the quota was reached"
-    moved = 0
+    moved: list[str] = []
     found = rows(connection, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most))
     for _, record_id, _, state, version, *whose, metadata in found:
-        if moved == most:
+        if len(moved) == most:
             break
         if (
             mover.holds
@@ -278,8 +295,27 @@ def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, 
         ):
             continue
         move = Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
-        moved += mover.move(move) is Outcome.DONE
+        moved += [record_id] if mover.move(move) is Outcome.DONE else []
     return moved
+
+
+def _check_stays_held(connection: apsw.Connection, record: Record, metadata: str) -> None:
+    """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
+    scope = record.scope
+    for hold in standing_holds(connection, scope.subject):
+        was = held_of(scope.subject, scope.agent_id, scope.session_id, record.id, metadata)
+        if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
+            raise HeldError(
+                f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
+                f"leave the tag in its metadata, or release the hold first: retain hold release {hold.id}"
+            )
+
+
+def _recycle_expired(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> None:
+    """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
+    reason = "its time was over, and its place was wanted"
+    for record_id, state, version in rows(connection, SQL["expired"], (*key_range(subject, kind), now)):
+        mover.move(Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN))
 
 
 def _seen(connection: apsw.Connection, record: Record) -> Record:

@@ -118,6 +118,10 @@ FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS NULL OR aged_from + keep_for <= ?)
 ORDER BY dated_at, key LIMIT ?
 
+-- name: expired
+SELECT id, state, version FROM records CROSS JOIN profiles ON profiles.no = records.profile
+WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND aged_from + delete_after <= ?
+
 -- name: expired_by_name
 SELECT key, id, state, version, agent_id, session_id, metadata
 FROM records CROSS JOIN profiles ON profiles.no = records.profile

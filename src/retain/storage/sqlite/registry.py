@@ -24,6 +24,7 @@ from retain.storage.sqlite.jobs import check_lease
 from retain.storage.sqlite.moves import KINDS, Mover, held_of, standing_holds
 from retain.storage.sqlite.rules import Profiles
 from retain.storage.sqlite.scopes import ensure_subject
+from retain.storage.sqlite.sessions import SQL as CONVERSATIONS
 from retain.storage.sqlite.sessions import hold_on, move_session
 
 SQL: Final = statements("retain.storage.sqlite", "registry.sql")
@@ -75,6 +76,8 @@ class SqliteRegistry:
                 elif known.bundle is not None:  # some of it had not come back yet: it all goes together again
                     bundle = known.bundle
                 connection.execute(SQL["remove"], (now, reason, now + BIN, bundle, *where))
+                if sort == AGENT:
+                    connection.execute(CONVERSATIONS["end_windows_of_agent"], (entry_id, tenant))
                 _note(connection, where, "recycled", now=now, reason=reason)
             else:
                 _note(connection, where, "refused", now=now, to=State.RECYCLED.value, hold=hold.id)

@@ -7,15 +7,17 @@ profile of their kind without being named there, so that one of those is a chang
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 
 from retain.core.chain import Event
 from retain.core.content import to_json
+from retain.core.errors import RulesChangedError
 from retain.core.records import Scope
-from retain.core.rules import HISTORY, Life, Rule, Terms, resolve
+from retain.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from retain.core.types import TYPES
 from retain.storage.sql import statements
 from retain.storage.sqlite.audit import append
@@ -27,21 +29,27 @@ _KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 _BATCH: Final = 1_000
 
 
-class Book(NamedTuple):
+class Book:
     """A tenant's rules, by their numbers, as of a version."""
 
-    version: int
-    rules: dict[int, Rule]
+    def __init__(self, version: int, rules: dict[int, Rule]) -> None:
+        self.version = version
+        self.rules = rules
+        self.singled = frozenset(rule.memory_id for rule in rules.values() if rule.memory_id is not None)
+        self._wide: dict[str, list[Rule]] = {}
+        self._narrow: dict[str | None, list[tuple[int, Rule]]] = defaultdict(list)
+        for number, rule in rules.items():
+            if any(rule.specificity):
+                self._narrow[rule.user_id].append((number, rule))
 
     def selecting(self, kind: str, scope: Scope, memory_id: str | None = None) -> list[int]:
         """The numbers of the rules below the tenant's that select something, in order."""
-        return [
+        return sorted(
             number
-            for number, rule in self.rules.items()
-            if any(rule.specificity)
-            and rule.governs(kind)
-            and rule.selects(scope.user_id, scope.agent_id, scope.session_id, memory_id)
-        ]
+            for whose in (None, scope.user_id)
+            for number, rule in self._narrow.get(whose, ())
+            if rule.governs(kind) and rule.selects(scope.user_id, scope.agent_id, scope.session_id, memory_id)
+        )
 
     def life(self, kind: str, numbers: Sequence[int]) -> Life:
         """What the tenant's rules and these come to."""
@@ -49,8 +57,10 @@ class Book(NamedTuple):
 
     def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
         """The tenant's rules for a kind, and these."""
-        wide = (rule for rule in self.rules.values() if not any(rule.specificity) and rule.governs(kind))
-        return [*wide, *(self.rules[number] for number in numbers if number in self.rules)]
+        if kind not in self._wide:
+            wide = (rule for rule in self.rules.values() if not any(rule.specificity))
+            self._wide[kind] = [rule for rule in wide if rule.governs(kind)]
+        return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules)]
 
 
 class Profiles:
@@ -150,15 +160,20 @@ class SqliteRules:
     def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
         with self._database.write() as connection:
             number = _number(connection, rule)
+            before = read_book(connection, rule.tenant).rules[number]
+            if before.pending is None:
+                return before  # another has settled it
             connection.execute(SQL["settle_rule"], (now, number))
             connection.execute(SQL["turn_page"], (rule.tenant,))
             book = read_book(connection, rule.tenant)
             settled = book.rules[number]
+            wide = not any(settled.specificity)
             for profile, kind, names in rows(connection, SQL["profiles"], (rule.tenant,)):
-                if settled.governs(kind):
-                    connection.execute(SQL["put_life"], (*book.life(kind, json.loads(names))[:3], profile))
+                numbers = json.loads(names)
+                if settled.governs(kind) and (wide or number in numbers):
+                    connection.execute(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
             chain = ensure_subject(connection, f"{rule.tenant}/{rule.user_id or ''}")
-            detail = {**event.detail, "version": settled.version}
+            detail = {**event.detail, "to": shown_terms(before.pending), "version": settled.version}
             append(connection, chain, [event._replace(item=settled.id, detail=detail)])
             return settled
 
@@ -204,6 +219,17 @@ def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
         pending=None if pending is None else Terms(*json.loads(pending)),
         updated_at=updated_at,
     )
+
+
+def check_rules(connection: apsw.Connection, batches: Sequence[tuple[str, Any]], version: int | None) -> None:
+    """``RulesChangedError`` if the rules that moves were decided by are no longer in force."""
+    if version is None:
+        return
+    for tenant in {subject.split("/", 1)[0] for subject, _ in batches}:
+        if version_of(connection, tenant) != version:
+            raise RulesChangedError(
+                f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew"
+            )
 
 
 def version_of(connection: apsw.Connection, tenant: str) -> int:
