@@ -525,17 +525,21 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_bin_holds_what_the_model_says(self) -> None:
         listed = self.retain.recycle.list(limit=10_000)
-        binned = {thing.id: iso(thing.purge_at) for thing in self.model.records() if thing.state == "recycled"}
+        binned = {
+            thing.id: iso(thing.purge_at)
+            for thing in self.model.records()
+            if thing.state == "recycled" and thing.purge_at > self.now
+        }
         assert {one["memory_id"]: one["purge_at"] for one in listed if one["type"] == "memory"} == binned
         talks = Counter(
             (talk.user, talk.agent, talk.session, len(talk.messages), iso(talk.purge_at))
             for talk in self.model.sessions()
-            if talk.state == "recycled"
+            if talk.state == "recycled" and talk.purge_at > self.now
         )
         parts = ("user_id", "agent_id", "session_id", "messages", "purge_at")
         shown = Counter(tuple(one[part] for part in parts) for one in listed if one["type"] == "session")
         assert shown == talks
-        agents = {agent: iso(until) for agent, until in self.model.agents.items() if until is not None}
+        agents = {a: iso(until) for a, until in self.model.agents.items() if until is not None and until > self.now}
         assert {one["agent_id"]: one["purge_at"] for one in listed if one["type"] == "agent"} == agents
 
     @invariant()

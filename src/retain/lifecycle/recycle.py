@@ -101,7 +101,7 @@ class Recycle:
             }
             for sort in (AGENT, TOOL)
             for entry in self._registered.list(self._tenant, sort, include_removed=True)
-            if entry.state is State.RECYCLED
+            if entry.state is State.RECYCLED and (entry.purge_at or now) > now
         ]
 
     def _conversations(self, subject: str | None, limit: int, now: int) -> list[dict[str, Any]]:

@@ -173,7 +173,9 @@ class SqliteRules:
                 if settled.governs(kind) and (wide or number in numbers):
                     connection.execute(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
             chain = ensure_subject(connection, f"{rule.tenant}/{rule.user_id or ''}")
-            detail = {**event.detail, "to": shown_terms(before.pending), "version": settled.version}
+            detail = {**event.detail, "version": settled.version}
+            if "to" in detail:  # what took effect, whoever proposed it last
+                detail["to"] = shown_terms(before.pending)
             append(connection, chain, [event._replace(item=settled.id, detail=detail)])
             return settled
 
