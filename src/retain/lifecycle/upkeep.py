@@ -24,7 +24,7 @@ from retain.ports import DueStore, History, RuleStore, ShortTermStore
 
 _log = logging.getLogger("retain.upkeep")
 _SOME: Final = 1_000
-_PAGES: Final = 2_000
+_PAGES: Final = 400
 #: So many of those who were set aside are named in a job's result.
 _SHOWN: Final = 20
 
