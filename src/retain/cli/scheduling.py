@@ -32,6 +32,7 @@ schedule = add_group(
     examples=["retain schedule", "retain schedule run --once"],
     bare=True,
 )
+from retain.lifecycle.upkeep import step_back
 
 
 @schedule.callback()
@@ -105,6 +106,7 @@ def run_jobs(
 
     With --once: what is due now, and end; put that into cron. With a job's name: that job, whether it is due or not.
     """
+    step_back()
     if job is not None:
         with open_engine(home, url, tenant, quiet=as_json) as engine:
             result = engine.schedule.run(job)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from retain.lifecycle.plan import Plan
 
 _SAMPLES: Final = 5
+from retain.lifecycle.upkeep import step_back
 
 
 @command(
@@ -74,6 +75,7 @@ def sweep(
             if done["apply"] is not None:
                 done["apply"] += _where(tenant, home, url)
         else:
+            step_back()
             done = _carry_out(engine, moment, digest, confirm=confirm, silent=as_json)
     show(done, _show_plan if dry_run else _show_report, as_json=as_json)
 
