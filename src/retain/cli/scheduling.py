@@ -19,6 +19,7 @@ from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import error_console, printable, show
+from retain.cli.priority import step_back
 from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
 
@@ -32,7 +33,6 @@ schedule = add_group(
     examples=["retain schedule", "retain schedule run --once"],
     bare=True,
 )
-from retain.lifecycle.upkeep import step_back
 
 
 @schedule.callback()

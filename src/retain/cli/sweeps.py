@@ -18,6 +18,7 @@ from retain.cli.moments import read_moment
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
+from retain.cli.priority import step_back
 from retain.cli.progress import is_watched, show_progress
 from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from retain.lifecycle.plan import Plan
 
 _SAMPLES: Final = 5
-from retain.lifecycle.upkeep import step_back
 
 
 @command(

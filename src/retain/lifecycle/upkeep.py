@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -26,7 +25,6 @@ from retain.ports import DueStore, History, RuleStore, ShortTermStore
 _log = logging.getLogger("retain.upkeep")
 _SOME: Final = 1_000
 _PAGES: Final = 400
-_NICENESS: Final = 10
 #: So many of those who were set aside are named in a job's result.
 _SHOWN: Final = 20
 
@@ -164,12 +162,6 @@ class Upkeep:
         for kind, since in self._dues.overdue_since(self._tenant, now):
             late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
         return late
-
-
-def step_back() -> None:
-    """Let whoever else uses the machine go first. For a process that does nothing but sweep: it can wait, recall cannot."""
-    if hasattr(os, "nice"):
-        os.nice(max(0, _NICENESS - os.nice(0)))
 
 
 def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Callable[[], dict[str, Any]]]:
