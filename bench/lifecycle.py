@@ -20,7 +20,6 @@ from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
 from retain import Retain
-from retain.cli.priority import step_back
 from retain.core.records import Entry, Record, Scope
 from retain.core.types import TYPES, MemoryType
 
@@ -175,12 +174,6 @@ def measure(users: int, folder: Path | None = None) -> list[Figure]:
         shutil.rmtree(home)
 
 
-def _sweep(retain: Retain) -> Any:
-    """As the command does that sweeps: others go first."""
-    step_back()
-    return retain.sweep(confirm=True)
-
-
 def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
     fill(retain, users, MemoryType.EPISODIC)
@@ -211,7 +204,7 @@ def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     with transactions(retain) as held:
         idle = min(reader.during(lambda: time.sleep(8)) for _ in range(2))
         began = time.perf_counter()
-        busy = reader.during(lambda: done.append(_sweep(retain)))
+        busy = reader.during(lambda: done.append(retain.sweep(confirm=True)))
         took = time.perf_counter() - began
     assert done[0].counts["recycle"] == total, done[0]
     yield Figure(f"{total:,} into the recycle bin", f"{total / took:,.0f} a second", "≥ 20,000", total / took >= 20_000)

@@ -19,7 +19,6 @@ from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import error_console, printable, show
-from retain.cli.priority import step_back
 from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
 
@@ -106,7 +105,6 @@ def run_jobs(
 
     With --once: what is due now, and end; put that into cron. With a job's name: that job, whether it is due or not.
     """
-    step_back()
     if job is not None:
         with open_engine(home, url, tenant, quiet=as_json) as engine:
             result = engine.schedule.run(job)

@@ -18,7 +18,6 @@ from retain.cli.moments import read_moment
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.priority import step_back
 from retain.cli.progress import is_watched, show_progress
 from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
@@ -75,7 +74,6 @@ def sweep(
             if done["apply"] is not None:
                 done["apply"] += _where(tenant, home, url)
         else:
-            step_back()
             done = _carry_out(engine, moment, digest, confirm=confirm, silent=as_json)
     show(done, _show_plan if dry_run else _show_report, as_json=as_json)
 
