@@ -30,7 +30,7 @@ from retain.kinds.structured import Structured
 from retain.kinds.working import Working
 from retain.lifecycle.clearing import Cleared, clear, clear_conversations, counted
 from retain.lifecycle.explanation import explain_gone, explain_record
-from retain.lifecycle.sweep import Extent
+from retain.lifecycle.survey import Extent
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
 

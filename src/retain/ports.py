@@ -156,9 +156,7 @@ class RecordStore(Protocol):
     ) -> tuple[list[Record], tuple[int, int]]:
         """Some of the records in the recycle bin, those that leave it first first, and where to go on from."""
 
-    def live(
-        self, subject: str, kind: Kind, *, agent_id: str | None = None, after: int = 0, limit: int
-    ) -> tuple[list[Standing], int]:
+    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
     def usage(self, subject: str, kind: Kind) -> Usage:
@@ -415,9 +413,6 @@ class PackStore(Protocol):
     def forget(self, number: int) -> None:
         """The object is gone."""
 
-    def count(self, tenant: str) -> tuple[int, int, int]:
-        """How many objects are kept, the records in them, and their bytes."""
-
 
 class AuditStore(Protocol):
     """Chains of events, one per subject, and the checkpoints that seal them."""
@@ -619,10 +614,8 @@ class History(Protocol):
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         """The users of a tenant who have a session of this name with an agent."""
 
-    def sessions(
-        self, tenant: str, user_id: str, agent_id: str | None = None, *, now: int, include_binned: bool = False
-    ) -> list[dict[str, Any]]:
-        """The sessions of a user: agent, session, summary, when begun and last active, how many messages."""
+    def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
+        """The sessions of a subject that are to be seen, the latest active first."""
 
     def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
         """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""

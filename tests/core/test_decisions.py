@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.decisions import Decision, Standing, decide, decide_all, next_move, reason_for, told_decision, windows
+from retain.core.decisions import Decision, Standing, decide, next_move, reason_for, told_decision, windows
 from retain.core.holds import Held, Hold
 from retain.core.rules import BIN, DEFAULTS, Life, resolve
 from retain.core.times import DAY
@@ -169,9 +169,3 @@ def test_a_reason_says_what_the_age_counts_from() -> None:
     life = Life(None, 30 * DAY, None, "", "the user's rule for history, version 2", None)
     assert "last active" in reason_for("history", life, State.RECYCLED)
     assert "version 2" in reason_for("history", life, State.RECYCLED)
-
-
-@given(st.lists(standings(), max_size=6), Lives, st.booleans())
-def test_many_are_decided_as_each_of_them_is(records: list[Standing], life: Life, held: bool) -> None:
-    holds = [HOLD] if held else []
-    assert decide_all(records, life, holds, NOW) == [decide(record, life, holds, NOW) for record in records]

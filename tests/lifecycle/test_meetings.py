@@ -13,6 +13,7 @@ from retain import (
     InvalidRuleError,
     MemoryManager,
     ObjectStoreError,
+    PlanChangedError,
     QuotaExceededError,
     Retain,
 )
@@ -36,6 +37,22 @@ def test_a_rule_that_changes_while_a_sweep_goes_on_is_the_one_it_goes_on_by(
     assert retain.sweep(progress=progress).counts["archive"] == 1
     found = [memory.episodic.get_messages(episode) for memory, episode in zip(people, episodes, strict=True)]
     assert sorted(found == messages for found in found) == [False, True, True], "kept in full, as the new rule says"
+
+
+def test_a_plan_is_not_carried_out_by_rules_that_came_after_it(retain: Retain, clock: FakeClock, home: Path) -> None:
+    people = [retain.manager(user_id, "guide") for user_id in ("ann", "bob")]
+    episodes = [memory.episodic.record_episode("a task", ["a step"]) for memory in people]
+    clock.advance(days=90)
+    plan = retain.sweep(dry_run=True)
+
+    def progress(_count: int) -> None:
+        with Retain.open(home=home, clock=clock) as other:
+            other.policies.set("episodic", archive_after_days=10, delete_after_days=20, confirm=True)
+
+    with pytest.raises(PlanChangedError, match="rules were changed"):
+        retain.sweep(digest=plan.digest, progress=progress)
+    states = sorted(retain.explain(episode)["state"] for episode in episodes)
+    assert states == ["active", "archived"], "none was removed, which the plan did not say"
 
 
 def test_a_tag_cannot_be_taken_off_while_a_hold_stands_on_it(memory: MemoryManager, retain: Retain) -> None:

@@ -427,8 +427,8 @@ def test_a_removal_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, 
     for whose in (ANN, BOB):
         assert (busy.said(whose.scope("guide", "trip")) == []) is removed, "all of it at once, or nothing"
         assert (busy.live(whose, MemoryType.PERSONA) == set()) is removed
-        listed = busy.history.sessions(TENANT, whose.user_id, now=NOW)
-        assert ("guide" not in {session["agent_id"] for session in listed}) is removed
+        listed = busy.history.sessions(whose.subject, now=NOW)
+        assert ("guide" not in {session.agent_id for session in listed}) is removed
         assert (whose.user_id not in busy.history.owners(TENANT, "guide", "trip", now=NOW)) is removed
     finished = busy.registry.finish_unfinished()
 

@@ -13,7 +13,7 @@ from retain import MemoryManager, Retain
 from retain.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
 from retain.core.times import DAY, SECOND
 from retain.core.types import State
-from retain.lifecycle import archive, clearing, recycle, sweep
+from retain.lifecycle import archive, batches, clearing, recycle, survey
 from retain.lifecycle.plan import Plan, Report
 from retain.lifecycle.safety import ClockWatch, takes_too_much
 from retain.storage.sqlite import rules
@@ -397,9 +397,10 @@ def test_the_memory_says_what_comes_next_and_that_comes(
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a page ends, and whether someone has many, must not matter."""
     for module, name, size in (
-        (sweep, "_PAGE", 3),
-        (sweep, "_MANY", 1),
-        (sweep, "_MESSAGES", 1),
+        (survey, "_PAGE", 3),
+        (survey, "_TOGETHER", 1),
+        (batches, "_ARCHIVED", 3),
+        (batches, "_MESSAGES", 1),
         (archive, "_BATCH", 2),
         (clearing, "_BATCH", 2),
         (recycle, "_BATCH", 2),

@@ -292,7 +292,7 @@ def test_conversations_go_on_where_they_were(old: Old, migrated: Database) -> No
         assert session.size == fresh.size, "counted as it is counted now"
         history.append(scope, [message("more", at=NOW)], now=NOW, summarize=lambda summary, new: summary)
         assert [turn.content for turn in history.messages(scope, now=NOW)] == [*(turn.content for turn in said), "more"]
-    ids = [session["session_id"] for session in history.sessions("default", "ann", now=NOW)]
+    ids = [session.session_id for session in history.sessions("default/ann", now=NOW)]
     assert set(ids) == {None, "sess_1", "None, said again", "sess_1, said again"}
 
 

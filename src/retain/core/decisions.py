@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from retain.core.holds import Held, Hold, standing
 from retain.core.rules import BIN, HISTORY, Life, spoken
 from retain.core.times import iso
 from retain.core.types import LIVE, MemoryType, State
+
+#: Why something in the recycle bin is deleted for good.
+BIN_REASON: Final = f"{spoken(BIN)} in the recycle bin"
+#: Of what no rule says anything; what is in the recycle bin has its own time.
+NO_LIFE: Final = Life(None, None, None, "", "", None)
 
 
 class Standing(NamedTuple):
@@ -83,33 +88,11 @@ def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Dec
     return due
 
 
-def decide_all(records: Iterable[Standing], life: Life, holds: Sequence[Hold], now: int) -> list[Decision | None]:
-    """What ``decide`` says of each of many records of one life; what they have in common is worked out once."""
-    plain: dict[tuple[str, State], list[tuple[Window, int, str, str]]] = {}
-    decisions: list[Decision | None] = []
-    for record in records:
-        if holds or record.state not in LIVE:
-            decisions.append(decide(record, life, holds, now))
-            continue
-        about = (record.kind, record.state)
-        if about not in plain:
-            plain[about] = [
-                (window, *_said(life, window.target), reason_for(record.kind, life, window.target))
-                for window in windows(life, record.state, now)
-            ]
-        found = None
-        for window, after, rule, reason in plain[about]:
-            if record.aged_from <= window.upto and (window.after is None or record.aged_from > window.after):
-                found = _decision(record, window.target, record.aged_from + after, rule, reason)
-        decisions.append(found)
-    return decisions
-
-
 def next_move(record: Standing, life: Life, now: int) -> Decision | None:
     """What happens to a record next, whenever that is, and whether or not something holds it."""
     if record.state is State.RECYCLED and record.purge_at is not None:
         target = State.DELETING if record.elsewhere else State.DELETED
-        return _decision(record, target, record.purge_at, "the recycle bin", f"{spoken(BIN)} in the recycle bin")
+        return _decision(record, target, record.purge_at, "the recycle bin", BIN_REASON)
     if record.state is State.DELETING:
         return _decision(record, State.DELETED, now, "the recycle bin", "its deletion had begun")
     for window in windows(life, record.state, now):

@@ -110,12 +110,9 @@ class Cause(StrEnum):
     USER = "user"
     PRUNE = "prune"
     CLEANUP = "cleanup"
-    SESSION = "session"
     AGENT = "agent"
-    TOOL = "tool"
     BIN = "bin"
     RESTORE = "restore"
-    ERASURE = "erasure"
 
 
 class Outcome(StrEnum):

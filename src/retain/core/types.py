@@ -100,6 +100,9 @@ TYPES: Final = MappingProxyType(
 
 DURABLE: Final = tuple(kind.name for kind in TYPES.values() if kind.durable)
 
+#: The durable kinds that are an agent's own, and go with it.
+OWN: Final = tuple(kind for kind in DURABLE if "agent" in TYPES[kind].scope)
+
 #: Targets for answers that no single kind's row can state.
 EMPTY_LATENCY_MS: Final = 50.0
 SEVERAL_LATENCY_MS: Final = 150.0

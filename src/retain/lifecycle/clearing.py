@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Standing, Window
@@ -43,16 +43,12 @@ def clear(
     reason: str,
     cause: Cause,
     now: int,
-    agent_id: str | None = None,
-    wanted: Callable[[Standing], bool] = lambda _standing: True,
 ) -> Cleared:
     """Move a subject's live records of a kind into the recycle bin; a hold keeps what it covers."""
     moved = held = 0
-    for some in _pages(records, subject, kind, agent_id):
-        moves = [
-            Move(s.id, s.version, s.state, State.RECYCLED, reason, cause, purge_at=now + BIN) for s in some if wanted(s)
-        ]
-        outcomes = records.transition(subject, moves, now=now) if moves else []
+    for some in _pages(records, subject, kind):
+        moves = [Move(s.id, s.version, s.state, State.RECYCLED, reason, cause, purge_at=now + BIN) for s in some]
+        outcomes = records.transition(subject, moves, now=now)
         moved += outcomes.count(Outcome.DONE)
         held += outcomes.count(Outcome.HELD)
     _log.info("%d %s memories of one user went to the recycle bin, %d were on hold: %s", moved, kind, held, reason)
@@ -63,18 +59,14 @@ def clear_conversations(history: History, short_term: ShortTermStore, subject: s
     """Move a subject's conversations into the recycle bin, and end their short-term windows; how many messages."""
     tenant, user_id = subject.split("/", 1)
     moved = held = 0
-    for row in history.sessions(tenant, user_id, now=now):
-        scope = Scope(tenant, user_id, row["agent_id"], row["session_id"])
-        session = history.find(scope, now=now)
-        if session is None:
-            continue
+    for session in history.sessions(subject, now=now):
         reason = "deleted by the user, with all conversations"
         move = Move(session.id, session.version, session.state, State.RECYCLED, reason, purge_at=now + BIN)
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
         if outcome is Outcome.DONE:
-            short_term.end(scope)
+            short_term.end(Scope(tenant, user_id, session.agent_id, session.session_id))
     return Cleared(moved, held)
 
 
@@ -124,10 +116,10 @@ def _recycle(records: RecordStore, standings: Sequence[Standing], reason: str, n
     return Counter(outcome for some in answers for outcome in some)
 
 
-def _pages(records: RecordStore, subject: str, kind: MemoryType, agent_id: str | None) -> Iterator[list[Standing]]:
+def _pages(records: RecordStore, subject: str, kind: MemoryType) -> Iterator[list[Standing]]:
     place = 0
     while True:
-        some, place = records.live(subject, TYPES[kind], agent_id=agent_id, after=place, limit=_BATCH)
+        some, place = records.live(subject, TYPES[kind], after=place, limit=_BATCH)
         if some:
             yield some
         if len(some) < _BATCH:

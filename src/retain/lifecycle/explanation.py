@@ -57,7 +57,7 @@ def explain_record(
 
 def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any]:
     """What the audit chain knows of a record that is gone: when, why, and under which rule it went."""
-    last = next((entry for entry in reversed(entries) if entry.action in ("deleted", "erased")), entries[-1])
+    last = next((entry for entry in reversed(entries) if entry.action == "deleted"), entries[-1])
     removed = next((entry for entry in reversed(entries) if entry.action == "recycled"), last)
     detail = removed.detail
     rule = f" ({detail['rule']})" if detail.get("rule") else ""

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from retain.core.content import to_json
-from retain.core.decisions import Decision, Window
+from retain.core.decisions import Decision
 from retain.core.errors import InvalidInputError, told
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import Profile
 
 #: What is done to a record, in the words of reports, by the state that it leads to.
 ACTIONS = {
@@ -23,14 +22,6 @@ ACTIONS = {
     State.DELETING: "delete",
     State.DELETED: "delete",
 }
-
-
-class Class(NamedTuple):
-    """Records that are due the same move for the same reason: a range of the index of what is due."""
-
-    profile: Profile
-    state: State
-    window: Window
 
 
 class Line(NamedTuple):
@@ -78,8 +69,8 @@ class Decisions(Sequence[Decision]):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a sweep would do."""
+class Account:
+    """What a sweep would do, or did, by kind, action and reason."""
 
     at: int
     digest: str
@@ -87,13 +78,14 @@ class Plan:
     set_aside: tuple[Aside, ...]
     held: int
     """Records that are due, and on hold."""
-    decisions: Decisions = field(compare=False, repr=False)
-    dry_run: bool = True
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many records each action is for."""
-        return counted(self.lines)
+        """How many records each action is for; every action is named."""
+        counts: Counter[str] = Counter(dict.fromkeys(ACTIONS.values(), 0))
+        for line in self.lines:
+            counts[line.action] += line.records
+        return dict(counts)
 
     @property
     def bytes(self) -> int:
@@ -102,13 +94,11 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many records are due."""
+        """How many records there are."""
         return sum(line.records for line in self.lines)
 
-    def shown(self, samples: int = 5) -> dict[str, Any]:
-        """The plan as callers of a service see it."""
+    def _told(self) -> dict[str, Any]:
         return {
-            "dry_run": True,
             "at": iso(self.at),
             "digest": self.digest,
             "counts": self.counts,
@@ -116,62 +106,34 @@ class Plan:
             "lines": [line._asdict() for line in self.lines],
             "set_aside": [aside._asdict() for aside in self.set_aside],
             "held": self.held,
-            "samples": [shown_decision(decision) for decision in islice(self.decisions, samples)],
         }
 
 
 @dataclass(frozen=True)
-class Report:
+class Plan(Account):
+    """What a sweep would do."""
+
+    decisions: Decisions = field(compare=False, repr=False)
+    dry_run: ClassVar[bool] = True
+
+    def shown(self, samples: int = 5) -> dict[str, Any]:
+        """The plan as callers of a service see it."""
+        some = [shown_decision(decision) for decision in islice(self.decisions, samples)]
+        return {"dry_run": True, **self._told(), "samples": some}
+
+
+@dataclass(frozen=True)
+class Report(Account):
     """What a sweep did."""
 
-    at: int
-    digest: str
-    lines: tuple[Line, ...]
-    set_aside: tuple[Aside, ...]
-    held: int
-    """Records that were due, and on hold."""
     stale: int
     """Records that changed while the sweep went on; the next one looks at them again."""
     seconds: float
-    dry_run: bool = False
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many records each action was for."""
-        return counted(self.lines)
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes of content they had."""
-        return sum(line.bytes for line in self.lines)
-
-    @property
-    def total(self) -> int:
-        """How many records moved."""
-        return sum(line.records for line in self.lines)
+    dry_run: ClassVar[bool] = False
 
     def shown(self) -> dict[str, Any]:
         """The report as callers of a service see it."""
-        return {
-            "dry_run": False,
-            "at": iso(self.at),
-            "digest": self.digest,
-            "counts": self.counts,
-            "bytes": self.bytes,
-            "lines": [line._asdict() for line in self.lines],
-            "set_aside": [aside._asdict() for aside in self.set_aside],
-            "held": self.held,
-            "stale": self.stale,
-            "seconds": self.seconds,
-        }
-
-
-def counted(lines: Iterable[Line]) -> dict[str, int]:
-    """How many records each action is for; every action is named."""
-    counts: Counter[str] = Counter(dict.fromkeys(ACTIONS.values(), 0))
-    for line in lines:
-        counts[line.action] += line.records
-    return dict(counts)
+        return {"dry_run": False, **self._told(), "stale": self.stale, "seconds": self.seconds}
 
 
 def shown_decision(decision: Decision) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class Sessions:
     def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
-        return self._history.sessions(self._tenant, check_id(user_id, "user_id"), agent, now=self._now())
+        subject = f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        return [_shown(session) for session in self._history.sessions(subject, agent, now=self._now())]
 
     # --- for the parts that keep something for sessions --------------------------------------------------------------
 
@@ -153,6 +154,18 @@ class Sessions:
                 f"{len(users)} users have a session {told(session_id)} with agent {agent_id!r}; say which with user_id="
             )
         return Scope(self._tenant, users[0], agent_id, session_id) if users else None
+
+
+def _shown(session: Session) -> dict[str, Any]:
+    """A session as callers see it."""
+    return {
+        "agent_id": session.agent_id,
+        "session_id": session.session_id,
+        "summary": session.summary,
+        "created_at": iso(session.created_at),
+        "updated_on": iso(session.updated_at),
+        "messages": session.messages,
+    }
 
 
 def roll(summary: str, messages: Sequence[Message]) -> str:

@@ -14,12 +14,14 @@ from retain.core.rules import AUDIT, FOREVER, HISTORY
 from retain.core.times import DAY, iso, moment, when
 from retain.core.types import DURABLE, MemoryType, State
 from retain.lifecycle.audit import Audit
+from retain.lifecycle.batches import Progress
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.plan import Plan, Report, moment_of
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.safety import ClockWatch
-from retain.lifecycle.sweep import EVERYTHING, Extent, Progress, Sweeper
+from retain.lifecycle.survey import EVERYTHING, Extent
+from retain.lifecycle.sweep import Sweeper
 from retain.ports import DueStore, History, RuleStore, ShortTermStore
 
 _log = logging.getLogger("retain.upkeep")

@@ -87,15 +87,11 @@ class SqliteHistory:
         with self._database.read() as connection:
             return [row[0] for row in rows(connection, SQL["owners"], (agent_id, session_id or "", now, tenant))]
 
-    def sessions(
-        self, tenant: str, user_id: str, agent_id: str | None = None, *, now: int, include_binned: bool = False
-    ) -> list[dict[str, Any]]:
+    def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
         with self._database.read() as connection:
-            number = subject_no(connection, f"{tenant}/{user_id}")
-            found = rows(connection, SQL["sessions"], (number, agent_id, now, tenant))
-            if include_binned:
-                found += rows(connection, SQL["binned_sessions"], (number, agent_id, now))
-        return [_listed(row) for row in found]
+            number = subject_no(connection, subject)
+            found = rows(connection, SQL["sessions"], (number, agent_id, now, subject.split("/", 1)[0]))
+        return [as_session(subject, row) for row in found]
 
     # --- single messages -----------------------------------------------------------------------------------------
 
@@ -252,22 +248,6 @@ def _purge(connection: apsw.Connection, subject: str, found: list[tuple[Any, ...
 
 def _event(now: int, action: str, message_id: str, **detail: str) -> Event:
     return Event(now, action, message_id, {"kind": "message", **detail})
-
-
-def _listed(row: tuple[Any, ...]) -> dict[str, Any]:
-    agent_id, session_id, summary, created_at, updated_at, messages, *binned = row
-    shown = {
-        "agent_id": agent_id,
-        "session_id": session_id or None,
-        "summary": summary,
-        "created_at": iso(created_at),
-        "updated_on": iso(updated_at),
-        "messages": messages,
-    }
-    if not binned:
-        return shown
-    item_id, state, moved_at, purge_at = binned
-    return {**shown, "id": item_id, "state": state, "deleted_at": iso(moved_at), "purge_at": iso(purge_at)}
 
 
 class SqliteShortTerm:

@@ -91,20 +91,14 @@ DELETE FROM history WHERE key IN (SELECT key FROM history WHERE key BETWEEN ? AN
 SELECT count(*) FROM history WHERE key BETWEEN ? AND ?
 
 -- name: sessions
-SELECT agent_id, session_id, summary, sessions.created_at, sessions.updated_at, messages
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
 FROM sessions INDEXED BY sessions_active CROSS JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = ?1 AND state = 'active' AND aside = 0 AND (?2 IS NULL OR agent_id = ?2)
   AND (delete_after IS NULL OR aged_from + delete_after > ?3)
   AND NOT EXISTS (SELECT 1 FROM registry
                   WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = agent_id AND registry.state != 'active')
 ORDER BY sessions.updated_at DESC, sessions.no DESC
-
--- name: binned_sessions
-SELECT agent_id, session_id, summary, created_at, updated_at, messages, id, state, moved_at, purge_at
-FROM sessions INDEXED BY sessions_binned
-WHERE state IN ('recycled', 'deleting') AND state = 'recycled' AND purge_at > ?3 AND subject = ?1
-  AND (?2 IS NULL OR agent_id = ?2)
-ORDER BY updated_at DESC, no DESC
 
 -- name: owners
 SELECT substr(subjects.subject, length(?4) + 2)

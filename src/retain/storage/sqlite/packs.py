@@ -74,11 +74,6 @@ class SqlitePacks:
         with self._database.write() as connection:
             connection.execute(SQL["forget"], (number,))
 
-    def count(self, tenant: str) -> tuple[int, int, int]:
-        with self._database.read() as connection:
-            packs, records, size = one(connection, SQL["count"], {"tenant": tenant}) or (0, 0, 0)
-        return packs, records, size
-
 
 def _pack(row: tuple[Any, ...]) -> Pack:
     return Pack(*row)

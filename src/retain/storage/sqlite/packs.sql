@@ -46,7 +46,3 @@ DELETE FROM packs WHERE no = ? AND state = 'leaving'
 
 -- name: spoil
 UPDATE packs SET state = 'stale' WHERE no = ? AND state = 'kept'
-
--- name: count
-SELECT count(*), ifnull(sum(records), 0), ifnull(sum(bytes), 0) FROM packs JOIN subjects ON subjects.no = packs.subject
-WHERE state IN ('kept', 'stale') AND subjects.subject >= :tenant || '/' AND subjects.subject < :tenant || '0'

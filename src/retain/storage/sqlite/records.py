@@ -129,13 +129,11 @@ class SqliteRecords:
                 found = rows(connection, SQL["bin_of_subject"], (*after, limit, *keys))
         return [_record(row[21], row) for row in found], (found[-1][18], found[-1][22]) if found else after
 
-    def live(
-        self, subject: str, kind: Kind, *, agent_id: str | None = None, after: int = 0, limit: int
-    ) -> tuple[list[Standing], int]:
+    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
         with self._database.read() as connection:
             number = subject_no(connection, subject) or 0
             first, last = key_range(number, kind)
-            found = rows(connection, SQL["live_ids"], (max(first, after + 1), last, agent_id, limit))
+            found = rows(connection, SQL["live_ids"], (max(first, after + 1), last, limit))
         return [_standing(subject, kind, row) for row in found], found[-1][8] if found else after
 
     def replace(self, entry: Entry) -> bool:

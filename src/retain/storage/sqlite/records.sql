@@ -199,8 +199,8 @@ ORDER BY purge_at, key LIMIT ?3
 
 -- name: live_ids
 SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
-WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (?3 IS NULL OR agent_id = ?3)
-ORDER BY key LIMIT ?4
+WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
+ORDER BY key LIMIT ?
 
 -- name: find
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
