@@ -15,13 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
 from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
 from retain import Retain
 from retain.core.records import Entry, Record, Scope
 from retain.core.types import TYPES, MemoryType
+from retain.settings import sqlite_path
+from retain.storage.relational.database import Transaction
 
 #: Of the archives, which cost more for each record, so many are measured.
 ARCHIVED = 100_000
@@ -80,10 +81,10 @@ def transactions(retain: Retain) -> Iterator[list[float]]:
     write = retain.database.write
 
     @contextmanager
-    def timed() -> Iterator[apsw.Connection]:
-        with write() as connection:
+    def timed() -> Iterator[Transaction]:
+        with write() as tx:
             start = time.perf_counter()
-            yield connection
+            yield tx
             taken.append(time.perf_counter() - start)
 
     retain.database.write = timed  # type: ignore[method-assign]
@@ -174,6 +175,10 @@ def measure(users: int, folder: Path | None = None) -> list[Figure]:
         shutil.rmtree(home)
 
 
+def _file_size(retain: Retain) -> int:
+    return sqlite_path(retain.settings.url).stat().st_size
+
+
 def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
     fill(retain, users, MemoryType.EPISODIC)
@@ -216,7 +221,7 @@ def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     reader.close()
 
     clock.ahead += timedelta(days=15)
-    before = retain.database.path.stat().st_size
+    before = _file_size(retain)
     with transactions(retain) as held:
         start = time.perf_counter()
         report = retain.sweep()
@@ -224,7 +229,7 @@ def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     assert report.counts["delete"] == total
     yield Figure(f"{total:,} deleted for good", f"{total / took:,.0f} a second", "≥ 20,000", total / took >= 20_000)
     yield Figure("the longest of its transactions", f"{max(held) * 1e3:.0f} ms", "≤ 250 ms", max(held) <= 0.25)
-    after = retain.database.path.stat().st_size
+    after = _file_size(retain)
     shown = f"{before / 2**20:,.0f} → {after / 2**20:,.0f} MiB"
     yield Figure("the file, which gave back what was freed", shown, "smaller", after < before)
 

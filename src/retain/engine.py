@@ -41,20 +41,10 @@ from retain.recall import terms
 from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
 from retain.recall.summaries import open_summarizer
-from retain.settings import Settings, read_settings, sqlite_path
+from retain.settings import Settings, read_settings
 from retain.storage.objects import open_objects
-from retain.storage.sqlite.audit import SqliteAudit
-from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
-from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.dues import SqliteDues
-from retain.storage.sqlite.facts import SqliteFacts
-from retain.storage.sqlite.holds import SqliteHolds
-from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases, new_holder
-from retain.storage.sqlite.packs import SqlitePacks
-from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
-from retain.storage.sqlite.registry import SqliteRegistry
-from retain.storage.sqlite.rules import SqliteRules
-from retain.storage.sqlite.schemas import SqliteSchemas
+from retain.storage.relational.jobs import new_holder
+from retain.storage.stores import open_database, open_short_term, stores_over
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 
@@ -82,7 +72,7 @@ class Retain:
             raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
         self.embedder: Embedder = open_embedder(settings.embedder)
         summarizer = open_summarizer(settings.summarizer)
-        self.database = Database(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
+        self.database = open_database(settings)
         try:
             self._assemble(summarizer, clock)
         except BaseException:
@@ -92,24 +82,25 @@ class Retain:
     def _assemble(self, summarizer: Summarizer, clock: Clock | None) -> None:
         """Put the parts together."""
         database, settings, tenant = self.database, self.settings, self.tenant
-        feed = SqliteFeed(database)
+        stores = stores_over(database, open_short_term(settings))
+        feed = stores.feed
         feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
         self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes)
-        records, history, short_term = SqliteRecords(database), SqliteHistory(database), SqliteShortTerm(database)
-        rules, holds, registered = SqliteRules(database), SqliteHolds(database), SqliteRegistry(database)
-        self.dues = SqliteDues(database)
-        leadership = Leadership(SqliteLeases(database), wall=_wall, holder=new_holder())
+        records, history, short_term = stores.records, stores.history, stores.short_term
+        rules, holds, registered = stores.rules, stores.holds, stores.registry
+        self.dues = stores.dues
+        leadership = Leadership(stores.leases, wall=_wall, holder=new_holder())
         self._parts = Parts(
             records=records,
             history=history,
             short_term=short_term,
-            facts=SqliteFacts(database),
-            schemas=SqliteSchemas(database),
+            facts=stores.facts,
+            schemas=stores.schemas,
             rules=rules,
             dues=self.dues,
             holds=holds,
-            audit=SqliteAudit(database),
-            packs=SqlitePacks(database),
+            audit=stores.audit,
+            packs=stores.packs,
             leadership=leadership,
             objects=cache(lambda: open_objects(settings.cold_url())),
             recall=self.recall,
@@ -160,7 +151,7 @@ class Retain:
             retell=partial(retell_entities, parts),
         )
         self.schedule = Schedule(
-            SqliteJobs(database),
+            stores.jobs,
             leadership,
             runners(self.dues, upkeep_of),
             clock=parts.clock,

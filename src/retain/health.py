@@ -34,11 +34,11 @@ from retain.recall.summaries import open_summarizer
 from retain.settings import SETTINGS, Given, Settings, given_settings, read_settings, sqlite_path, without_password
 from retain.storage.objects import open_objects
 from retain.storage.objects.places import read_place
-from retain.storage.sql import migrations
-from retain.storage.sqlite.audit import SqliteAudit
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.dues import SqlDues
+from retain.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
+from retain.storage.relational.statements import migrations
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.dues import SqliteDues
-from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases, new_holder
 
 _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
@@ -158,14 +158,14 @@ def _store(settings: Settings) -> Iterator[Check]:
 
 def _schema(database: Database) -> Check:
     newest = migrations("retain.storage.sqlite")[-1][0]
-    with database.read() as connection:
-        version = connection.pragma("user_version")
+    with database.read() as tx:
+        version = tx.connection.pragma("user_version")
     return Check("schema", Status.OK, f"version {version} (this Retain knows up to {newest})")
 
 
 def _journal(database: Database) -> Check:
-    with database.read() as connection:
-        mode = connection.pragma("journal_mode")
+    with database.read() as tx:
+        mode = tx.connection.pragma("journal_mode")
     found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
     if mode == "wal":
         return Check("journal", Status.OK, found)
@@ -220,7 +220,7 @@ def _cold(url: str) -> Check:
 
 def _lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks of what governs memories. They read the store's own tables: nothing is run, enrolled or adopted."""
-    dues = SqliteDues(database)
+    dues = SqlDues(database)
     now = moment(system_clock())
     yield _checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
     yield _checked("schedule", lambda: _schedule(database, settings.timezone), "correct RETAIN_TIMEZONE")
@@ -228,16 +228,16 @@ def _lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     yield _checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
 
 
-def _clock(dues: SqliteDues, now: int) -> Check:
+def _clock(dues: SqlDues, now: int) -> Check:
     seen = dues.seen()
     ClockWatch(now=now).check(now, seen=seen)
     return Check("clock", Status.OK, f"{iso(now)[:19]} ({'no sweep yet' if seen is None else 'not behind any sweep'})")
 
 
 def _schedule(database: Database, timezone: str) -> Check:
-    leadership = Leadership(SqliteLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
+    leadership = Leadership(SqlLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
     nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
-    schedule = Schedule(SqliteJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
+    schedule = Schedule(SqlJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
     rows, problems = schedule.list(), schedule.problems()
     if not any(row["last_started"] or row["failed"] for row in rows):
         return Check("schedule", Status.WARNING, "no job has ever run: nothing is swept by itself", _KEEP_RUNNING)
@@ -252,7 +252,7 @@ def _schedule(database: Database, timezone: str) -> Check:
     return Check("schedule", Status.OK, found)
 
 
-def _overdue(dues: SqliteDues, now: int) -> Check:
+def _overdue(dues: SqlDues, now: int) -> Check:
     """What should have been swept long ago; what is on hold may be among it."""
     waiting: dict[str, int] = {}
     for tenant in dues.tenants():
@@ -269,7 +269,7 @@ def _overdue(dues: SqliteDues, now: int) -> Check:
 
 
 def _audit(database: Database, home: Path) -> Check:
-    store = SqliteAudit(database)
+    store = SqlAudit(database)
     problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
     if problem is not None:
         fix = "run retain audit verify; if a backup was restored, retain audit seal --accept says so"

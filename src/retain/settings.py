@@ -32,7 +32,12 @@ class Setting(NamedTuple):
 
 SETTINGS: Final = (
     Setting("home", "the platform's user data folder", "Where Retain keeps its files."),
-    Setting("url", "sqlite:///<home>/retain.db", "The store: sqlite:///path/to/file.db"),
+    Setting(
+        "url",
+        "sqlite:///<home>/retain.db",
+        "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
+    ),
+    Setting("short_term_url", "the store", "Short-term memory elsewhere: valkey:// or redis://host:6379/0."),
     Setting(
         "embedder",
         "static",
@@ -46,6 +51,8 @@ SETTINGS: Final = (
     ),
     Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
     Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
+    Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
+    Setting("distribute", "no", "yes spreads new tables over a Citus cluster."),
     Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
 )
 
@@ -64,6 +71,9 @@ class Settings:
     archive_url: str = ""
     timezone: str = "UTC"
     sweep_load: float = 1.0
+    short_term_url: str = ""
+    pool_size: int = 16
+    distribute: bool = False
 
     def cold_url(self) -> str:
         """Where cold storage is."""
@@ -110,6 +120,9 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         archive_url=given.get("archive_url", ""),
         timezone=given.get("timezone", "UTC"),
         sweep_load=_number("sweep_load", given, 1, least=0.01, most=1),
+        short_term_url=given.get("short_term_url", ""),
+        pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
+        distribute=_yes("distribute", given),
     )
 
 
@@ -160,6 +173,13 @@ def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
     if unknown := sorted(set(values) - known):
         raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
     return path, values
+
+
+def _yes(name: str, given: Mapping[str, str]) -> bool:
+    text = given.get(name, "no").lower()
+    if text not in {"yes", "true", "1", "no", "false", "0"}:
+        raise InvalidSettingsError(f"RETAIN_{name.upper()} must be yes or no, not {text!r}")
+    return text in {"yes", "true", "1"}
 
 
 def _number(name: str, given: Mapping[str, str], default: float, *, least: float, most: float = float("inf")) -> float:

@@ -14,6 +14,7 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
+import raw
 from clocks import FakeClock
 from retain import Retain
 from retain.cli.app import app
@@ -143,8 +144,8 @@ def test_a_job_that_failed_or_waits_for_too_long_is_a_failed_check(home: Path) -
     with Retain.open(home=home) as engine:
         engine.schedule.run_due()
     assert examine("--home", str(home))[0] == 0
-    with apsw.Connection(str(home / "retain.db")) as connection:
-        connection.execute("UPDATE jobs SET error = 'the disk was full' WHERE name = 'minutely'")
+    with Retain.open(home=home) as engine:
+        raw.run(engine, "UPDATE jobs SET error = 'the disk was full' WHERE name = 'minutely'")
     code, checks = examine("--home", str(home))
     assert code == 3
     assert "the disk was full" in checks["schedule"]["detail"]
@@ -181,8 +182,8 @@ def test_an_audit_chain_that_was_set_back_is_a_failed_check(home: Path, store: P
         engine.audit.seal()
     _, checks = examine("--home", str(home))
     assert "checkpoint 1 seals" in checks["audit"]["detail"]
-    with apsw.Connection(str(store)) as connection:
-        connection.execute("DELETE FROM checkpoints")
+    with Retain.open(home=home) as engine:
+        raw.run(engine, "DELETE FROM checkpoints")
     code, checks = examine("--home", str(home))
     assert (code, checks["audit"]["status"]) == (3, "failed")
     assert "retain audit verify" in checks["audit"]["fix"]

@@ -10,9 +10,9 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import apsw
 import pytest
 
+import raw
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from retain import Retain
@@ -21,8 +21,8 @@ from retain.lifecycle.schedule import JOBS
 
 
 def break_store(home: Path, statement: str) -> None:
-    with apsw.Connection(str(home / "retain.db")) as connection:
-        connection.execute(statement)
+    with Retain.open(home=home) as engine:
+        raw.run(engine, statement)
 
 
 # --- the audit chain --------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+import raw
 from clocks import FakeClock
-from lifecycle.soundness import asked, check_sound, object_path, objects_of
+from lifecycle.soundness import check_sound, object_path, objects_of
 from retain import MemoryManager, Retain
 from retain.core.errors import (
     ConflictError,
@@ -134,7 +135,7 @@ def test_an_archived_episode_keeps_its_summary_and_nothing_else(
     report = retain.sweep()
     assert report.counts["archive"] == 1
     assert objects_of(retain) == set()
-    (row,) = asked(retain, "SELECT body, content FROM records WHERE id = ?", episode_id)
+    (row,) = raw.rows(retain, "SELECT body, content FROM records WHERE id = ?", (episode_id,))
     assert row == (None, "Went to Rome.")
     (found,) = memory.episodic.query_similar_episodes("a trip to Rome")
     assert (found["summary"], found["is_archived"]) == ("Went to Rome.", True)
@@ -239,8 +240,7 @@ def test_two_that_tidy_cold_storage_at_once_leave_no_object_behind(
         with Retain.open(home=retain.settings.home, clock=clock) as other:
             with suppress(LeaseLostError):
                 other.sweep()
-            with other.database.write() as connection:  # the slow one was silent for longer than its lease
-                connection.execute("UPDATE leases SET expires_at = 0")
+            raw.run(other, "UPDATE leases SET expires_at = 0")  # the slow one was silent for longer than its lease
             other.sweep()
         put(name, data)
 
@@ -304,7 +304,7 @@ def test_a_damaged_object_of_one_user_does_not_stop_the_sweep_of_the_others(reta
     with pytest.raises(ObjectStoreError, match="damaged"):  # told, once everything else is done
         retain.sweep()
     assert lost not in {item.get("memory_id") for item in retain.recycle.list()}
-    assert asked(retain, "SELECT 1 FROM records WHERE id = ?", lost) == []
+    assert raw.rows(retain, "SELECT 1 FROM records WHERE id = ?", (lost,)) == []
 
 
 def test_an_object_that_is_not_kept_as_written_moves_nothing(

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import raw
 from clocks import FakeClock
 from retain.core.chain import Event
 from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
 from retain.core.times import moment
 from retain.lifecycle.audit import Audit
-from retain.storage.sqlite.audit import SqliteAudit, append
-from retain.storage.sqlite.database import Database, one, rows
-from retain.storage.sqlite.scopes import ensure_subject
+from retain.storage.relational.audit import SqlAudit, append
+from retain.storage.sqlite.database import Database, SqliteTransaction
 
 ME, YOU, ALL = "t/me", "t/you", "t/"
 TABLES = ("audit", "chains", "sealed", "checkpoints")
@@ -33,7 +33,7 @@ class World(NamedTuple):
     """A store, its audit chain, and the note beside it."""
 
     database: Database
-    store: SqliteAudit
+    store: SqlAudit
     audit: Audit
     clock: FakeClock
     note: Path
@@ -45,15 +45,14 @@ class World(NamedTuple):
 
     def tamper(self, statement: str, *bindings: object) -> None:
         """Change the store behind its back."""
-        with self.database.write() as connection:
-            connection.execute(statement, bindings)
+        raw.run(self.database, statement, bindings)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[World]:
     clock = FakeClock()
     database = Database(folder / "retain.db")
-    store = SqliteAudit(database)
+    store = SqlAudit(database)
     try:
         yield World(
             database, store, Audit(store, "t", folder / "state", clock), clock, folder / "state/audit-checkpoint.json"
@@ -114,18 +113,17 @@ def test_an_item_has_its_own_history(world: World) -> None:
 def test_no_entry_names_the_user(world: World) -> None:
     world.happen("t/alice@example.com", 2)
 
-    with world.database.read() as connection:
-        for row in rows(connection, "SELECT * FROM audit"):
-            assert "alice" not in repr(row)
+    for row in raw.rows(world.database, "SELECT * FROM audit"):
+        assert "alice" not in repr(row)
 
 
 def test_entries_are_written_with_what_they_tell_of_or_not_at_all(world: World) -> None:
     world.happen(ME)
 
     def fail_halfway() -> None:
-        with world.database.write() as connection:
-            append(connection, ensure_subject(connection, ME), [Event(1, "recycle", None, {})])
-            append(connection, ensure_subject(connection, YOU), [Event(1, "recycle", None, {})])
+        with world.database.write() as tx:
+            append(tx, tx.number_for(ME), [Event(1, "recycle", None, {})])
+            append(tx, tx.number_for(YOU), [Event(1, "recycle", None, {})])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -137,8 +135,8 @@ def test_entries_are_written_with_what_they_tell_of_or_not_at_all(world: World) 
 
 
 def test_a_subject_that_is_not_known_has_no_chain(world: World) -> None:
-    with pytest.raises(NotFoundError, match="77"), world.database.write() as connection:
-        append(connection, 77, [Event(1, "recycle", None, {})])
+    with pytest.raises(NotFoundError, match="77"), world.database.write() as tx:
+        append(tx, 77, [Event(1, "recycle", None, {})])
 
 
 def test_no_events_are_no_entry(world: World) -> None:
@@ -150,15 +148,14 @@ def test_no_events_are_no_entry(world: World) -> None:
 def test_the_chain_of_an_erased_subject_stays_whole_and_can_go_on(world: World) -> None:
     world.happen(ME, 3)
     world.happen(YOU, 3)
-    with world.database.read() as connection:
-        me, you = (one(connection, "SELECT no FROM subjects WHERE subject = ?", (who,)) for who in (ME, YOU))
+    (me,), (you,) = (raw.rows(world.database, "SELECT no FROM subjects WHERE subject = ?", (who,)) for who in (ME, YOU))
     world.audit.seal()
-    world.tamper("DELETE FROM subjects WHERE no = ?", *(you or ()))
-    with world.database.write() as connection:
-        append(connection, (you or (0,))[0], [Event(1, "erase", None, {})])
+    world.tamper("DELETE FROM subjects WHERE no = ?", *you)
+    with world.database.write() as tx:
+        append(tx, you[0], [Event(1, "erase", None, {})])
     assert world.audit.verify()
     world.audit.seal()
-    world.tamper("DELETE FROM subjects WHERE no = ?", *(me or ()))
+    world.tamper("DELETE FROM subjects WHERE no = ?", *me)
 
     verdict = world.audit.verify()
 
@@ -168,7 +165,7 @@ def test_the_chain_of_an_erased_subject_stays_whole_and_can_go_on(world: World) 
 def test_two_connections_write_to_their_own_subjects_at_once(world: World) -> None:
     other = Database(world.database.path)
     try:
-        stores = {ME: world.store, YOU: SqliteAudit(other)}
+        stores = {ME: world.store, YOU: SqlAudit(other)}
 
         def work(subject: str) -> None:
             for n in range(40):
@@ -241,9 +238,9 @@ def test_a_crash_before_the_first_checkpoint_is_noted_is_no_tampering(
         seal(world.store, 1)
         raise KeyboardInterrupt
 
-    seal = SqliteAudit.seal
+    seal = SqlAudit.seal
     world.happen(ME)
-    monkeypatch.setattr(SqliteAudit, "seal", power_cut)
+    monkeypatch.setattr(SqlAudit, "seal", power_cut)
     with pytest.raises(KeyboardInterrupt):
         world.audit.seal()
     monkeypatch.undo()
@@ -323,10 +320,11 @@ def test_sealing_does_not_cover_up_what_was_done_before(world: World) -> None:
     world.happen(ME, 5)
     world.happen(YOU, 5)
     world.audit.seal()
-    with world.database.write() as connection:  # the end goes, and the chain is made to look as if it had never been
-        (number, _) = one(connection, "SELECT no, 0 FROM subjects WHERE subject = ?", (ME,)) or (0, 0)
-        connection.execute("DELETE FROM audit WHERE subject = ? AND seq > 3", (number,))
-        connection.execute(
+    with world.database.write() as tx:  # the end goes, and the chain is made to look as if it had never been
+        ((number,),) = raw.rows(tx, "SELECT no FROM subjects WHERE subject = ?", (ME,))
+        raw.run(tx, "DELETE FROM audit WHERE subject = ? AND seq > 3", (number,))
+        raw.run(
+            tx,
             "UPDATE chains SET seq = 3, hash = (SELECT hash FROM audit a WHERE a.subject = chains.subject AND seq = 3) "
             "WHERE subject = ?",
             (number,),
@@ -461,12 +459,12 @@ def live(world: World, steps: list[Any]) -> None:
             world.happen(*step)
 
 
-def rewrite(connection: Any, table: str, row: int, changes: dict[str, object]) -> None:
+def rewrite(tx: SqliteTransaction, table: str, row: int, changes: dict[str, object]) -> None:
     sets = ", ".join(f"{column} = ?" for column in changes)
-    connection.execute(f"UPDATE {table} SET {sets} WHERE rowid = ?", (*changes.values(), row))  # noqa: S608
+    raw.run(tx, f"UPDATE {table} SET {sets} WHERE rowid = ?", (*changes.values(), row))  # noqa: S608
 
 
-def alter(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def alter(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Change one column of one row."""
     row = draw(st.sampled_from(found))
     column = draw(st.sampled_from([name for name in row if name != "rowid"]))
@@ -477,24 +475,24 @@ def alter(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -
         str: st.text(st.characters(codec="utf-8"), max_size=5) | (st.none() if column == "item" else st.nothing()),
         type(None): st.text(st.characters(codec="utf-8"), max_size=5),
     }[type(old)]
-    rewrite(connection, table, row["rowid"], {column: draw(new.filter(lambda value: value != old))})
+    rewrite(tx, table, row["rowid"], {column: draw(new.filter(lambda value: value != old))})
 
 
-def remove(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def remove(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Delete one row."""
-    connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (draw(st.sampled_from(found))["rowid"],))  # noqa: S608
+    raw.run(tx, f"DELETE FROM {table} WHERE rowid = ?", (draw(st.sampled_from(found))["rowid"],))  # noqa: S608
 
 
-def swap(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def swap(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Exchange what two rows say, but for their keys."""
     keys = {"audit": {"rowid", "no", "subject", "seq"}, "checkpoints": {"rowid", "no"}}.get(table, {"rowid", "subject"})
     assume(len(found) > 1)
     a, b = draw(st.permutations(found))[:2]
-    rewrite(connection, table, a["rowid"], {name: b[name] for name in b if name not in keys})
-    rewrite(connection, table, b["rowid"], {name: a[name] for name in a if name not in keys})
+    rewrite(tx, table, a["rowid"], {name: b[name] for name in b if name not in keys})
+    rewrite(tx, table, b["rowid"], {name: a[name] for name in a if name not in keys})
 
 
-def add(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def add(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Add a row that looks like another."""
     row = dict(draw(st.sampled_from(found)))
     del row["rowid"]
@@ -502,45 +500,45 @@ def add(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> 
     row |= {"no": draw(st.integers(90, 99)), "seq": place} if table == "audit" else {}
     row |= {next(iter(row)): place} if table != "audit" else {}
     columns, marks = ", ".join(row), ", ".join("?" * len(row))
-    connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+    raw.run(tx, f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
 
 
-def shorten(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def shorten(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Take away the last entries of a chain, and make its head agree."""
     subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
-    kept = rows(connection, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
+    kept = raw.rows(tx, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
     assume(len(kept) > 1)
     seq, hashed = draw(st.sampled_from(kept[:-1]))
-    connection.execute("DELETE FROM audit WHERE subject = ? AND seq > ?", (subject, seq))
-    connection.execute("UPDATE chains SET seq = ?, hash = ? WHERE subject = ?", (seq, hashed, subject))
+    raw.run(tx, "DELETE FROM audit WHERE subject = ? AND seq > ?", (subject, seq))
+    raw.run(tx, "UPDATE chains SET seq = ?, hash = ? WHERE subject = ?", (seq, hashed, subject))
 
 
-def behead(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def behead(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Take away the first entries of a chain, and make it look as if they had been cut."""
     subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
-    kept = rows(connection, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
+    kept = raw.rows(tx, "SELECT seq, hash FROM audit WHERE subject = ? ORDER BY seq", (subject,))
     assume(len(kept) > 1)
     seq, hashed = draw(st.sampled_from(kept[:-1]))
-    connection.execute("DELETE FROM audit WHERE subject = ? AND seq <= ?", (subject, seq))
-    connection.execute("UPDATE chains SET floor = ?, floor_hash = ? WHERE subject = ?", (seq, hashed, subject))
+    raw.run(tx, "DELETE FROM audit WHERE subject = ? AND seq <= ?", (subject, seq))
+    raw.run(tx, "UPDATE chains SET floor = ?, floor_hash = ? WHERE subject = ?", (seq, hashed, subject))
 
 
-def vanish(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def vanish(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Take away a whole chain, with or without what was sealed of it."""
     subject = draw(st.sampled_from([row["subject"] for row in found if "subject" in row] or [1]))
     for place in ("audit", "chains", *(["sealed"] if draw(st.booleans()) else [])):
-        connection.execute(f"DELETE FROM {place} WHERE subject = ?", (subject,))  # noqa: S608
+        raw.run(tx, f"DELETE FROM {place} WHERE subject = ?", (subject,))  # noqa: S608
 
 
-def unseal(connection: Any, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
+def unseal(tx: SqliteTransaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Take away the last checkpoint, or all that were ever made."""
-    assume(rows(connection, "SELECT 1 FROM checkpoints LIMIT 1"))
+    assume(raw.rows(tx, "SELECT 1 FROM checkpoints LIMIT 1"))
     if draw(st.booleans()):
-        connection.execute("DELETE FROM checkpoints WHERE no = (SELECT max(no) FROM checkpoints)")
+        raw.run(tx, "DELETE FROM checkpoints WHERE no = (SELECT max(no) FROM checkpoints)")
     else:
-        connection.execute("DELETE FROM checkpoints")
-        connection.execute("DELETE FROM sealed")
-        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'checkpoints'")
+        raw.run(tx, "DELETE FROM checkpoints")
+        raw.run(tx, "DELETE FROM sealed")
+        raw.run(tx, "DELETE FROM sqlite_sequence WHERE name = 'checkpoints'")
 
 
 @given(
@@ -555,13 +553,13 @@ def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as world:
         live(world, steps)
         assert world.audit.verify().findings == ()
-        with world.database.read() as connection:
-            columns = rows(connection, "SELECT name FROM pragma_table_info(?)", (table,))
-            stored = rows(connection, f"SELECT rowid, * FROM {table} ORDER BY 1")  # noqa: S608
+        with world.database.read() as tx:
+            columns = raw.rows(tx, "SELECT name FROM pragma_table_info(?)", (table,))
+            stored = raw.rows(tx, f"SELECT rowid, * FROM {table} ORDER BY 1")  # noqa: S608
         found = [dict(zip(["rowid", *(name for (name,) in columns)], row, strict=True)) for row in stored]
         try:
-            with world.database.write() as connection:
-                tampering(connection, data.draw, table, found)
+            with world.database.write() as tx:
+                tampering(tx, data.draw, table, found)
         except StorageError:
             assume(False)  # a constraint of the database was in the way
 

@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
+import raw
 from clocks import FakeClock
 from lifecycle.fuses import DeathError, Fuse
-from lifecycle.soundness import asked, check_sound
+from lifecycle.soundness import check_sound
 from retain import Retain
 
 SWEEPER = Path(__file__).with_name("sweeper.py")
@@ -35,7 +36,7 @@ def picture(retain: Retain) -> Picture:
     for user_id in ("ann", "bob"):
         subject = f"{retain.tenant}/{user_id}"
         whose = "SELECT id FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
-        ids = [row[0] for row in asked(retain, whose, subject)]
+        ids = [row[0] for row in raw.rows(retain, whose, (subject,))]
         for record_id, entry in retain.parts.records.entries(subject, ids).items():
             record = entry.record
             whole = record.content, record.body, record.metadata
@@ -50,13 +51,15 @@ def picture(retain: Retain) -> Picture:
                 (record.aged_from, record.archive_at, record.hidden_from, record.purge_at),
                 entry.encoding,
             )
-    sessions = asked(retain, "SELECT no, id, state, purge_at, aged_from FROM sessions")
+    sessions = raw.rows(retain, "SELECT no, id, state, purge_at, aged_from FROM sessions")
     for number, item_id, *rest in sessions:
-        messages = asked(retain, "SELECT id, content, purge_at FROM history WHERE key >> 24 = ? ORDER BY key", number)
+        messages = raw.rows(
+            retain, "SELECT id, content, purge_at FROM history WHERE key >> 24 = ? ORDER BY key", (number,)
+        )
         seen[item_id] = (*rest, tuple(messages))
-    for row in asked(retain, "SELECT sort, id, state, purge_at FROM registry"):
+    for row in raw.rows(retain, "SELECT sort, id, state, purge_at FROM registry"):
         seen[f"{row[0]} {row[1]}"] = row[2:]
-    for row in asked(retain, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
+    for row in raw.rows(retain, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
         seen["rule"] = row[1:]
     return seen
 
@@ -114,7 +117,7 @@ def cold(retain: Retain, clock: FakeClock) -> None:
 
 
 def cold_ids(retain: Retain) -> list[str]:
-    return [row[0] for row in asked(retain, "SELECT id FROM records WHERE pack IS NOT NULL ORDER BY key")]
+    return [row[0] for row in raw.rows(retain, "SELECT id FROM records WHERE pack IS NOT NULL ORDER BY key")]
 
 
 def rehydrate_one(retain: Retain) -> object:
@@ -193,8 +196,7 @@ SCENARIOS = {
 
 def forget_leases(retain: Retain) -> None:
     """As if the time of the dead engine's lease were over: its process, this one, goes on in a test."""
-    with retain.database.write() as connection:
-        connection.execute("UPDATE leases SET expires_at = 0")
+    raw.run(retain, "UPDATE leases SET expires_at = 0")
 
 
 def settled(home: Path, clock: FakeClock) -> Picture:
@@ -290,7 +292,7 @@ def kill_a_sweep(home: Path, clock: FakeClock, after: int) -> bool:
 def whole_contents(retain: Retain) -> dict[str, str]:
     """Of every memory that is not deleted: its content, from wherever that lies."""
     found = {}
-    for record_id, user_id in asked(
+    for record_id, user_id in raw.rows(
         retain, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
     ):
         record = retain.parts.records.get(f"default/{user_id}", record_id)
@@ -357,11 +359,11 @@ def test_what_had_begun_to_be_deleted_is_finished_even_if_a_hold_comes_and_the_d
         retain.close()
         with Retain.open(home=tmp_path / "home", clock=clock) as again:
             forget_leases(again)
-            if asked(again, "SELECT state FROM records WHERE id = ?", doomed) == [("deleting",)]:
+            if raw.rows(again, "SELECT state FROM records WHERE id = ?", (doomed,)) == [("deleting",)]:
                 again.holds.add(memory_id=doomed, reason="too late", author="counsel")
                 plan = again.sweep(dry_run=True)
                 report = again.sweep()
-                assert asked(again, "SELECT state FROM records WHERE id = ?", doomed) == []
+                assert raw.rows(again, "SELECT state FROM records WHERE id = ?", (doomed,)) == []
                 assert (report.lines, report.held) == (plan.lines, plan.held)
                 check_sound(again)
                 return

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+import raw
 from clocks import FakeClock
-from lifecycle.soundness import asked, check_sound
+from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
 from retain.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
 from retain.core.holds import Hold
@@ -19,7 +20,7 @@ def refusals(retain: Retain, hold: Hold) -> int:
 
 
 def states(retain: Retain) -> dict[str, str]:
-    return dict(asked(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions"))
+    return dict(raw.rows(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions"))
 
 
 def hold_all(retain: Retain, **scope: str) -> Hold:
@@ -274,7 +275,7 @@ def test_a_held_conversation_past_its_time_gives_up_its_name_and_keeps_its_conte
     memory.short_term.add_message("user", "hello again")
     assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
     assert retain.sweep().held == 1
-    assert [row[0] for row in asked(retain, "SELECT content FROM history ORDER BY key")] == [
+    assert [row[0] for row in raw.rows(retain, "SELECT content FROM history ORDER BY key")] == [
         "an old secret",
         "hello again",
     ]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import raw
 from clocks import FakeClock
-from lifecycle.soundness import asked, check_sound
+from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
 from retain.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from retain.core.rules import EpisodicRetentionPolicy
@@ -298,7 +299,7 @@ def test_the_longest_rule_that_keeps_wins_over_one_that_removes(
 def test_a_rule_that_cannot_be_is_refused_and_nothing_changes(retain: Retain, kind: Any, arguments: Any) -> None:
     with pytest.raises(InvalidRuleError):
         retain.policies.set(kind, **arguments, confirm=True)
-    assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+    assert raw.rows(retain, "SELECT count(*) FROM rules") == [(0,)]
 
 
 def test_a_rule_that_is_not_there_cannot_be_removed(retain: Retain) -> None:
@@ -345,7 +346,7 @@ def test_a_file_of_rules_is_applied_as_one_change_set(retain: Retain, tmp_path: 
     assert changes.shortens
     with pytest.raises(ConfirmationNeededError, match="nothing was changed"):
         apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=False, author="ops")
-    assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+    assert raw.rows(retain, "SELECT count(*) FROM rules") == [(0,)]
     apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
     assert retain.policies.get("episodic", agent_id="travel_agent")["archive_after_days"] == 30
     assert retain.policies.get("history")["delete_after_days"] == 60
@@ -395,7 +396,7 @@ def test_a_bad_file_is_refused_and_nothing_changes(retain: Retain, tmp_path: Pat
     for whole in (text, good + text if text.startswith("[[policy]]") else text):
         with pytest.raises(InvalidInputError):
             apply_file(retain, written(tmp_path, whole))
-        assert asked(retain, "SELECT count(*) FROM rules") == [(0,)]
+        assert raw.rows(retain, "SELECT count(*) FROM rules") == [(0,)]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import raw
 from clocks import FakeClock
-from lifecycle.soundness import asked, check_sound
+from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
 from retain.core.errors import (
     AgentRemovedError,
@@ -236,5 +237,5 @@ def test_an_entity_that_a_sweep_deleted_is_not_told_of_by_those_related_to_it(
     retain.sweep()
     clock.advance(days=15)
     retain.sweep()
-    assert asked(retain, "SELECT 1 FROM records WHERE id = ?", zephyr) == []
-    assert asked(retain, "SELECT content FROM records WHERE instr(content, 'Zephyr')") == []
+    assert raw.rows(retain, "SELECT 1 FROM records WHERE id = ?", (zephyr,)) == []
+    assert raw.rows(retain, "SELECT content FROM records WHERE instr(content, 'Zephyr')") == []

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+import raw
 from conformance.samples import NOW, Person, entry, message
 from retain.core.chain import Event
 from retain.core.errors import (
@@ -30,13 +31,13 @@ from retain.core.types import TYPES, MemoryType, State
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.sessions import roll
 from retain.ports import RegistryStore
-from retain.storage.sqlite.audit import SqliteAudit
-from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
-from retain.storage.sqlite.database import Database, rows
-from retain.storage.sqlite.holds import SqliteHolds
-from retain.storage.sqlite.jobs import SqliteLeases
-from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
-from retain.storage.sqlite.registry import SqliteRegistry
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.holds import SqlHolds
+from retain.storage.relational.jobs import SqlLeases
+from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.registry import SqlRegistry
+from retain.storage.sqlite.database import Database
 
 TENANT = "acme"
 ANN, BOB = Person(TENANT, "ann"), Person(TENANT, "bob")
@@ -50,13 +51,13 @@ class World:
     now: int = NOW
 
     def __post_init__(self) -> None:
-        self.records = SqliteRecords(self.database)
-        self.feed = SqliteFeed(self.database)
-        self.history = SqliteHistory(self.database)
-        self.short_term = SqliteShortTerm(self.database)
-        self.store = SqliteRegistry(self.database)
-        self.holds = SqliteHolds(self.database)
-        self.audit = SqliteAudit(self.database)
+        self.records = SqlRecords(self.database)
+        self.feed = SqlFeed(self.database)
+        self.history = SqlHistory(self.database)
+        self.short_term = SqlShortTerm(self.database)
+        self.store = SqlRegistry(self.database)
+        self.holds = SqlHolds(self.database)
+        self.audit = SqlAudit(self.database)
         self.registry = self.over(self.store)
 
     def over(self, store: RegistryStore) -> Registry:
@@ -97,28 +98,28 @@ class World:
 
     def picture(self) -> list[tuple[Any, ...]]:
         """Everything that is stored of memories and conversations, but for how often and when it moved."""
-        with self.database.read() as connection:
+        with self.database.read() as tx:
             return (
-                rows(
-                    connection,
+                raw.rows(
+                    tx,
                     "SELECT key, subject, kind, id, state, profile, aged_from, agent_id, session_id, name, created_at,"
                     " updated_at, dated_at, purge_at, bundle, size, vectors, terms, metadata, content, body FROM records"
                     " ORDER BY key",
                 )
-                + rows(
-                    connection,
+                + raw.rows(
+                    tx,
                     "SELECT no, subject, id, agent_id, session_id, state, profile, created_at, updated_at, aged_from,"
                     " purge_at, bundle, messages, size, summary FROM sessions ORDER BY no",
                 )
-                + rows(connection, "SELECT * FROM history ORDER BY key")
-                + rows(connection, "SELECT scope, memories, bytes FROM scopes ORDER BY scope")
+                + raw.rows(tx, "SELECT * FROM history ORDER BY key")
+                + raw.rows(tx, "SELECT scope, memories, bytes FROM scopes ORDER BY scope")
             )
 
     def own_states(self) -> set[str]:
         """The states that something of the agent's own is in."""
-        with self.database.read() as connection:
-            found = rows(connection, "SELECT state FROM records WHERE agent_id = 'guide' AND kind IN (4, 5)")
-            found += rows(connection, "SELECT state FROM sessions WHERE agent_id = 'guide'")
+        with self.database.read() as tx:
+            found = raw.rows(tx, "SELECT state FROM records WHERE agent_id = 'guide' AND kind IN (4, 5)")
+            found += raw.rows(tx, "SELECT state FROM sessions WHERE agent_id = 'guide'")
         return {row[0] for row in found}
 
     def actions(self, item: str, subject: str = f"{TENANT}/") -> list[str]:
@@ -507,7 +508,7 @@ def test_whoever_goes_on_with_what_another_has_turned_round_changes_nothing(busy
 
 def test_a_batch_of_a_sweeper_that_lost_its_lease_changes_nothing(busy: World) -> None:
     crash_at(busy, 2, lambda registry: registry.agents.remove("guide"))
-    leases = SqliteLeases(busy.database)
+    leases = SqlLeases(busy.database)
     lease = leases.acquire("sweep", "elsewhere:1:a", now=NOW, ttl=SECOND)
     assert lease is not None
     leases.acquire("sweep", "elsewhere:2:b", now=lease.expires_at, ttl=SECOND)
@@ -591,15 +592,15 @@ def test_what_is_held_is_there_when_its_agent_is_restored(busy: World) -> None:
 
 def clear_bin(world: World) -> None:
     """Delete what has been in the recycle bin for its time, as the sweep does."""
-    with world.database.read() as connection:
-        binned = rows(
-            connection,
+    with world.database.read() as tx:
+        binned = raw.rows(
+            tx,
             "SELECT subjects.subject, id, version FROM records JOIN subjects ON subjects.no = records.subject"
             " WHERE state = 'recycled' AND purge_at <= ?",
             (world.now,),
         )
-        talks = rows(
-            connection,
+        talks = raw.rows(
+            tx,
             "SELECT subjects.subject, id, version FROM sessions JOIN subjects ON subjects.no = sessions.subject"
             " WHERE state = 'recycled' AND purge_at <= ?",
             (world.now,),

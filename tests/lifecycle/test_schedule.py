@@ -18,14 +18,15 @@ from typing import Any
 import apsw
 import pytest
 
+import raw
 from clocks import FakeClock
 from retain.core.errors import ClosedError, InvalidInputError, LeaseLostError
 from retain.core.times import SECOND, moment
 from retain.lifecycle.leadership import LEASE_TTL, SWEEPER, Leadership
 from retain.lifecycle.schedule import JOBS, Job, Runner, Schedule
 from retain.ports import Lease
+from retain.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.jobs import SqliteJobs, SqliteLeases, check_lease, new_holder
 
 TTL = 15 * SECOND
 NIGHTLY = (Job("nightly", "30 2 * * *", "everything", "A job of these tests."),)
@@ -33,8 +34,8 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def made(
-    jobs: SqliteJobs,
-    leases: SqliteLeases,
+    jobs: SqlJobs,
+    leases: SqlLeases,
     runners: Mapping[str, Runner],
     *,
     wall: Callable[[], int],
@@ -61,7 +62,7 @@ class Bench:
         self.deeds: dict[str, Callable[[], dict[str, Any]]] = {}
         self.opened: list[Database] = []
         self.database = self.open()
-        self.jobs, self.leases = SqliteJobs(self.database), SqliteLeases(self.database)
+        self.jobs, self.leases = SqlJobs(self.database), SqlLeases(self.database)
         self.schedule = self.another(self.database)
 
     def open(self) -> Database:
@@ -74,7 +75,7 @@ class Bench:
         table = how.get("table", JOBS)
         how = {"clock": self.clock, "wall": lambda: self.wall, "holder": new_holder(), **how}
         runners = {job.name: self._runner(job.name) for job in table}
-        return made(SqliteJobs(database), SqliteLeases(database), runners, **how)
+        return made(SqlJobs(database), SqlLeases(database), runners, **how)
 
     def _runner(self, name: str) -> Runner:
         def run() -> dict[str, Any]:
@@ -549,8 +550,8 @@ def test_one_holder_has_the_lease_and_keeps_its_epoch(bench: Bench) -> None:
 def test_a_lease_that_expired_changes_hands_and_the_old_holder_finds_out_in_its_batch(bench: Bench) -> None:
     old = bench.leases.acquire("l", "elsewhere:1:a", now=0, ttl=TTL)
     assert old is not None
-    with bench.database.write() as connection:
-        check_lease(connection, old)
+    with bench.database.write() as tx:
+        check_lease(tx, old)
     new = bench.leases.acquire("l", "elsewhere:2:b", now=TTL, ttl=TTL)
     assert new == Lease("l", "elsewhere:2:b", 2, 2 * TTL)
 
@@ -559,9 +560,9 @@ def test_a_lease_that_expired_changes_hands_and_the_old_holder_finds_out_in_its_
     assert bench.leases.current("l", now=TTL) == new, "what it no longer has it cannot give back"
 
     def batch() -> None:
-        with bench.database.write() as connection:
-            connection.execute("INSERT INTO jobs (name, since) VALUES ('written under an old lease', 0)")
-            check_lease(connection, old)
+        with bench.database.write() as tx:
+            raw.run(tx, "INSERT INTO jobs (name, since) VALUES ('written under an old lease', 0)")
+            check_lease(tx, old)
 
     with pytest.raises(LeaseLostError, match="of elsewhere:1:a was taken over by elsewhere:2:b") as lost:
         batch()
@@ -573,8 +574,8 @@ def test_a_lease_that_was_given_back_can_be_had_at_once_under_a_new_epoch(bench:
     first = bench.leases.acquire("l", "elsewhere:1:a", now=0, ttl=TTL)
     assert first is not None
     bench.leases.release(first)
-    with pytest.raises(LeaseLostError, match="was released"), bench.database.write() as connection:
-        check_lease(connection, first)
+    with pytest.raises(LeaseLostError, match="was released"), bench.database.write() as tx:
+        check_lease(tx, first)
     again = bench.leases.acquire("l", "elsewhere:1:a", now=1, ttl=TTL)
     assert again is not None
     assert again.epoch == 2
@@ -692,8 +693,8 @@ def test_a_batch_that_finds_the_lease_lost_ends_the_run_and_is_no_failure_of_the
         assert lease is not None
         bench.wall += 2 * TTL
         assert bench.leases.acquire(SWEEPER, "elsewhere:2:b", now=bench.wall, ttl=TTL)
-        with bench.database.write() as connection:
-            check_lease(connection, lease)
+        with bench.database.write() as tx:
+            check_lease(tx, lease)
         return {}
 
     bench.deeds["minutely"] = lose
@@ -754,10 +755,10 @@ def test_a_finished_slot_cannot_be_claimed_again_and_a_cut_one_only_under_the_le
 
 
 def test_of_many_threads_on_two_databases_one_gets_each_slot(bench: Bench) -> None:
-    stores = [bench.jobs, SqliteJobs(bench.open())]
+    stores = [bench.jobs, SqlJobs(bench.open())]
     won: list[int] = []
 
-    def compete(store: SqliteJobs) -> None:
+    def compete(store: SqlJobs) -> None:
         won.extend(slot for slot in range(1, 21) if store.claim("daily", slot, now=slot))
 
     threads = [threading.Thread(target=compete, args=(stores[n % 2],)) for n in range(4)]
@@ -788,8 +789,8 @@ def work(path: Path, start: Any, answers: Any) -> None:
         return {"pid": os.getpid()}
 
     schedule = made(
-        SqliteJobs(database),
-        SqliteLeases(database),
+        SqlJobs(database),
+        SqlLeases(database),
         {job.name: run for job in JOBS},
         clock=clock,
         wall=real_time,
@@ -830,7 +831,7 @@ def die(path: Path) -> None:
     database = Database(path)
     runners: dict[str, Runner] = {job.name: lambda: os._exit(7) for job in JOBS}
     clock = FakeClock(START + timedelta(minutes=1))
-    jobs, leases = SqliteJobs(database), SqliteLeases(database)
+    jobs, leases = SqlJobs(database), SqlLeases(database)
     made(jobs, leases, runners, clock=clock, wall=real_time, holder=new_holder()).run_due()
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import raw
 from clocks import FakeClock
 from retain import Retain
 from retain.core.chain import Event
@@ -31,12 +32,12 @@ from retain.core.times import DAY, SECOND
 from retain.core.types import State
 from retain.lifecycle.sessions import Sessions, roll
 from retain.ports import Session
-from retain.storage.sqlite.audit import SqliteAudit
-from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
-from retain.storage.sqlite.database import Database, rows
-from retain.storage.sqlite.holds import SqliteHolds
-from retain.storage.sqlite.jobs import SqliteLeases
-from retain.storage.sqlite.rules import SqliteRules
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.holds import SqlHolds
+from retain.storage.relational.jobs import SqlLeases
+from retain.storage.relational.rules import SqlRules
+from retain.storage.sqlite.database import Database
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000
@@ -52,10 +53,10 @@ class World:
     ids: IdSource = field(default_factory=lambda: IdSource(lambda bits: 1))
 
     def __post_init__(self) -> None:
-        self.history = SqliteHistory(self.database)
-        self.short_term = SqliteShortTerm(self.database)
-        self.holds = SqliteHolds(self.database)
-        self.audit = SqliteAudit(self.database)
+        self.history = SqlHistory(self.database)
+        self.short_term = SqlShortTerm(self.database)
+        self.holds = SqlHolds(self.database)
+        self.audit = SqlAudit(self.database)
         self.sessions = Sessions(self.history, self.short_term, tenant=TENANT, now=lambda: self.now)
 
     def say(self, scope: Scope, *contents: str, **metadata: str) -> list[str]:
@@ -171,7 +172,7 @@ def test_what_names_no_session_is_refused_in_words(world: World) -> None:
 
 
 def settle(world: World, terms: Terms, **scope: Any) -> None:
-    rules = SqliteRules(world.database)
+    rules = SqlRules(world.database)
     rule = Rule(f"rule-{world.ids.next(world.now)}", TENANT, HISTORY, Terms(), pending=terms, **scope)
     rule = rules.propose(rule, now=world.now)
     assert sum(rules.assign(rule)) >= 0
@@ -213,8 +214,7 @@ def test_moves_of_conversations_are_counted_as_history(world: World) -> None:
     world.move(world.again(old), State.DELETING, Cause.BIN)
     world.sessions.remove("guide", "trip")
 
-    with world.database.read() as connection:
-        counted = rows(connection, "SELECT kind, state, cause, count FROM totals ORDER BY state, cause")
+    counted = raw.rows(world.database, "SELECT kind, state, cause, count FROM totals ORDER BY state, cause")
     assert counted == [
         ("history", "deleting", "bin", 1),
         ("history", "recycled", "rule", 1),
@@ -225,7 +225,7 @@ def test_moves_of_conversations_are_counted_as_history(world: World) -> None:
 def test_a_batch_of_a_sweeper_that_lost_its_lease_changes_nothing(world: World) -> None:
     world.say(who(), "hello")
     session = world.session(who())
-    leases = SqliteLeases(world.database)
+    leases = SqlLeases(world.database)
     lease = leases.acquire("sweep", "elsewhere:1:a", now=NOW, ttl=SECOND)
     assert lease is not None
     leases.acquire("sweep", "elsewhere:2:b", now=lease.expires_at, ttl=SECOND)

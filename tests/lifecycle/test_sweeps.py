@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+import raw
 from clocks import FakeClock
-from lifecycle.soundness import asked, check_sound
+from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
 from retain.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
 from retain.core.times import DAY, SECOND
@@ -16,8 +17,8 @@ from retain.core.types import State
 from retain.lifecycle import archive, batches, clearing, recycle, survey
 from retain.lifecycle.plan import Plan, Report
 from retain.lifecycle.safety import ClockWatch, takes_too_much
-from retain.storage.sqlite import rules
-from retain.storage.sqlite.jobs import SqliteLeases
+from retain.storage.relational import rules
+from retain.storage.relational.jobs import SqlLeases
 
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")
 
@@ -58,7 +59,7 @@ def fill(retain: Retain, clock: FakeClock, users: int = 3) -> None:
 def test_a_sweep_does_exactly_what_its_dry_run_said(retain: Retain, clock: FakeClock) -> None:
     fill(retain, clock)
     plan = planned(retain)
-    before = asked(retain, "SELECT id, state, version FROM records ORDER BY key")
+    before = raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key")
     assert planned(retain) == plan, "a dry run changes nothing"
     decided = {decision.id: decision for decision in plan.decisions}
     assert len(decided) == plan.total == len(plan.decisions)
@@ -67,7 +68,7 @@ def test_a_sweep_does_exactly_what_its_dry_run_said(retain: Retain, clock: FakeC
     assert report.counts == plan.counts
     assert (report.held, report.stale, report.set_aside) == (0, 0, ())
     after = {
-        row[0]: row[1] for row in asked(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions")
+        row[0]: row[1] for row in raw.rows(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions")
     }
     for decision in decided.values():
         target = State.DELETED if decision.target is State.DELETING else decision.target
@@ -108,10 +109,10 @@ def test_a_plan_whose_records_changed_is_refused_and_nothing_is_done(retain: Ret
     plan = planned(retain)
     memory = retain.manager("user_0", "agent_0")
     memory.delete(memory.list_memories("structured", include_archived=True)[0]["memory_id"])
-    before = asked(retain, "SELECT id, state, version FROM records ORDER BY key")
+    before = raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key")
     with pytest.raises(PlanChangedError, match="nothing was changed"):
         swept(retain, digest=plan.digest)
-    assert asked(retain, "SELECT id, state, version FROM records ORDER BY key") == before
+    assert raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key") == before
 
 
 @pytest.mark.parametrize("change", ["update", "rule", "hold", "message"])
@@ -296,7 +297,7 @@ def test_archiving_much_is_no_loss(retain: Retain, clock: FakeClock) -> None:
 
 def test_a_lease_held_elsewhere_refuses(retain: Retain, clock: FakeClock) -> None:
     fill(retain, clock, users=1)
-    leases = SqliteLeases(retain.database)
+    leases = SqlLeases(retain.database)
     lease = leases.acquire("sweeper", "another host:1:x", now=time.time_ns() // 1_000, ttl=60 * SECOND)
     assert lease is not None
     with pytest.raises(LeaseLostError, match="another host:1:x is sweeping"):
@@ -315,15 +316,13 @@ def test_a_lease_that_is_lost_midway_stops_the_sweep_with_the_next_batch(retain:
     def progress(count: int) -> None:
         moved.append(count)
         if len(moved) == 2:
-            with retain.database.write() as connection:
-                connection.execute("UPDATE leases SET holder = 'thief', epoch = epoch + 1")
+            raw.run(retain, "UPDATE leases SET holder = 'thief', epoch = epoch + 1")
 
     with pytest.raises(LeaseLostError, match="thief"):
         swept(retain, progress=progress)
     left = planned(retain).counts["recycle"]
     assert left == 3_600 - sum(moved) > 0
-    with retain.database.write() as connection:
-        connection.execute("DELETE FROM leases")
+    raw.run(retain, "DELETE FROM leases")
     assert swept(retain).counts["recycle"] == left
     check_sound(retain)
 
@@ -339,7 +338,7 @@ def test_batches_of_many_users_are_swept_whole(retain: Retain, clock: FakeClock)
     heard: list[int] = []
     report = swept(retain, progress=heard.append)
     assert report.counts["recycle"] == sum(heard) == 300
-    assert asked(retain, "SELECT count(*) FROM records WHERE state = 'active'") == [(150,)]
+    assert raw.rows(retain, "SELECT count(*) FROM records WHERE state = 'active'") == [(150,)]
     check_sound(retain)
 
 
@@ -430,7 +429,7 @@ def test_small_pages_come_to_the_same(retain: Retain, clock: FakeClock, hold: di
 def test_much_is_cleared_and_restored_in_small_pages(retain: Retain, clock: FakeClock) -> None:
     fill(retain, clock, users=2)
     memory = retain.manager("user_0", "agent_0")
-    live = asked(
+    live = raw.rows(
         retain,
         "SELECT count(*) FROM records JOIN subjects ON subjects.no = records.subject "
         "WHERE subjects.subject = 'default/user_0' AND state = 'active'",

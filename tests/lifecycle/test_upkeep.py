@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import raw
 from clocks import FakeClock
 from retain import ClockError, Retain
 from retain.core.times import DAY, SECOND
@@ -40,12 +41,13 @@ def test_freed_space_goes_back_to_the_disk(retain: Retain, clock: FakeClock) -> 
     assert len(ids) == 500
     retain.manager("user", "agent").delete_user_memories("user")
     clock.advance(days=15)
-    before = retain.database.path.stat().st_size
+    database = raw.sqlite(retain)
+    before = database.path.stat().st_size
     assert retain.sweep().counts["delete"] == 500
-    with retain.database.write() as connection:
-        connection.execute("SELECT 1")
+    with database.write() as tx:
+        tx.connection.execute("SELECT 1")
     retain.close()
-    assert retain.database.path.stat().st_size < before / 2
+    assert database.path.stat().st_size < before / 2
 
 
 def test_how_late_things_are_is_told(retain: Retain, clock: FakeClock) -> None:

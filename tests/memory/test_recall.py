@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import raw
 from clocks import FakeClock
 from retain import MemoryManager, Retain
 from retain.core.errors import EmbedderUnavailableError
@@ -106,8 +107,7 @@ def test_a_new_embedder_never_compares_vectors_of_two_models(retain: Retain) -> 
         letters.fails = False
         other.recall._without_until = 0.0
         twin.retrieve("cccc")
-        with other.database.read() as connection:
-            models = connection.execute("SELECT DISTINCT models.id FROM records JOIN models ON model = code").fetchall()
+        models = raw.rows(other, "SELECT DISTINCT models.id FROM records JOIN models ON model = code")
         assert models == [(other.recall.model,)], "recall embedded the records anew"
     assert memory.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd", "and back again"
 

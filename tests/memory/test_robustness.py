@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import raw
 from memory.test_recall import Hashing, swap_embedder
 from retain import (
     ClosedError,
@@ -282,8 +283,7 @@ def test_errors_show_no_more_than_a_little_of_what_was_given(memory: MemoryManag
 
 def test_the_keys_of_a_store_never_run_into_each_other(retain: Retain, memory: MemoryManager) -> None:
     memory.add("first")
-    with retain.database.write() as connection:
-        connection.execute("UPDATE scopes SET next = 1 << 29")
+    raw.run(retain, "UPDATE scopes SET next = 1 << 29")
     with pytest.raises(RetainError, match="ever hold"):
         memory.add("one too many")
 

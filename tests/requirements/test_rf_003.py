@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import raw
 from clocks import FakeClock
 from retain import MemoryManager, MemoryType, QuotaExceededError, Retain
 from retain.core.types import TYPES
@@ -50,10 +51,7 @@ def test_rf_003_3_add_long_term_memory(memory: MemoryManager, retain: Retain) ->
 
     assert set(result) == RESULT_FIELDS
     assert result["quota_remaining"] == 9_999
-    with retain.database.read() as connection:
-        rows = connection.execute(
-            "SELECT length(vectors), models.id FROM records JOIN models ON model = code"
-        ).fetchall()
+    rows = raw.rows(retain, "SELECT length(vectors), models.id FROM records JOIN models ON model = code")
     assert rows == [(2 * retain.embedder.dim, retain.recall.model)], "an embedding is made from the content"
 
 
@@ -120,8 +118,7 @@ def test_rf_003_8_compression(memory: MemoryManager, retain: Retain) -> None:
     assert found["metadata"]["is_compressed"] is True
     assert "is_compressed" not in memory.get(small)["metadata"]
     assert memory.retrieve("description of the hotel", top_k=1)[0]["content"] == content
-    with retain.database.read() as connection:
-        stored = connection.execute("SELECT content FROM records WHERE id = ?", (memory_id,)).fetchall()[0][0]
+    ((stored,),) = raw.rows(retain, "SELECT content FROM records WHERE id = ?", (memory_id,))
     assert isinstance(stored, bytes)
     assert len(stored) < len(content)
 

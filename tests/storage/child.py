@@ -16,8 +16,8 @@ from retain import QuotaExceededError, Retain
 from retain.core.errors import RetainError
 from retain.core.records import Encoding, Entry, Record, Scope
 from retain.core.types import TYPES, MemoryType
+from retain.storage.relational.records import SqlRecords
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.records import SqliteRecords
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 NOBODY = 65_534
@@ -38,15 +38,21 @@ def put(database: Database, record_id: str, content: str = "a memory") -> None:
     """One long-term record, without what embeds it."""
     record = Record(record_id, MemoryType.LONG_TERM, Scope("t", "u", "a"), content, 1, 1, 1)
     entry = Entry(record, Encoding(None, None, b""))
-    SqliteRecords(database).insert("t/u", LONG_TERM, [entry], prune=False, now=1)
+    SqlRecords(database).insert("t/u", LONG_TERM, [entry], prune=False, now=1)
+
+
+def file_of(retain: Retain) -> Database:
+    """An engine's database, which is a file here."""
+    assert isinstance(retain.database, Database)
+    return retain.database
 
 
 def add_forever(home: str) -> None:
     """Add memories and print each id, until killed."""
     with Retain.open(home=home) as retain:
         memory = retain.manager("user_123", "agent")
-        with retain.database.write() as connection:
-            connection.wal_autocheckpoint(8)  # so that some kills hit the moving of pages from the log to the file
+        with file_of(retain).write() as tx:
+            tx.connection.wal_autocheckpoint(8)  # so that some kills hit the moving of pages from the log to the file
         while True:
             say(memory.add("a memory that must not be lost", "long_term")["memory_id"])
 
@@ -106,7 +112,7 @@ def write_small_files(path: str, limit: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     database = opened[0] if opened else Database(Path(path))
     put(database, "afterwards")
-    say({"problems": database.check(), "held": SqliteRecords(database).usage("t/u", LONG_TERM).memories})
+    say({"problems": database.check(), "held": SqlRecords(database).usage("t/u", LONG_TERM).memories})
     database.close()
 
 
@@ -132,7 +138,7 @@ def fork(home: str) -> None:
             _, status = os.waitpid(child, 0)
         say({"child": os.waitstatus_to_exitcode(status)})
         memory.add("after the fork", "long_term")
-        say([memory.count_memories("long_term"), retain.database.check()])
+        say([memory.count_memories("long_term"), file_of(retain).check()])
 
 
 def attempt(use: Callable[[], object]) -> None:

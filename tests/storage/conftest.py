@@ -11,8 +11,8 @@ import pytest
 from conformance.samples import NOW, Person, entry
 from retain.core.records import Record
 from retain.core.types import TYPES, MemoryType
+from retain.storage.relational.records import SqlRecords
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.records import SqliteRecords
 
 ME = Person("t", "u")
 Put = Callable[..., Record]
@@ -35,7 +35,7 @@ def put() -> Put:
     def write(database: Database, content: str = "User enjoys skiing", **fields: Any) -> Record:
         made = entry(ME, content, **fields)
         kind = TYPES[MemoryType.LONG_TERM]
-        SqliteRecords(database).insert(ME.subject, kind, [made], prune=False, now=NOW)
+        SqlRecords(database).insert(ME.subject, kind, [made], prune=False, now=NOW)
         return made.record
 
     return write

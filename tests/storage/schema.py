@@ -30,8 +30,8 @@ def new_store(folder: Path) -> str:
     """The listing of a store that was just made."""
     database = Database(folder / "retain.db")
     try:
-        with database.read() as connection:
-            return listing(connection)
+        with database.read() as tx:
+            return listing(tx.connection)
     finally:
         database.close()
 

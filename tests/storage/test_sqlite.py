@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import raw
 from conformance.samples import NOW, changed, message, move, new_id, there
 from retain import Retain
 from retain.core.content import pack
@@ -19,11 +20,11 @@ from retain.core.errors import ClosedError, StorageError
 from retain.core.records import Record
 from retain.core.times import SECOND
 from retain.core.types import TYPES, MemoryType, State
-from retain.storage.sql import migrations
+from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.records import SqlRecords
+from retain.storage.relational.statements import migrations
 from retain.storage.sqlite import database as database_module
-from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
 from retain.storage.sqlite.database import APPLICATION_ID, Database
-from retain.storage.sqlite.records import SqliteRecords
 from storage.child import put as put_plainly
 from storage.children import children
 from storage.conftest import ME, Put
@@ -58,7 +59,7 @@ def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> N
         memory = retain.manager("user_123", "agent")
         assert all(memory.get(memory_id)["content"] for memory_id in acknowledged)
         assert memory.count_memories("long_term") == len(ids), "and the count is that of what is there"
-        assert retain.database.check() == []
+        assert raw.sqlite(retain).check() == []
 
 
 def test_a_commit_is_synced_before_it_returns(path: Path, put: Put) -> None:
@@ -81,8 +82,8 @@ def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, 
     with disk() as recorded:
         database = Database(path)
         try:
-            with database.write() as connection:
-                connection.wal_autocheckpoint(chance.randint(5, 20))  # power is lost around checkpoints too
+            with database.write() as tx:
+                tx.connection.wal_autocheckpoint(chance.randint(5, 20))  # power is lost around checkpoints too
             added = []
             for n in range(25):
                 added.append(put(database, f"memory {n} " + "x" * chance.randint(0, 9_000)).id)
@@ -94,7 +95,7 @@ def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, 
 
     again = Database(tmp_path / "after 24" / "retain.db")
     try:
-        assert SqliteRecords(again).usage(ME.subject, LONG_TERM).memories == 25
+        assert SqlRecords(again).usage(ME.subject, LONG_TERM).memories == 25
         put(again, "life goes on")
     finally:
         again.close()
@@ -109,10 +110,10 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
         database = Database(path)
         try:
             kept = [put(database, f"memory {n}").id for n in range(5)]
-            with database.write() as connection:
-                connection.execute("PRAGMA cache_size=5")
-            with database.write() as connection:
-                connection.execute("UPDATE records SET content = content || ?", ("y" * 200_000,))
+            with database.write() as tx:
+                tx.connection.execute("PRAGMA cache_size=5")
+            with database.write() as tx:
+                tx.connection.execute("UPDATE records SET content = content || ?", ("y" * 200_000,))
                 recorded.lose_power(tmp_path / "after", chance)
         finally:
             database.close()
@@ -120,7 +121,7 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
     assert survivors(tmp_path / "after" / "retain.db") == (kept, "ok")
     again = Database(tmp_path / "after" / "retain.db")
     try:
-        contents = [record.content for record in SqliteRecords(again).fetch(ME.subject, kept, now=NOW).values()]
+        contents = [record.content for record in SqlRecords(again).fetch(ME.subject, kept, now=NOW).values()]
         assert contents == [f"memory {n}" for n in range(5)]
     finally:
         again.close()
@@ -133,8 +134,8 @@ def test_the_settings_that_durability_and_deletion_rest_on_are_in_force_on_every
     for opened in (Database(path), Database(path)):  # as it was made, and as it is found
         with ExitStack() as stack:
             stack.callback(opened.close)
-            connections = [stack.enter_context(opened.read()) for _ in range(12)]
-            connections.append(stack.enter_context(opened.write()))
+            connections = [stack.enter_context(opened.read()).connection for _ in range(12)]
+            connections.append(stack.enter_context(opened.write()).connection)
             assert len(set(map(id, connections))) == 13
             for connection in connections:
                 assert connection.pragma("journal_mode") == "wal"
@@ -147,14 +148,14 @@ def test_a_write_that_raises_leaves_nothing_behind(database: Database, put: Put)
     record = put(database)
 
     def delete_and_fail() -> None:
-        with database.write() as connection:
-            connection.execute("DELETE FROM records")
+        with database.write() as tx:
+            tx.connection.execute("DELETE FROM records")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         delete_and_fail()
 
-    assert there(SqliteRecords(database), ME, record.id) == record
+    assert there(SqlRecords(database), ME, record.id) == record
     put(database, "and the next write is well")
 
 
@@ -164,7 +165,7 @@ def test_a_store_that_was_closed_says_so(database: Database, put: Put) -> None:
     database.close()
 
     assert not database.usable
-    for use in (lambda: put(database), lambda: SqliteRecords(database).get(ME.subject, record.id), database.check):
+    for use in (lambda: put(database), lambda: SqlRecords(database).get(ME.subject, record.id), database.check):
         with pytest.raises(ClosedError, match=r"was closed; open it again with Retain\.open\(\)"):
             use()
 
@@ -181,9 +182,9 @@ def test_a_store_that_was_closed_is_one_file(database: Database, path: Path, put
 
 def remains(database: Database) -> bytes:
     """All that the files hold once the log is emptied into the store."""
-    with database.write() as connection:
+    with database.write() as tx:
         pass
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    tx.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert [file.stat().st_size for file in database.path.parent.glob("*-wal")] == [0]
     return b"".join(file.read_bytes() for file in database.path.parent.iterdir())
 
@@ -218,8 +219,8 @@ def test_deleted_text_is_not_left_in_the_files(database: Database, put: Put, sec
     texts = (content, secret[:300], secret[300:500], secret[500:700])
     assert len(set(traces(remains(database), *texts))) == len({text[:20] for text in texts}), "the search can find it"
 
-    with database.write() as connection:
-        connection.execute("DELETE FROM records WHERE id = ?", (gone.id,))
+    with database.write() as tx:
+        tx.connection.execute("DELETE FROM records WHERE id = ?", (gone.id,))
 
     assert traces(remains(database), *texts, gone.id) == []
 
@@ -228,7 +229,7 @@ def test_text_that_was_replaced_is_not_left_in_the_files(database: Database, put
     record = put(database, secret)
     assert traces(remains(database), secret) != []
 
-    assert SqliteRecords(database).replace(changed(record, content="something else"))
+    assert SqlRecords(database).replace(changed(record, content="something else"))
 
     assert traces(remains(database), secret) == []
 
@@ -236,7 +237,7 @@ def test_text_that_was_replaced_is_not_left_in_the_files(database: Database, put
 def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_files(
     database: Database, secret: str
 ) -> None:
-    store = SqliteShortTerm(database)
+    store = SqlShortTerm(database)
     expiring, removed = message(secret[:400]), message(secret[400:])
     store.append(ME.scope("agent", "one"), [expiring], ttl=SECOND, now=NOW, most=9)
     store.append(ME.scope("agent", "two"), [removed, message("stays")], ttl=99 * SECOND, now=NOW, most=9)
@@ -253,7 +254,7 @@ def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_fi
 
 
 def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database: Database, put: Put) -> None:
-    records = SqliteRecords(database)
+    records = SqlRecords(database)
     record = put(database)
     put(database, "one more, so that they alternate as said")
     for n in range(700):  # each change falls on an odd transaction, each insert on an even one
@@ -261,8 +262,8 @@ def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database:
         assert records.replace(changed(there_now, content=f"version {n}"))
         put(database, f"memory {n}")
 
-    with database.read() as connection:
-        listed = connection.execute("SELECT value FROM changes, json_each(ids)").fetchall()
+    with database.read() as tx:
+        listed = tx.connection.execute("SELECT value FROM changes, json_each(ids)").fetchall()
     assert 0 < len(listed) <= 512
 
 
@@ -278,7 +279,7 @@ def filled(path: Path, put: Put) -> Record:
     """A store that has one record, closed."""
     database = Database(path)
     record = put(database)
-    SqliteHistory(database).append(ME.scope(), [message("hello")], now=NOW, summarize=lambda summary, new: summary)
+    SqlHistory(database).append(ME.scope(), [message("hello")], now=NOW, summarize=lambda summary, new: summary)
     database.close()
     return record
 
@@ -295,8 +296,8 @@ def test_migrating_step_by_step_equals_creating(path: Path, tmp_path: Path, monk
         monkeypatch.setattr(database_module, "migrations", lambda package, upto=upto: steps[:upto])
         Database(path).close()
     again = Database(path)
-    with again.read() as connection:
-        migrated = listing(connection)
+    with again.read() as tx:
+        migrated = listing(tx.connection)
     again.close()
 
     assert migrated == new_store(tmp_path / "new")
@@ -349,11 +350,11 @@ def test_a_migration_keeps_what_is_there(path: Path, filled: Record, next_steps:
 
     database = Database(path)
 
-    assert there(SqliteRecords(database), ME, filled.id) == filled
-    with database.read() as connection:
-        assert connection.pragma("user_version") == len(migrations(PACKAGE)) + 2
-        assert connection.pragma("application_id") == APPLICATION_ID
-        assert connection.execute("SELECT id, name FROM tools").fetchall() == []
+    assert there(SqlRecords(database), ME, filled.id) == filled
+    with database.read() as tx:
+        assert tx.connection.pragma("user_version") == len(migrations(PACKAGE)) + 2
+        assert tx.connection.pragma("application_id") == APPLICATION_ID
+        assert tx.connection.execute("SELECT id, name FROM tools").fetchall() == []
     database.close()
 
 
@@ -370,9 +371,9 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, filled: R
     assert digest(path) == before
     next_steps.clear()
     database = Database(path)
-    assert there(SqliteRecords(database), ME, filled.id) == filled
-    with database.read() as connection:
-        assert listing(connection) == LISTING.read_text(encoding="utf-8")
+    assert there(SqlRecords(database), ME, filled.id) == filled
+    with database.read() as tx:
+        assert listing(tx.connection) == LISTING.read_text(encoding="utf-8")
     database.close()
 
 
@@ -384,21 +385,21 @@ def test_a_new_store_whose_migration_failed_can_be_opened_later(path: Path, next
     next_steps.clear()
     database = Database(path)
     put(database)
-    with database.read() as connection:
-        assert listing(connection) == LISTING.read_text(encoding="utf-8")
+    with database.read() as tx:
+        assert listing(tx.connection) == LISTING.read_text(encoding="utf-8")
     database.close()
 
 
 def test_a_record_that_was_recycled_by_one_process_is_so_for_the_next(path: Path, put: Put) -> None:
     database = Database(path)
     record = put(database)
-    SqliteRecords(database).transition(ME.subject, [move(record, State.RECYCLED)], now=NOW)
+    SqlRecords(database).transition(ME.subject, [move(record, State.RECYCLED)], now=NOW)
     put_plainly(database, new_id())
     database.close()
 
     again = Database(path)
-    assert there(SqliteRecords(again), ME, record.id).state is State.RECYCLED
-    assert SqliteRecords(again).usage(ME.subject, LONG_TERM).memories == 1
+    assert there(SqlRecords(again), ME, record.id).state is State.RECYCLED
+    assert SqlRecords(again).usage(ME.subject, LONG_TERM).memories == 1
     again.close()
 
 

@@ -15,8 +15,8 @@ import pytest
 from conformance.samples import MODEL, there
 from retain.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
 from retain.core.types import TYPES, MemoryType
+from retain.storage.relational.records import SqlFeed, SqlRecords
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
 from storage.children import answers
 from storage.conftest import ME, Put
 
@@ -121,8 +121,8 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
 def read_everything(path: Path) -> int:
     database = Database(path)
     try:
-        rows = SqliteFeed(database).changes(ME.scope(), LONG_TERM, None, model=MODEL).rows
-        found = SqliteRecords(database).fetch(ME.subject, [row.id for row in rows], now=0)
+        rows = SqlFeed(database).changes(ME.scope(), LONG_TERM, None, model=MODEL).rows
+        found = SqlRecords(database).fetch(ME.subject, [row.id for row in rows], now=0)
         return len(found) - len(database.check())
     finally:
         database.close()
@@ -162,9 +162,9 @@ def test_a_damaged_store_says_so(store: Path, damage: Callable[[Path], None]) ->
 def test_damage_that_no_read_has_met_yet_is_found_by_the_check(store: Path) -> None:
     database = Database(store)
     assert database.check() == []
-    with database.write() as connection:
-        connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'facts_by_source'")
+    with database.write() as tx:
+        tx.connection.execute("PRAGMA writable_schema=ON")
+        tx.connection.execute("UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'facts_by_source'")
     database.close()
 
     again = Database(store)
@@ -246,7 +246,7 @@ def test_a_store_that_may_not_be_written_says_so(shared: Path, put: Put, folder_
     assert digests(shared)[path.name] == before[path.name]
     shared.chmod(0o755)
     again = Database(path)
-    assert there(SqliteRecords(again), ME, record.id) == record
+    assert there(SqlRecords(again), ME, record.id) == record
     again.close()
 
 
@@ -265,8 +265,8 @@ def test_a_store_in_a_folder_that_may_not_be_written_cannot_be_made(shared: Path
 
 def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: Database, put: Put) -> None:
     kept = put(database)
-    with database.write() as connection:
-        connection.pragma("max_page_count", int(connection.pragma("page_count")) + 20)
+    with database.write() as tx:
+        tx.connection.pragma("max_page_count", int(tx.connection.pragma("page_count")) + 20)
     written = 1
 
     def fill() -> None:
@@ -279,13 +279,13 @@ def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: Databa
         fill()
     assert str(database.path) in str(full.value)
     assert full.value.retryable
-    records = SqliteRecords(database)
+    records = SqlRecords(database)
     assert there(records, ME, kept.id) == kept
     assert records.usage(ME.subject, LONG_TERM).memories == written > 1, "the one that did not fit left no trace"
     assert database.check() == []
 
-    with database.write() as connection:
-        connection.pragma("max_page_count", 1_000_000)
+    with database.write() as tx:
+        tx.connection.pragma("max_page_count", 1_000_000)
     put(database, os.urandom(1_500).hex())
     assert records.usage(ME.subject, LONG_TERM).memories == written + 1
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+import raw
 from conformance.samples import NOW, there
 from retain import Retain
 from retain.core.errors import StoreBusyError
 from retain.core.types import TYPES, MemoryType
+from retain.storage.relational.records import SqlRecords
 from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.records import SqliteRecords
 from storage.children import answers, children
 from storage.conftest import ME, Put
 
@@ -42,7 +43,7 @@ def test_no_write_is_lost_when_processes_and_threads_add_at_once(tmp_path: Path)
         memory = retain.manager("user_123", "agent")
         assert memory.count_memories("long_term") == 160
         assert all(memory.get(memory_id) for memory_id in ids)
-        assert retain.database.check() == []
+        assert raw.sqlite(retain).check() == []
 
 
 def test_the_quota_is_exact_when_several_processes_reach_it_at_once(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_a_new_file_can_be_opened_by_many_processes_at_once(tmp_path: Path) -> N
             assert [opener.hear() for opener in openers] == ["written"] * 8
 
             database = Database(path)
-            assert SqliteRecords(database).usage("t/u", LONG_TERM).memories == 8
+            assert SqlRecords(database).usage("t/u", LONG_TERM).memories == 8
             assert database.check() == []
             database.close()
 
@@ -103,7 +104,7 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_not_taken_for_some
 
 
 def test_threads_read_what_others_write(database: Database, put: Put) -> None:
-    records = SqliteRecords(database)
+    records = SqlRecords(database)
     first = put(database)
     failures: list[BaseException] = []
     done = threading.Event()
@@ -143,12 +144,12 @@ def test_threads_read_what_others_write(database: Database, put: Put) -> None:
 def test_a_reader_sees_one_moment_of_the_store(database: Database, put: Put) -> None:
     put(database)
     count = "SELECT count(*) FROM records"
-    with database.read() as connection:
-        before = connection.execute(count).fetchall()
+    with database.read() as tx:
+        before = tx.connection.execute(count).fetchall()
         put(database, "written meanwhile")
-        assert connection.execute(count).fetchall() == before == [(1,)]
-    with database.read() as connection:
-        assert connection.execute(count).fetchall() == [(2,)]
+        assert tx.connection.execute(count).fetchall() == before == [(1,)]
+    with database.read() as tx:
+        assert tx.connection.execute(count).fetchall() == [(2,)]
 
 
 def test_a_writer_that_waited_too_long_says_so_and_can_try_again(path: Path, put: Put) -> None:
@@ -163,7 +164,7 @@ def test_a_writer_that_waited_too_long_says_so_and_can_try_again(path: Path, put
         assert busy.value.retryable
 
         record = put(hasty, "now it is my turn")
-        assert there(SqliteRecords(patient), ME, record.id) == record
+        assert there(SqlRecords(patient), ME, record.id) == record
     finally:
         patient.close()
         hasty.close()

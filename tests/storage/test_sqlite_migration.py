@@ -11,22 +11,23 @@ from typing import Any
 import apsw
 import pytest
 
+import raw
 from conformance.samples import MODEL, NOW, Follower, Person, entry, fact, message, move, set_rule
 from retain.core.content import pack, to_json
 from retain.core.records import Message, Outcome, Record
 from retain.core.rules import BIN, DEFAULTS, HISTORY, Terms, resolve
 from retain.core.times import DAY
 from retain.core.types import DURABLE, LIVE, TYPES, Kind, MemoryType, State
-from retain.storage.sql import migrations
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.dues import SqlDues
+from retain.storage.relational.facts import SqlFacts
+from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.rules import SqlRules
+from retain.storage.relational.schemas import SqlSchemas
+from retain.storage.relational.statements import migrations
 from retain.storage.sqlite import database as database_module
-from retain.storage.sqlite.audit import SqliteAudit
-from retain.storage.sqlite.conversations import SqliteHistory, SqliteShortTerm
-from retain.storage.sqlite.database import Database, rows, value
-from retain.storage.sqlite.dues import SqliteDues
-from retain.storage.sqlite.facts import SqliteFacts
-from retain.storage.sqlite.records import SqliteFeed, SqliteRecords
-from retain.storage.sqlite.rules import SqliteRules
-from retain.storage.sqlite.schemas import SqliteSchemas
+from retain.storage.sqlite.database import Database
 
 PACKAGE = "retain.storage.sqlite"
 LONG = "a long text that is stored compressed " * 100
@@ -124,8 +125,7 @@ class Old:
 
     def _conversation(self, number: int, who: Person, session_id: str | None) -> None:
         said = [message(text, at=NOW - 9 + n, n=n) for n, text in enumerate(("Grüße", LONG, "123"))]
-        session = value(
-            self.connection,
+        ((session,),) = self.connection.execute(
             "INSERT INTO sessions (subject, agent_id, session_id, created_at, updated_at, messages) "
             "VALUES (?, 'agent', ?, ?, ?, 3) RETURNING no",
             (number, session_id or "", NOW - 9, NOW - 7),
@@ -155,8 +155,8 @@ def tables(connection: apsw.Connection) -> dict[str, list[dict[str, Any]]]:
     names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     found = {}
     for name in names:
-        columns = [row[0] for row in rows(connection, "SELECT name FROM pragma_table_info(?)", (name,))]
-        every = rows(connection, f'SELECT * FROM "{name}"')  # noqa: S608 - names of our own tables
+        columns = [row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (name,))]
+        every = connection.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - names of our own tables
         found[name] = [dict(zip(columns, row, strict=True)) for row in every]
     return found
 
@@ -187,8 +187,8 @@ def migrated(old: Old, path: Path) -> Iterator[Database]:
 
 def test_no_row_and_no_value_is_lost(old: Old, migrated: Database) -> None:
     before = old.before
-    with migrated.read() as connection:
-        after = tables(connection)
+    with migrated.read() as tx:
+        after = tables(tx.connection)
 
     assert set(before) <= set(after)
     for name, old_rows in before.items():
@@ -206,7 +206,7 @@ def test_no_row_and_no_value_is_lost(old: Old, migrated: Database) -> None:
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.DELETED])
 def test_records_are_read_as_they_were_in_every_state(old: Old, migrated: Database, state: State) -> None:
-    records = SqliteRecords(migrated)
+    records = SqlRecords(migrated)
     for record in old.records:
         if record.state is state:
             found = records.get(record.scope.subject, record.id)
@@ -219,15 +219,14 @@ def test_records_are_read_as_they_were_in_every_state(old: Old, migrated: Databa
 
 def test_what_was_deleted_is_gone(old: Old, migrated: Database) -> None:
     """A deleted record used to leave its row; now it leaves none."""
-    records = SqliteRecords(migrated)
+    records = SqlRecords(migrated)
     deleted = [record for record in old.records if record.state is State.DELETED]
     assert len(deleted) == len(PEOPLE) * len(DURABLE_KINDS)
     assert [records.get(record.scope.subject, record.id) for record in deleted] == [None] * len(deleted)
 
 
 def test_profiles_are_what_the_defaults_come_to(migrated: Database) -> None:
-    with migrated.read() as connection:
-        found = rows(connection, "SELECT tenant, kind, rules, archive_after, delete_after, keep_for FROM profiles")
+    found = raw.rows(migrated, "SELECT tenant, kind, rules, archive_after, delete_after, keep_for FROM profiles")
     kinds = [*DURABLE, HISTORY]
     expected = {(who.tenant, str(kind), "[]", *resolve(kind, ())[:3]) for who in PEOPLE for kind in kinds}
     assert set(found) == expected
@@ -238,17 +237,16 @@ def test_profiles_are_what_the_defaults_come_to(migrated: Database) -> None:
 
 def test_records_and_sessions_have_the_profile_of_their_tenant_and_kind(migrated: Database) -> None:
     codes = {kind.code: str(kind.name) for kind in DURABLE_KINDS}
-    with migrated.read() as connection:
-        records = rows(
-            connection,
-            "SELECT subjects.subject, records.kind, tenant, profiles.kind, aged_from - dated_at FROM records "
-            "JOIN subjects ON subjects.no = records.subject JOIN profiles ON profiles.no = profile",
-        )
-        sessions = rows(
-            connection,
-            "SELECT subjects.subject, tenant, profiles.kind, aged_from - updated_at FROM sessions "
-            "JOIN subjects ON subjects.no = sessions.subject JOIN profiles ON profiles.no = profile",
-        )
+    records = raw.rows(
+        migrated,
+        "SELECT subjects.subject, records.kind, tenant, profiles.kind, aged_from - dated_at FROM records "
+        "JOIN subjects ON subjects.no = records.subject JOIN profiles ON profiles.no = profile",
+    )
+    sessions = raw.rows(
+        migrated,
+        "SELECT subjects.subject, tenant, profiles.kind, aged_from - updated_at FROM sessions "
+        "JOIN subjects ON subjects.no = sessions.subject JOIN profiles ON profiles.no = profile",
+    )
     assert len(records) == len(PEOPLE) * len(DURABLE_KINDS) * (len(State) - 1)
     for subject, code, tenant, kind, younger in records:
         assert (tenant, kind, younger) == (subject.split("/")[0], codes[code], 0)
@@ -258,7 +256,7 @@ def test_records_and_sessions_have_the_profile_of_their_tenant_and_kind(migrated
 
 
 def test_the_bin_empties_fifteen_days_after_each_record_came_into_it(old: Old, migrated: Database) -> None:
-    dues = SqliteDues(migrated)
+    dues = SqlDues(migrated)
     for tenant in {who.tenant for who in PEOPLE}:
         mine = [record for record in old.records if record.scope.tenant == tenant]
         claimed = {record.id for record in mine if record.state is State.DELETING}
@@ -269,14 +267,13 @@ def test_the_bin_empties_fifteen_days_after_each_record_came_into_it(old: Old, m
 
 
 def test_subjects_have_pseudonyms_of_their_own(migrated: Database) -> None:
-    with migrated.read() as connection:
-        aliases = [row[0] for row in connection.execute("SELECT alias FROM subjects")]
+    aliases = [row[0] for row in raw.rows(migrated, "SELECT alias FROM subjects")]
     assert len(set(aliases)) == len(PEOPLE)
     assert {len(alias) for alias in aliases} == {16}
 
 
 def test_conversations_go_on_where_they_were(old: Old, migrated: Database) -> None:
-    history = SqliteHistory(migrated)
+    history = SqlHistory(migrated)
     for (who, session_id), said in old.messages.items():
         scope = who.scope("agent", session_id)
         session = history.find(scope, now=NOW)
@@ -297,23 +294,23 @@ def test_conversations_go_on_where_they_were(old: Old, migrated: Database) -> No
 
 
 def test_the_rest_is_as_it_was(old: Old, migrated: Database) -> None:
-    records, short_term = SqliteRecords(migrated), SqliteShortTerm(migrated)
+    records, short_term = SqlRecords(migrated), SqlShortTerm(migrated)
     for who in PEOPLE:
         usage = records.usage(who.subject, TYPES[MemoryType.LONG_TERM])
         live = [r for r in old.records if r.scope.subject == who.subject and r.kind == "long_term" and r.state in LIVE]
         assert (usage.memories, usage.bytes) == (len(live), sum(map(_size, live)))
         assert (usage.max_memories, usage.max_bytes) == (77, None)
         assert [turn.content for turn in short_term.window(who.scope("agent", "sess_1"), now=NOW)] == ["hi"]
-        (known,) = SqliteFacts(migrated).facts(who.subject, ["ann"])
+        (known,) = SqlFacts(migrated).facts(who.subject, ["ann"])
         assert known == fact("city", "Rome", id="f")
-        assert json.loads(SqliteSchemas(migrated).get(who.tenant, "trips") or "") == {"type": "object"}
-    assert SqliteFeed(migrated).is_current(MODEL)
+        assert json.loads(SqlSchemas(migrated).get(who.tenant, "trips") or "") == {"type": "object"}
+    assert SqlFeed(migrated).is_current(MODEL)
 
 
 @pytest.mark.parametrize("kind", DURABLE_KINDS, ids=lambda kind: str(kind.name))
 def test_life_goes_on(old: Old, migrated: Database, kind: Kind) -> None:
     """Followers, inserts, moves, names and rules treat old records as they treat new ones."""
-    records, feed = SqliteRecords(migrated), SqliteFeed(migrated)
+    records, feed = SqlRecords(migrated), SqlFeed(migrated)
     who = PEOPLE[2]
     mine = {r.state: r for r in old.records if r.scope.subject == who.subject and r.kind is kind.name}
     live = {mine[state].id for state in LIVE}
@@ -331,12 +328,11 @@ def test_life_goes_on(old: Old, migrated: Database, kind: Kind) -> None:
         new.record.id,
         mine[State.RECYCLED].id,
     }
-    assert len(SqliteAudit(migrated).of_item(who.subject, mine[State.RECYCLED].id)) == 1
-    set_rule(SqliteRules(migrated), who.tenant, kind.name, Terms(delete_after=400 * DAY), agent_id="agent_0")
+    assert len(SqlAudit(migrated).of_item(who.subject, mine[State.RECYCLED].id)) == 1
+    set_rule(SqlRules(migrated), who.tenant, kind.name, Terms(delete_after=400 * DAY), agent_id="agent_0")
     first = records.get(who.subject, mine[State.ACTIVE].id)
     assert first is not None
     expected = mine[State.ACTIVE].dated_at + 400 * DAY
     assert first.hidden_from == expected
-    with migrated.read() as connection:
-        profiles = connection.execute("SELECT count(*) FROM profiles WHERE tenant = 'acme'").fetchall()
+    profiles = raw.rows(migrated, "SELECT count(*) FROM profiles WHERE tenant = 'acme'")
     assert profiles == [(len(DURABLE) + 1 + 1,)], "one for each kind and history, and one for the rule"

@@ -274,9 +274,9 @@ def checkpoint_hash(previous: bytes, made: Checkpoint) -> bytes:
     return link(previous, _canonical(said))
 
 
-def check_checkpoints(checkpoints: Iterable[Checkpoint], sealed: Seal, written: int) -> Iterator[Finding]:
+def check_checkpoints(checkpoints: Iterable[Checkpoint], sealed: Seal, written: int | None) -> Iterator[Finding]:
     """Everything that is wrong with the checkpoints, given the heads as they are sealed now and how many
-    checkpoints were ever ``written``.
+    checkpoints were ever ``written``, where that is known.
     """
     last: Checkpoint | None = None
     for one in checkpoints:
@@ -287,7 +287,7 @@ def check_checkpoints(checkpoints: Iterable[Checkpoint], sealed: Seal, written: 
             yield Finding(CHECKPOINTS, one.no, "does not go on from the one before it: one of the two was changed")
         last = one
     found = last.no if last else 0
-    if found != written:
+    if written is not None and found != written:
         yield Finding(CHECKPOINTS, found, f"is the last one, but {written} were written")
     if not sealed.agrees(last):
         yield Finding(CHECKPOINTS, found, "sealed other heads than those that are kept as sealed")

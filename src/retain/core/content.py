@@ -188,5 +188,12 @@ def pack(text: str) -> str | bytes:
 
 
 def unpack(stored: str | bytes) -> str:
-    """The text that ``pack`` was given."""
-    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
+    """The text that ``pack`` was given. Where texts are stored as bytes, a zero byte is before one that is as it was."""
+    if isinstance(stored, str):
+        return stored
+    return zlib.decompress(stored).decode() if is_packed(stored) else stored[1:].decode()
+
+
+def is_packed(stored: str | bytes) -> bool:
+    """Whether a text is stored compressed."""
+    return isinstance(stored, bytes) and stored[:1] != b"\0"

@@ -235,6 +235,13 @@ class StoreUnavailableError(StorageError):
     code = "store_unavailable"
 
 
+class StoreAwayError(StoreUnavailableError):
+    """A server that holds memories does not answer, or broke off; it may be back soon."""
+
+    code = "store_away"
+    retryable = True
+
+
 class NotAStoreError(StorageError):
     """The file is not a Retain database, or is damaged."""
 

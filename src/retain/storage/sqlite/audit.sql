@@ -9,8 +9,12 @@ SELECT unhex(substr(audit.entry, 11, 32)), chains.seq, chains.hash
 FROM chains JOIN audit ON audit.subject = chains.subject AND audit.seq = chains.seq
 WHERE chains.subject = ?
 
--- name: last_no
-SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0), ifnull((SELECT max(no) FROM audit), 0))
+-- name: numbers
+-- The next numbers, so many as are asked for.
+WITH RECURSIVE counting (more) AS (SELECT 1 UNION ALL SELECT more + 1 FROM counting WHERE more < ?1)
+SELECT more + (SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0),
+                          ifnull((SELECT max(no) FROM audit), 0)))
+FROM counting
 
 -- name: append
 INSERT INTO audit (no, subject, seq, at, item, entry, hash) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -29,8 +33,8 @@ SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? ORDER BY seq DESC 
 -- Newest first through all entries, for the few that are asked for: CROSS JOIN keeps that order.
 SELECT CAST(audit.entry AS BLOB), audit.hash
 FROM audit CROSS JOIN subjects ON subjects.no = audit.subject
-WHERE subjects.subject >= :tenant || '/' AND subjects.subject < :tenant || '0'
-ORDER BY audit.no DESC LIMIT :limit
+WHERE subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0'
+ORDER BY audit.no DESC LIMIT ?2
 
 -- name: sizes
 SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM checkpoints)

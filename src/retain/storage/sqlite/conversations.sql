@@ -16,57 +16,61 @@ INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile
 VALUES (?1, ?2, ?3, ?4, 'active', 1, ?5, ?6, ?6, ?6, 0, 0, '')
 
 -- name: touch_session
-UPDATE sessions SET version = version + 1, updated_at = max(updated_at, ?1), aged_from = max(aged_from, ?1),
-                    messages = messages + ?2, size = size + ?3, summary = ?4
-WHERE no = ?5
+UPDATE sessions SET version = version + 1, updated_at = max(updated_at, ?2), aged_from = max(aged_from, ?2),
+                    messages = messages + ?3, size = size + ?4, summary = ?5
+WHERE no = ?6 AND subject = ?1
 
 -- name: count_messages
-UPDATE sessions SET version = version + 1, messages = messages + ?, size = size + ?, summary = ifnull(?, summary) WHERE no = ?
+UPDATE sessions SET version = version + 1, messages = messages + ?2, size = size + ?3, summary = ifnull(?4, summary)
+WHERE no = ?5 AND subject = ?1
 
 -- name: move_session
-UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = ?4, bundle = ?5,
-                    aged_from = ifnull(?6, aged_from), aside = 0
-WHERE no = ?7
+UPDATE sessions SET state = ?2, version = version + 1, moved_at = ?3, reason = ?4, purge_at = ?5, bundle = ?6,
+                    aged_from = ifnull(?7, aged_from), aside = 0
+WHERE no = ?8 AND subject = ?1
 
 -- What is being deleted stays where a sweep looks for it.
 -- name: claim_session
-UPDATE sessions SET state = ?1, version = version + 1, moved_at = ?2, reason = ?3, purge_at = coalesce(?4, purge_at, ?2)
-WHERE no = ?5
+UPDATE sessions SET state = ?2, version = version + 1, moved_at = ?3, reason = ?4, purge_at = coalesce(?5, purge_at, ?3)
+WHERE no = ?6 AND subject = ?1
 
 -- name: step_aside
-UPDATE sessions SET aside = no WHERE no = ?
+UPDATE sessions SET aside = no WHERE no = ?2 AND subject = ?1
 
 -- name: end_session
-DELETE FROM sessions WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?2 AND ?3)
+DELETE FROM sessions
+WHERE no = ?1 AND subject = ?2 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?3 AND ?4)
 
 -- name: append
-INSERT INTO history (key, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO history (key, id, role, created_at, metadata, content) SELECT ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 IS NOT NULL
 
 -- name: next_place
-SELECT ifnull(max(key) + 1, ?1) FROM history WHERE key BETWEEN ?1 AND ?2
+SELECT ifnull(max(key) + 1, ?2) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 
 -- name: last_messages
 SELECT id, role, content, created_at, metadata FROM history
-WHERE key BETWEEN ? AND ? AND purge_at IS NULL ORDER BY key DESC LIMIT ?
+WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL ORDER BY key DESC LIMIT ?4
 
 -- name: messages_to_remove
 SELECT key, id, metadata, length(CAST(content AS BLOB)) FROM history
-WHERE key BETWEEN ? AND ? AND purge_at IS NULL AND id IN (SELECT value FROM json_each(?))
+WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL AND id IN (SELECT value FROM json_each(?4))
 
 -- name: messages_to_hold
-SELECT id, metadata FROM history WHERE key BETWEEN ?1 AND ?2 AND (?3 OR id IN (SELECT value FROM json_each(?4)))
+SELECT id, metadata FROM history
+WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND (?4 OR id IN (SELECT value FROM json_each(?5)))
 
 -- name: bin_message
-UPDATE history SET purge_at = ? WHERE key = ?
+UPDATE history SET purge_at = ?2 WHERE ?1 IS NOT NULL AND key = ?3
 
 -- name: binned_message
-SELECT history.key, history.purge_at, length(CAST(content AS BLOB)), sessions.no, agent_id, session_id, state
+SELECT history.key, history.purge_at, length(CAST(content AS BLOB)), sessions.no, agent_id, session_id, state,
+       sessions.subject
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
 WHERE history.purge_at IS NOT NULL AND history.id = ? AND sessions.subject = ?
 
 -- name: binned_messages
 SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
-       history.purge_at, history.key
+       history.purge_at, history.key, sessions.subject
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at > ?1 AND (history.purge_at, history.key) > (?2, ?3) AND sessions.state = 'active'
@@ -74,7 +78,8 @@ WHERE history.purge_at > ?1 AND (history.purge_at, history.key) > (?2, ?3) AND s
 ORDER BY history.purge_at, history.key LIMIT ?6
 
 -- name: messages_to_purge
-SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata
+SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
+       sessions.subject
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at <= ?1 AND (history.purge_at, history.key) > (?2, ?3)
@@ -82,13 +87,13 @@ WHERE history.purge_at <= ?1 AND (history.purge_at, history.key) > (?2, ?3)
 ORDER BY history.purge_at, history.key LIMIT ?5
 
 -- name: erase_message
-DELETE FROM history WHERE key = ?
+DELETE FROM history WHERE ?1 IS NOT NULL AND key = ?2 AND purge_at <= ?3
 
 -- name: erase_messages
-DELETE FROM history WHERE key IN (SELECT key FROM history WHERE key BETWEEN ? AND ? LIMIT ?)
+DELETE FROM history WHERE key IN (SELECT key FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 LIMIT ?4)
 
 -- name: count_rows
-SELECT count(*) FROM history WHERE key BETWEEN ? AND ?
+SELECT count(*) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 
 -- name: sessions
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
@@ -117,7 +122,7 @@ SELECT no, expires_at FROM short_windows WHERE subject = ? AND agent_id = ? AND 
 INSERT INTO short_windows (subject, agent_id, session_id, expires_at) VALUES (?, ?, ?, ?) RETURNING no
 
 -- name: keep_window
-UPDATE short_windows SET expires_at = ? WHERE no = ?
+UPDATE short_windows SET expires_at = ?2 WHERE no = ?3 AND subject = ?1
 
 -- name: end_window
 DELETE FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
@@ -131,17 +136,18 @@ WHERE agent_id = ?1
 DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
 
 -- name: append_short
-INSERT INTO short_messages (window, id, role, created_at, metadata, content) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO short_messages (window, id, role, created_at, metadata, content)
+SELECT ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 IS NOT NULL
 
 -- name: short_messages
-SELECT id, role, content, created_at, metadata FROM short_messages WHERE window = ? ORDER BY rowid
+SELECT id, role, content, created_at, metadata FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 ORDER BY rowid
 
 -- name: remove_short
-DELETE FROM short_messages WHERE window = ? AND id = ?
+DELETE FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 AND id = ?3
 
 -- name: count_short
-SELECT count(*) FROM short_messages WHERE window = ?
+SELECT count(*) FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2
 
 -- name: trim_short
 DELETE FROM short_messages
-WHERE window = ? AND id IN (SELECT id FROM short_messages WHERE window = ? ORDER BY rowid LIMIT ?)
+WHERE ?1 IS NOT NULL AND window = ?2 AND id IN (SELECT id FROM short_messages WHERE window = ?2 ORDER BY rowid LIMIT ?3)

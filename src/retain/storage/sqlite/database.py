@@ -7,15 +7,16 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
 from retain.core.errors import (
     ClosedError,
+    ConflictError,
     NotAStoreError,
     RetainError,
     StorageError,
@@ -25,14 +26,16 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
-from retain.storage.sql import migrations
+from retain.storage.relational.database import Bindings, DuplicateError, Row, T
+from retain.storage.relational.statements import migrations, statements
 
 APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
 _PACKAGE: Final = "retain.storage.sqlite"
 _IDLE_READERS: Final = 8
+_TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
+_SQL: Final = statements(_PACKAGE)
 #: The system's other ways to say that a disk is full: a user's share of it is used up, a file may not grow.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-Bindings = Sequence[Any] | Mapping[str, Any]
 
 
 class Database:
@@ -70,7 +73,7 @@ class Database:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self) -> Iterator[apsw.Connection]:
+    def write(self) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         with self._lock, self._translated(self._writer):
@@ -78,14 +81,27 @@ class Database:
             connection = self._writer
             try:  # an interrupt may come between any two statements: nothing may be left open
                 connection.execute("BEGIN IMMEDIATE")
-                yield connection
+                yield SqliteTransaction(connection)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def govern(self, _tenant: str) -> AbstractContextManager[SqliteTransaction]:
+        """The same: there is one writer at a time."""
+        return self.write()
+
+    def alone(self, _what: str) -> AbstractContextManager[SqliteTransaction]:
+        """The same: there is one writer at a time."""
+        return self.write()
+
+    def groups(self, batches: Sequence[T]) -> Iterator[Sequence[T]]:
+        """All of them together: a transaction costs a synchronisation of the disk."""
+        if batches:
+            yield batches
+
     @contextmanager
-    def read(self) -> Iterator[apsw.Connection]:
+    def read(self) -> Iterator[SqliteTransaction]:
         """A consistent view of the store as it is now."""
         with self._translated():
             self.check_usable()
@@ -95,7 +111,7 @@ class Database:
                 connection = self._connect()
             try:
                 connection.execute("BEGIN")
-                yield connection
+                yield SqliteTransaction(connection)
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
@@ -118,9 +134,16 @@ class Database:
 
     def check(self) -> list[str]:
         """What SQLite itself finds wrong with the file; empty if all is well."""
-        with self.read() as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+        with self.read() as tx:
+            found = [str(row[0]) for row in tx.connection.execute("PRAGMA quick_check(20)")]
         return [] if found == ["ok"] else found
+
+    def give_back(self, pages: int) -> int:
+        """Give unused pages of the file back to the disk, some at a time; how many are left."""
+        with self.write() as tx:
+            tx.connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+        with self.read() as tx:
+            return int(tx.connection.pragma("freelist_count"))
 
     # --- opening -----------------------------------------------------------------------------------------------
 
@@ -231,6 +254,8 @@ class Database:
             yield
         except RetainError:
             raise
+        except DuplicateError as problem:
+            raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except apsw.Error as problem:
             full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in _NO_ROOM
             raise self._in_our_words(apsw.FullError() if full else problem) from problem
@@ -260,21 +285,75 @@ class Database:
                 return StorageError(f"the store {self.path} failed: {problem}")
 
 
-def rows(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
-    """All rows of a statement."""
-    return connection.execute(statement, bindings).fetchall()
+class SqliteTransaction:
+    """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
+
+    __slots__ = ("connection",)
+    is_alone = True
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """All rows of a statement."""
+        try:
+            return self.connection.execute(_SQL[statement], bindings).fetchall()
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The first row of a statement, if there is one."""
+        try:
+            return self.connection.execute(_SQL[statement], bindings).fetchone()
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def value(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        row = self.one(statement, bindings)
+        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
+        return int(row[0])
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
+        """The rows of a statement as they come."""
+        return self.connection.execute(_SQL[statement], bindings)
+
+    def run(self, statement: str, bindings: Bindings = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        try:
+            self.connection.execute(_SQL[statement], bindings)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+        return self.connection.changes()
+
+    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
+        """Carry out a statement for each of many bindings."""
+        try:
+            self.connection.executemany(_SQL[statement], many)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A statement that fails undoes itself."""
+        return nullcontext()
+
+    def number_of(self, subject: str) -> int | None:
+        """The number of a subject that has been seen before."""
+        row = self.one("records.subject_no", (subject,))
+        return None if row is None else int(row[0])
+
+    def number_for(self, subject: str) -> int:
+        """The number of a subject, seen before or not."""
+        number = self.number_of(subject)
+        return self.value("records.new_subject", (subject,)) if number is None else number
+
+    def have(self, number: int) -> None:
+        """There is one writer at a time."""
 
 
-def one(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
-    """The first row of a statement, if there is one."""
-    return connection.execute(statement, bindings).fetchone()
-
-
-def value(connection: apsw.Connection, statement: str, bindings: Bindings = ()) -> int:
-    """The number that a statement gives in its one row."""
-    row = connection.execute(statement, bindings).fetchone()
-    assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
-    return int(row[0])
+def _duplicate(problem: apsw.ConstraintError) -> Exception:
+    """``DuplicateError`` if a statement failed because something would be there twice; else the problem itself."""
+    return DuplicateError(str(problem)) if getattr(problem, "extendedresult", None) in _TWICE else problem
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:

@@ -6,40 +6,44 @@ INSERT INTO jobs (name, since) VALUES (?, ?) ON CONFLICT DO NOTHING
 
 -- name: configure
 UPDATE jobs
-SET cron = :cron, timezone = :timezone, enabled = :enabled, since = iif(:anew, :now, since)
-WHERE name = :name
+SET cron = ?2, timezone = ?3, enabled = ?4, since = iif(?5, ?6, since)
+WHERE name = ?1
 
 -- name: job
 SELECT name, cron, timezone, enabled, since, slot, started_at, finished_at, result, error FROM jobs WHERE name = ?
 
 -- name: claim
-INSERT INTO jobs (name, since, slot, started_at) VALUES (:name, :now, :slot, :now)
+INSERT INTO jobs (name, since, slot, started_at) VALUES (?1, ?2, ?3, ?2)
 ON CONFLICT DO UPDATE
-SET slot = :slot, started_at = :now, finished_at = NULL, result = NULL, error = NULL
-WHERE slot IS NULL OR slot < :slot
+SET slot = ?3, started_at = ?2, finished_at = NULL, result = NULL, error = NULL
+WHERE slot IS NULL OR slot < ?3
 RETURNING slot
 
 -- name: reclaim
-UPDATE jobs SET started_at = :now, error = :error
-WHERE name = :name AND slot = :slot AND finished_at IS NULL AND error IS NULL
+UPDATE jobs SET started_at = ?1, error = ?2
+WHERE name = ?3 AND slot = ?4 AND finished_at IS NULL AND error IS NULL
 RETURNING slot
 
 -- name: finish
-UPDATE jobs SET finished_at = :now, result = :result, error = :error
-WHERE name = :name AND slot = :slot AND finished_at IS NULL
+UPDATE jobs SET finished_at = ?1, result = ?2, error = ?3
+WHERE name = ?4 AND slot = ?5 AND finished_at IS NULL
 RETURNING slot
 
 -- name: lease
 SELECT name, holder, epoch, expires_at FROM leases WHERE name = ?
 
+-- Where a lock can be had on it, until the end of the transaction that relies on it.
+-- name: lease_checked
+SELECT name, holder, epoch, expires_at FROM leases WHERE name = ?
+
 -- name: take
-INSERT INTO leases (name, holder, epoch, expires_at) VALUES (:name, :holder, 1, :expires_at)
-ON CONFLICT DO UPDATE SET holder = :holder, epoch = epoch + 1, expires_at = :expires_at
+INSERT INTO leases (name, holder, epoch, expires_at) VALUES (?1, ?2, 1, ?3)
+ON CONFLICT DO UPDATE SET holder = ?2, epoch = epoch + 1, expires_at = ?3
 RETURNING name, holder, epoch, expires_at
 
 -- name: extend
-UPDATE leases SET expires_at = :expires_at WHERE name = :name AND holder = :holder AND epoch = :epoch
+UPDATE leases SET expires_at = ?1 WHERE name = ?2 AND holder = ?3 AND epoch = ?4
 RETURNING name, holder, epoch, expires_at
 
 -- name: release
-UPDATE leases SET holder = '', expires_at = 0 WHERE name = :name AND holder = :holder AND epoch = :epoch
+UPDATE leases SET holder = '', expires_at = 0 WHERE name = ?1 AND holder = ?2 AND epoch = ?3

@@ -11,7 +11,7 @@ FROM packs JOIN subjects ON subjects.no = packs.subject WHERE packs.no = ?
 -- name: unsettled
 SELECT packs.no, subjects.subject, name, state, records, digest
 FROM packs INDEXED BY packs_unsettled CROSS JOIN subjects ON subjects.no = packs.subject
-WHERE state != 'kept' AND subjects.subject >= :tenant || '/' AND subjects.subject < :tenant || '0' ORDER BY packs.no
+WHERE state != 'kept' AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0' ORDER BY packs.no
 
 -- name: members
 SELECT id FROM records WHERE pack = ? AND state != 'deleting' ORDER BY key

@@ -31,7 +31,7 @@ SELECT no, kind, rules FROM profiles WHERE tenant = ?
 UPDATE profiles SET archive_after = ?, delete_after = ?, keep_for = ? WHERE no = ?
 
 -- name: subjects_of
-SELECT no, subject FROM subjects WHERE subject >= :tenant || '/' AND subject < :tenant || '0' ORDER BY no
+SELECT no, subject FROM subjects WHERE subject >= ?1 || '/' AND subject < ?1 || '0' ORDER BY no
 
 -- name: records_to_assign
 SELECT key, id, kind, profile, agent_id, session_id FROM records
@@ -48,4 +48,4 @@ SELECT no, id, profile, agent_id, session_id FROM sessions
 WHERE subject = ? AND (?2 = '' OR agent_id = ?2) AND (?3 = '' OR session_id = ?3)
 
 -- name: assign_session
-UPDATE sessions SET profile = ? WHERE no = ?
+UPDATE sessions SET profile = ?2 WHERE no = ?3 AND subject = ?1

@@ -1,4 +1,4 @@
-"""Rules in SQLite: the ``RuleStore``, and the profiles that records carry.
+"""Rules in a relational engine: the ``RuleStore``, and the profiles that records carry.
 
 A profile is what the rules come to for all records that the same rules select. Rules for the whole tenant are in every
 profile of their kind without being named there, so that one of those is a change of a few profiles and of no record.
@@ -11,20 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import apsw
-
 from retain.core.chain import Event
 from retain.core.content import to_json
 from retain.core.errors import RulesChangedError
 from retain.core.records import Scope
 from retain.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from retain.core.types import TYPES
-from retain.storage.sql import statements
-from retain.storage.sqlite.audit import append
-from retain.storage.sqlite.database import Database, one, rows, value
-from retain.storage.sqlite.scopes import all_keys, ensure_subject, subject_no
+from retain.storage.relational.audit import append
+from retain.storage.relational.database import Database, Names, Transaction
+from retain.storage.relational.scopes import all_keys
 
-SQL: Final = statements("retain.storage.sqlite", "rules.sql")
+SQL: Final = Names("rules")
 _KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 _BATCH: Final = 1_000
 
@@ -68,59 +65,71 @@ class Profiles:
 
     def __init__(self) -> None:
         self._books: dict[str, Book] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._made: set[tuple[str, str, str]] = set()
 
-    def book(self, connection: apsw.Connection, tenant: str) -> Book:
-        """The tenant's rules as they are now."""
-        version = version_of(connection, tenant)
+    def book(self, tx: Transaction, tenant: str, version: int | None = None) -> Book:
+        """The tenant's rules as they are now, in the version that they are known to have."""
+        if version is None:
+            version = version_of(tx, tenant)
         book = self._books.get(tenant)
         if book is None or book.version != version:
-            book = self._books[tenant] = read_book(connection, tenant)
+            book = self._books[tenant] = read_book(tx, tenant)
         return book
 
-    def find(self, connection: apsw.Connection, kind: str, scope: Scope, memory_id: str | None = None) -> int:
+    def find(
+        self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, *, book: Book | None = None
+    ) -> int:
         """The number of the profile for something of this scope; made if there is none yet."""
-        book = self.book(connection, scope.tenant)
+        book = book or self.book(tx, scope.tenant)
         key = to_json(book.selecting(kind, scope, memory_id))
-        row = one(connection, SQL["profile"], (scope.tenant, kind, key))
-        if row is not None:
+        where = (scope.tenant, kind, key)
+        if where in self._numbers:
+            return self._numbers[where]
+        row = tx.one(SQL["profile"], where)
+        if row is not None:  # one that another transaction has made; this one's own may yet be undone
+            if where not in self._made:
+                self._numbers[where] = int(row[0])
+            self._made.discard(where)
             return int(row[0])
+        self._made.add(where)
         life = book.life(kind, json.loads(key))
-        return value(connection, SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
+        return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
 
-    def life(self, connection: apsw.Connection, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+    def life(self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
         """How long something of this scope lives."""
-        book = self.book(connection, scope.tenant)
+        book = self.book(tx, scope.tenant)
         return book.life(kind, book.selecting(kind, scope, memory_id))
 
 
-class SqliteRules:
-    """The ``RuleStore`` of the embedded engine."""
+class SqlRules:
+    """The ``RuleStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._profiles = Profiles()
 
     def rules(self, tenant: str) -> list[Rule]:
-        with self._database.read() as connection:
-            return list(read_book(connection, tenant).rules.values())
+        with self._database.read() as tx:
+            return list(read_book(tx, tenant).rules.values())
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
-        with self._database.read() as connection:
-            return self._profiles.life(connection, kind, scope, memory_id)
+        with self._database.read() as tx:
+            return self._profiles.life(tx, kind, scope, memory_id)
 
     def propose(self, rule: Rule, *, now: int) -> Rule:
-        with self._database.write() as connection:
+        with self._database.govern(rule.tenant) as tx:
             where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
             pending = to_json(rule.pending)
-            number = value(connection, SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, pending, now))
-            connection.execute(SQL["turn_page"], (rule.tenant,))
-            return read_book(connection, rule.tenant).rules[number]
+            number = tx.value(SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, pending, now))
+            tx.run(SQL["turn_page"], (rule.tenant,))
+            return read_book(tx, rule.tenant).rules[number]
 
     def assign(self, rule: Rule) -> Iterator[int]:
         if not any(rule.specificity):
             return
-        with self._database.read() as connection:
-            whose = _subjects(connection, rule)
+        with self._database.read() as tx:
+            whose = _subjects(tx, rule)
         for subject, number in whose:
             if rule.kind == HISTORY:
                 yield self._assign_sessions(rule, subject, number)
@@ -132,71 +141,73 @@ class SqliteRules:
 
     def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
         """Give the next records of a subject the profile that they should have; where to go on, and how many."""
-        with self._database.write() as connection:
+        with self._database.write() as tx:
+            tx.have(number)
             where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
             if rule.memory_id is None:
-                found = rows(connection, SQL["records_to_assign"], where)
+                found = tx.rows(SQL["records_to_assign"], where)
             else:
-                found = rows(connection, SQL["record_to_assign"], (rule.memory_id, number))
+                found = tx.rows(SQL["record_to_assign"], (rule.memory_id, number))
             profiles = Profiles()
             for key, record_id, code, profile, agent_id, session_id in found:
                 scope = _scope(subject, agent_id, session_id)
-                right = profiles.find(connection, _KINDS[code].name.value, scope, record_id)
+                right = profiles.find(tx, _KINDS[code].name.value, scope, record_id)
                 if right != profile:
-                    connection.execute(SQL["assign_record"], (right, key))
+                    tx.run(SQL["assign_record"], (right, key))
             whole = len(found) == _BATCH
             return (found[-1][0] + 1 if whole else last + 1), len(found)
 
     def _assign_sessions(self, rule: Rule, subject: str, number: int) -> int:
-        with self._database.write() as connection:
-            found = rows(connection, SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
+        with self._database.write() as tx:
+            tx.have(number)
+            found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
             profiles = Profiles()
             for session, item_id, profile, agent_id, session_id in found:
-                right = profiles.find(connection, HISTORY, _scope(subject, agent_id, session_id or None), item_id)
+                right = profiles.find(tx, HISTORY, _scope(subject, agent_id, session_id or None), item_id)
                 if right != profile:
-                    connection.execute(SQL["assign_session"], (right, session))
+                    tx.run(SQL["assign_session"], (number, right, session))
             return len(found)
 
     def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
-        with self._database.write() as connection:
-            number = _number(connection, rule)
-            before = read_book(connection, rule.tenant).rules[number]
+        with self._database.govern(rule.tenant) as tx:
+            number = _number(tx, rule)
+            before = read_book(tx, rule.tenant).rules[number]
             if before.pending is None:
                 return before  # another has settled it
-            connection.execute(SQL["settle_rule"], (now, number))
-            connection.execute(SQL["turn_page"], (rule.tenant,))
-            book = read_book(connection, rule.tenant)
+            tx.run(SQL["settle_rule"], (now, number))
+            tx.run(SQL["turn_page"], (rule.tenant,))
+            book = read_book(tx, rule.tenant)
             settled = book.rules[number]
             wide = not any(settled.specificity)
-            for profile, kind, names in rows(connection, SQL["profiles"], (rule.tenant,)):
+            for profile, kind, names in tx.rows(SQL["profiles"], (rule.tenant,)):
                 numbers = json.loads(names)
                 if settled.governs(kind) and (wide or number in numbers):
-                    connection.execute(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
-            chain = ensure_subject(connection, f"{rule.tenant}/{rule.user_id or ''}")
+                    tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
+            chain = tx.number_for(f"{rule.tenant}/{rule.user_id or ''}")
             detail = {**event.detail, "version": settled.version}
             if "to" in detail:  # what took effect, whoever proposed it last
                 detail["to"] = shown_terms(before.pending)
-            append(connection, chain, [event._replace(item=settled.id, detail=detail)])
+            append(tx, chain, [event._replace(item=settled.id, detail=detail)])
             return settled
 
 
-def read_book(connection: apsw.Connection, tenant: str) -> Book:
+def read_book(tx: Transaction, tenant: str) -> Book:
     """The tenant's rules, read anew."""
-    found = {row[0]: _rule(tenant, row) for row in rows(connection, SQL["rules"], (tenant,))}
-    return Book(version_of(connection, tenant), found)
+    found = {row[0]: _rule(tenant, row) for row in tx.rows(SQL["rules"], (tenant,))}
+    return Book(version_of(tx, tenant), found)
 
 
-def _number(connection: apsw.Connection, rule: Rule) -> int:
-    return next(number for number, known in read_book(connection, rule.tenant).rules.items() if known.id == rule.id)
+def _number(tx: Transaction, rule: Rule) -> int:
+    return next(number for number, known in read_book(tx, rule.tenant).rules.items() if known.id == rule.id)
 
 
-def _subjects(connection: apsw.Connection, rule: Rule) -> list[tuple[str, int]]:
+def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:
     """The subjects that a rule may select something of."""
     if rule.user_id is not None:
         subject = f"{rule.tenant}/{rule.user_id}"
-        number = subject_no(connection, subject)
+        number = tx.number_of(subject)
         return [] if number is None else [(subject, number)]
-    found = rows(connection, SQL["subjects_of"], {"tenant": rule.tenant})
+    found = tx.rows(SQL["subjects_of"], (rule.tenant,))
     return [(subject, number) for number, subject in found]
 
 
@@ -223,18 +234,16 @@ def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
     )
 
 
-def check_rules(connection: apsw.Connection, batches: Sequence[tuple[str, Any]], version: int | None) -> None:
-    """``RulesChangedError`` if the rules that moves were decided by are no longer in force."""
-    if version is None:
-        return
-    for tenant in {subject.split("/", 1)[0] for subject, _ in batches}:
-        if version_of(connection, tenant) != version:
-            raise RulesChangedError(
-                f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew"
-            )
+def check_rules(tx: Transaction, subject: str, version: int | None) -> None:
+    """``RulesChangedError`` if the rules that moves were decided by are no longer in force; for use inside the
+    transaction that relies on it, once it has the subject to itself.
+    """
+    tenant = subject.split("/", 1)[0]
+    if version is not None and version_of(tx, tenant) != version:
+        raise RulesChangedError(f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew")
 
 
-def version_of(connection: apsw.Connection, tenant: str) -> int:
+def version_of(tx: Transaction, tenant: str) -> int:
     """The version of a tenant's book."""
-    row = one(connection, SQL["book"], (tenant,))
+    row = tx.one(SQL["book"], (tenant,))
     return 0 if row is None else int(row[0])

@@ -1,4 +1,4 @@
-"""What is due in SQLite: the ``DueStore``. Each question is a range of an index, so it costs what it answers."""
+"""What is due: the ``DueStore``. Each question is a range of an index, so it costs what it answers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-import apsw
-
 from retain.core.content import to_json
 from retain.core.decisions import Standing, Window
 from retain.core.holds import Held
 from retain.core.rules import HISTORY, Rule, resolve
 from retain.core.types import State
 from retain.ports import Census, Page, Profile, Session
-from retain.storage.sql import statements
-from retain.storage.sqlite.database import Database, one, rows, value
-from retain.storage.sqlite.moves import KINDS
-from retain.storage.sqlite.rules import read_book, version_of
-from retain.storage.sqlite.scopes import START, all_keys, subject_no
-from retain.storage.sqlite.sessions import as_session
+from retain.storage.relational.database import Database, Names, Transaction
+from retain.storage.relational.moves import KINDS
+from retain.storage.relational.rules import read_book, version_of
+from retain.storage.relational.scopes import START, all_keys
+from retain.storage.relational.sessions import as_session
 
-SQL: Final = statements("retain.storage.sqlite", "dues.sql")
+SQL: Final = Names("dues")
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 #: Stands for conversations where a kind's number is asked for.
@@ -30,31 +27,31 @@ _HISTORY_CODE: Final = 8
 Place = tuple[int, int]
 
 
-class SqliteDues:
-    """The ``DueStore`` of the embedded engine."""
+class SqlDues:
+    """The ``DueStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def rules_version(self, tenant: str) -> int:
-        with self._database.read() as connection:
-            return version_of(connection, tenant)
+        with self._database.read() as tx:
+            return version_of(tx, tenant)
 
     def tenants(self) -> list[str]:
-        with self._database.read() as connection:
-            return [row[0] for row in rows(connection, SQL["tenants"])]
+        with self._database.read() as tx:
+            return [row[0] for row in tx.rows(SQL["tenants"])]
 
     def profiles(self, tenant: str) -> list[Profile]:
-        with self._database.read() as connection:
-            book = read_book(connection, tenant)
-            found = rows(connection, SQL["profiles"], (tenant,))
+        with self._database.read() as tx:
+            book = read_book(tx, tenant)
+            found = tx.rows(SQL["profiles"], (tenant,))
             together = [(no, kind, book.together(kind, json.loads(names))) for no, kind, names in found]
         return [Profile(no, kind, resolve(kind, rules), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         statement = SQL["session_census" if profile.kind == HISTORY else "census"]
-        with self._database.read() as connection:
-            found = rows(connection, statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
+        with self._database.read() as tx:
+            found = tx.rows(statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
         return [Census(profile.kind, *row) for row in found]
 
     def census_of_agents(
@@ -63,131 +60,127 @@ class SqliteDues:
         if profile.kind == HISTORY:
             return {}
         where = (profile.number, state, *_bounds(window), to_json(sorted(without)))
-        with self._database.read() as connection:
-            return dict(rows(connection, SQL["census_of_agents"], where))
+        with self._database.read() as tx:
+            return dict(tx.rows(SQL["census_of_agents"], where))
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: Place = START, limit: int, tags: bool
     ) -> Page:
         statement = SQL["sessions_due" if profile.kind == HISTORY else "due"]
-        with self._database.read() as connection:
-            found = rows(connection, statement, (profile.number, state, *_bounds(window), *after, tags, limit))
+        with self._database.read() as tx:
+            found = tx.rows(statement, (profile.number, state, *_bounds(window), *after, tags, limit))
         standings = [_standing(row, profile.kind, state, row[1], None) for row in found]
         return Page(standings, _last(found))
 
     def due_of(
         self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
     ) -> tuple[list[Standing], int]:
-        with self._database.read() as connection:
-            first, last = all_keys(subject_no(connection, subject) or 0)
+        with self._database.read() as tx:
+            first, last = all_keys(tx.number_of(subject) or 0)
             where = (profile.number, state, *_bounds(window), max(first, after + 1), last, tags, limit, subject)
-            found = rows(connection, SQL["due_of_subject"], where)
+            found = tx.rows(SQL["due_of_subject"], where)
         standings = [_standing(row, profile.kind, state, row[1], None) for row in found]
         return standings, found[-1][0] if found else after
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
-        with self._database.read() as connection:
-            found = rows(connection, SQL["bin_census"], (now, tenant))
-            found += rows(connection, SQL["session_bin_census"], (now, tenant))
+        with self._database.read() as tx:
+            found = tx.rows(SQL["bin_census"], (now, tenant))
+            found += tx.rows(SQL["session_bin_census"], (now, tenant))
         return [Census(_kind(code), subject, *rest) for subject, code, *rest in found]
 
     def binned(
         self, tenant: str, now: int, *, after: Place = START, limit: int, tags: bool, sessions: bool = False
     ) -> Page:
         statement = SQL["sessions_binned" if sessions else "binned"]
-        with self._database.read() as connection:
-            found = rows(connection, statement, (now, tenant, *after, tags, limit))
+        with self._database.read() as tx:
+            found = tx.rows(statement, (now, tenant, *after, tags, limit))
         standings = [_standing(row[:10], _kind(row[10]), State(row[11]), row[12], row[1]) for row in found]
         return Page(standings, _last(found))
 
     def binned_sessions(self, tenant: str, subject: str | None = None, *, limit: int) -> list[Session]:
-        with self._database.read() as connection:
-            found = rows(connection, SQL["bin_of_sessions"], (tenant, subject, limit))
+        with self._database.read() as tx:
+            found = tx.rows(SQL["bin_of_sessions"], (tenant, subject, limit))
         return [as_session(row[-1], row[:-1]) for row in found]
 
     def live(self, subject: str) -> int:
-        with self._database.read() as connection:
-            return value(connection, SQL["live_of_subject"], (subject_no(connection, subject) or 0,))
+        with self._database.read() as tx:
+            return tx.value(SQL["live_of_subject"], (tx.number_of(subject) or 0,))
 
     def expired(self, subject: str, kind: str, now: int) -> int:
         tenant = subject.split("/", 1)[0]
-        with self._database.read() as connection:
-            keys = all_keys(subject_no(connection, subject) or 0)
-            return value(connection, SQL["expired"], (tenant, kind, now, *keys))
+        with self._database.read() as tx:
+            keys = all_keys(tx.number_of(subject) or 0)
+            return tx.value(SQL["expired"], (tenant, kind, now, *keys))
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
-        with self._database.read() as connection:
-            return value(connection, SQL["live_of_agent"], (agent_id, tenant))
+        with self._database.read() as tx:
+            return tx.value(SQL["live_of_agent"], (agent_id, tenant))
 
     def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
         statement = SQL["scoped_session_census" if profile.kind == HISTORY else "scoped_census"]
-        with self._database.read() as connection:
+        with self._database.read() as tx:
             keys: tuple[int | None, int | None] = (None, None)
             if rule.user_id is not None:
-                number = subject_no(connection, f"{rule.tenant}/{rule.user_id}")
+                number = tx.number_of(f"{rule.tenant}/{rule.user_id}")
                 if number is None:
                     return 0, 0
                 keys = all_keys(number)
             where = (*keys, rule.agent_id, rule.session_id, rule.memory_id)
-            row = one(connection, statement, (profile.number, state, *_bounds(window), *where))
+            row = tx.one(statement, (profile.number, state, *_bounds(window), *where))
         records, size = row or (0, 0)
         return records, size
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         for profile in self.profiles(tenant):
-            with self._database.read() as connection:
-                yield from _oldest_due(connection, profile, now)
-        with self._database.read() as connection:
-            row = one(connection, SQL["earliest_binned"], (now, tenant))
+            with self._database.read() as tx:
+                yield from _oldest_due(tx, profile, now)
+        with self._database.read() as tx:
+            row = tx.one(SQL["earliest_binned"], (now, tenant))
         if row is not None and row[0] is not None:
             yield "bin", row[0]
 
     def seen(self) -> int | None:
-        with self._database.read() as connection:
-            row = one(connection, SQL["seen"])
+        with self._database.read() as tx:
+            row = tx.one(SQL["seen"])
         return None if row is None else int(row[0])
 
     def see(self, now: int) -> None:
-        with self._database.write() as connection:
-            connection.execute(SQL["see"], (now,))
+        with self._database.alone("seen") as tx:
+            tx.run(SQL["see"], (now,))
 
     def totals(self) -> list[tuple[str, str, str, int]]:
-        with self._database.read() as connection:
-            return [(row[0], row[1], row[2], row[3]) for row in rows(connection, SQL["totals"])]
+        with self._database.read() as tx:
+            return [(row[0], row[1], row[2], row[3]) for row in tx.rows(SQL["totals"])]
 
     def holdings(self) -> list[tuple[str, int, int]]:
-        with self._database.read() as connection:
-            return [(_kind(code), size, count) for code, size, count in rows(connection, SQL["bytes_by_kind"])]
+        with self._database.read() as tx:
+            return [(_kind(code), size, count) for code, size, count in tx.rows(SQL["bytes_by_kind"])]
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
         limits = [_LAST, *sorted(bounds, reverse=True), _FIRST]
         counts: dict[str, tuple[list[int], int]] = {}
-        with self._database.read() as connection:
-            for number, kind in rows(connection, SQL["every_profile"]):
+        with self._database.read() as tx:
+            for number, kind in tx.rows(SQL["every_profile"]):
                 found, total = counts.get(kind, ([0] * (len(limits) - 1), 0))
                 for place, (newest, oldest) in enumerate(pairwise(limits)):
                     for state in (State.ACTIVE, State.ARCHIVED):
-                        count, ages = one(connection, SQL["ages"], (number, state, oldest, newest)) or (0, 0)
+                        count, ages = tx.one(SQL["ages"], (number, state, oldest, newest)) or (0, 0)
                         found[place] += count
                         total += ages
                 counts[kind] = (found, total)
         return counts
 
     def give_back(self, pages: int) -> int:
-        """Give unused pages of the file back to the disk, some at a time; how many are left."""
-        with self._database.write() as connection:
-            rows(connection, f"PRAGMA incremental_vacuum({int(pages)})")
-        with self._database.read() as connection:
-            return value(connection, "PRAGMA freelist_count")
+        return self._database.give_back(pages)
 
 
-def _oldest_due(connection: apsw.Connection, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
+def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
     """When the record that has waited longest for its move was due, for each state."""
     if profile.kind == HISTORY:
-        found = [(State.ACTIVE, one(connection, SQL["earliest_session"], (profile.number,)))]
+        found = [(State.ACTIVE, tx.one(SQL["earliest_session"], (profile.number,)))]
     else:
         states = (State.ACTIVE, State.ARCHIVED)
-        found = [(state, one(connection, SQL["earliest"], (profile.number, state))) for state in states]
+        found = [(state, tx.one(SQL["earliest"], (profile.number, state))) for state in states]
     life = profile.life
     for state, row in found:
         times = [life.delete_after] + ([life.archive_after] if state is State.ACTIVE else [])

@@ -1,4 +1,4 @@
-"""Records in SQLite: the ``RecordStore`` and the ``RecallFeed``."""
+"""Records in a relational engine: the ``RecordStore`` and the ``RecallFeed``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import apsw
-
-from retain.core.content import pack, parse_json_object, to_json, unpack
+from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from retain.core.decisions import Standing
 from retain.core.errors import AgentRemovedError, HeldError
 from retain.core.holds import Held, standing
@@ -17,9 +15,9 @@ from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, S
 from retain.core.rules import BIN
 from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
-from retain.storage.sqlite.database import Database, one, rows
-from retain.storage.sqlite.jobs import check_lease
-from retain.storage.sqlite.moves import (
+from retain.storage.relational.database import Database, Transaction
+from retain.storage.relational.jobs import check_lease
+from retain.storage.relational.moves import (
     KINDS,
     Mover,
     held_of,
@@ -29,8 +27,8 @@ from retain.storage.sqlite.moves import (
     standing_holds,
     unique,
 )
-from retain.storage.sqlite.rules import Profiles, check_rules, version_of
-from retain.storage.sqlite.scopes import SQL, START, Tally, all_keys, ensure_subject, key_range, limits, subject_no
+from retain.storage.relational.rules import Profiles, check_rules
+from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening
 
 _STATES: Final = {state.value: state for state in State}
 #: Hidden for as long as anyone can remember.
@@ -39,8 +37,8 @@ GONE: Final = 0
 _SIZE: Final = 8
 
 
-class SqliteRecords:
-    """The ``RecordStore`` of the embedded engine."""
+class SqlRecords:
+    """The ``RecordStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,32 +48,34 @@ class SqliteRecords:
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         stored = [_row(entry) for entry in entries]
         size = sum(row[_SIZE] for row in stored)
-        with self._database.write() as connection, unique(kind.name):
-            number = ensure_subject(connection, subject)
-            refuse_removed_agents(connection, (entry.record.scope for entry in entries))
-            mover = Mover(connection, subject, number, now=now)
-            tally = mover.tally(kind)
-            maximum = limits(connection, subject, kind)
+        with self._database.write() as tx, unique(kind.name):
+            number = tx.number_for(subject)
+            opened = opening(tx, subject, number, kind, (entry.record.scope.agent_id for entry in entries))
+            if opened.is_removed:
+                refuse_removed_agents(tx, (entry.record.scope for entry in entries))
+            mover = Mover(tx, subject, number, now=now, is_held=opened.is_held)
+            tally = mover.tally(kind, opened.counts)
+            maximum = opened.limits
             for entry in entries:
                 mover.make_way(kind, entry.record.name)
             if excess(tally.usage(maximum), len(stored), size):
-                _recycle_expired(connection, mover, number, kind, now)
+                _recycle_expired(tx, mover, number, kind, now)
             pruned: list[str] = []
             while problem := excess(tally.usage(maximum), len(stored), size):
-                if not prune or not (moved := _prune(connection, mover, number, kind, now)):
+                if not prune or not (moved := _prune(tx, mover, number, kind, now)):
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 pruned += moved
             models: dict[str | None, int | None] = {}
             profiles: dict[tuple[Scope, str | None], int] = {}
-            book = self._profiles.book(connection, subject.split("/", 1)[0])
+            book = self._profiles.book(tx, subject.split("/", 1)[0], opened.version)
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
-                    models[encoding.model] = self._models.get(encoding.model) or model_code(connection, encoding.model)
+                    models[encoding.model] = self._models.get(encoding.model) or model_code(tx, encoding.model)
                 whose = (record.scope, record.id if record.id in book.singled else None)
                 if whose not in profiles:
-                    profiles[whose] = self._profiles.find(connection, kind.name.value, *whose)
+                    profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
                 first = (tally.new_key(), number, kind.code, profiles[whose])
-                connection.execute(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
+                tx.run(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
             tally.count(len(stored), size)
             mover.save()
             added = Added(tally.usage(maximum), len(pruned), tuple(pruned))
@@ -83,29 +83,29 @@ class SqliteRecords:
         return added
 
     def get(self, subject: str, record_id: str) -> Record | None:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
-            row = None if number is None else one(connection, SQL["get"], (record_id, number))
-            return None if row is None else _seen(connection, _record(subject, row))
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            row = None if number is None else tx.one(SQL["get"], (record_id, number))
+            return None if row is None else _seen(tx, _record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
-        with self._database.read() as connection:
-            row = one(connection, SQL["find"], (record_id, tenant))
+        with self._database.read() as tx:
+            row = tx.one(SQL["find"], (record_id, tenant))
         return None if row is None else _record(row[21], row)
 
     def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
             if number is None:
                 return None
-            row = one(connection, SQL["get_named"], (number, kind.code, name, now))
+            row = tx.one(SQL["get_named"], (number, kind.code, name, now))
             return None if row is None else _record(subject, row)
 
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
-            found = rows(connection, SQL["fetch"], (to_json(record_ids), number, now))
-            records = {row[1]: _seen(connection, _record(subject, row)) for row in found}
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            found = tx.rows(SQL["fetch"], (to_json(record_ids), number, now))
+            records = {row[1]: _seen(tx, _record(subject, row)) for row in found}
         return {
             record_id: records[record_id]
             for record_id in record_ids
@@ -113,48 +113,46 @@ class SqliteRecords:
         }
 
     def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
-            found = rows(connection, SQL["entries"], (to_json(record_ids), number))
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            found = tx.rows(SQL["entries"], (to_json(record_ids), number))
         return {row[1]: Entry(_record(subject, row), Encoding(*row[21:])) for row in found}
 
     def binned(
         self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = START, limit: int
     ) -> tuple[list[Record], tuple[int, int]]:
-        with self._database.read() as connection:
+        with self._database.read() as tx:
             if subject is None:
-                found = rows(connection, SQL["bin_of_tenant"], (*after, limit, tenant))
+                found = tx.rows(SQL["bin_of_tenant"], (*after, limit, tenant))
             else:
-                keys = all_keys(subject_no(connection, subject) or 0)
-                found = rows(connection, SQL["bin_of_subject"], (*after, limit, *keys))
+                keys = all_keys(tx.number_of(subject) or 0)
+                found = tx.rows(SQL["bin_of_subject"], (*after, limit, *keys))
         return [_record(row[21], row) for row in found], (found[-1][18], found[-1][22]) if found else after
 
     def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject) or 0
+        with self._database.read() as tx:
+            number = tx.number_of(subject) or 0
             first, last = key_range(number, kind)
-            found = rows(connection, SQL["live_ids"], (max(first, after + 1), last, limit))
+            found = tx.rows(SQL["live_ids"], (max(first, after + 1), last, limit))
         return [_standing(subject, kind, row) for row in found], found[-1][8] if found else after
 
     def replace(self, entry: Entry) -> bool:
         record = entry.record
         row = _row(entry)
-        with self._database.write() as connection, unique(record.kind):
-            number = subject_no(connection, record.scope.subject)
-            standing = one(connection, SQL["standing"], (record.id, number, True))
+        with self._database.write() as tx, unique(record.kind):
+            number = tx.number_of(record.scope.subject)
+            standing = tx.one(SQL["standing"], (record.id, number, True))
             if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
                 return False  # what lies in the object store is brought back before it is changed
-            _check_stays_held(connection, record, standing[7])
+            _check_stays_held(tx, record, standing[7])
             kind = TYPES[record.kind]
-            tally = Tally(connection, int(number or 0), kind)
-            maximum = limits(connection, record.scope.subject, kind)
+            tally = Tally(tx, int(number or 0), kind)
+            maximum = limits(tx, record.scope.subject, kind)
             grown = row[_SIZE] - standing[4]
             if grown > 0 and (problem := excess(tally.usage(maximum), 0, grown)):
                 raise refuse(record.kind, record.scope.user_id, problem)
-            model = model_code(connection, entry.encoding.model)
-            connection.execute(
-                SQL["replace"], (record.name, record.updated_at, row[_SIZE], model, *row[9:], standing[0])
-            )
+            model = model_code(tx, entry.encoding.model)
+            tx.run(SQL["replace"], (record.name, record.updated_at, row[_SIZE], model, *row[9:], standing[0]))
             tally.count(0, grown)
             tally.changed(record.id)
             tally.save()
@@ -171,57 +169,59 @@ class SqliteRecords:
         lease: Lease | None = None,
         rules: int | None = None,
     ) -> list[list[Outcome]]:
-        with self._database.write() as connection:
-            check_lease(connection, lease)
-            check_rules(connection, batches, rules)
-            return [_transition(connection, subject, moves, now) for subject, moves in batches]
+        outcomes: list[list[Outcome]] = []
+        for group in self._database.groups(batches):
+            with self._database.write() as tx:
+                check_lease(tx, lease)
+                outcomes += [_transition(tx, subject, moves, now, rules) for subject, moves in group]
+        return outcomes
 
     def usage(self, subject: str, kind: Kind) -> Usage:
-        with self._database.read() as connection:
-            tally = Tally(connection, subject_no(connection, subject) or 0, kind)
-            return tally.usage(limits(connection, subject, kind))
+        with self._database.read() as tx:
+            tally = Tally(tx, tx.number_of(subject) or 0, kind)
+            return tally.usage(limits(tx, subject, kind))
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
         who = (tenant, user_id or "", kind.code)
-        with self._database.write() as connection:
-            kept = one(connection, SQL["quota"], who) or (None, None)
+        with self._database.govern(tenant) as tx:
+            kept = tx.one(SQL["quota"], who) or (None, None)
             values = dict(zip(("max_memories", "max_bytes"), kept, strict=True))
             values.update({name: -1 if value is None else value for name, value in maximum.items()})
-            connection.execute(SQL["put_quota"], (*who, values["max_memories"], values["max_bytes"]))
+            tx.run(SQL["put_quota"], (*who, values["max_memories"], values["max_bytes"]))
 
 
-class SqliteFeed:
-    """The ``RecallFeed`` of the embedded engine."""
+class SqlFeed:
+    """The ``RecallFeed`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def changes(self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str) -> Changes:
-        with self._database.read() as connection:
-            number = subject_no(connection, scope.subject)
+        with self._database.read() as tx:
+            number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            tally = Tally(connection, number, kind)
             agent = scope.agent_id if "agent" in kind.scope else None
-            removed = agent is not None and is_removed(connection, scope.tenant, agent)
-            rules = version_of(connection, scope.tenant)
+            opened = opening(tx, scope.subject, number, kind, () if agent is None else (agent,))
+            tally = Tally(tx, number, kind, opened.counts)
+            removed, rules = opened.is_removed, opened.version
             cursor = (number, tally.seq, tally.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
             if removed:
                 return Changes(cursor, True, [], [])
-            code = known_model(connection, model)
+            code = known_model(tx, model)
             reload = since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor
             start = 0 if reload or since is None else since[2]
-            new = rows(connection, SQL["index_rows"], (code, *key_range(number, kind, start)))
+            new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, start)))
             live = [IndexRow(*row) for row in new if agent is None or row[1] == agent]
             if reload or since is None:
                 return Changes(cursor, True, live, [])
-            ids = [row[0] for row in rows(connection, SQL["changed_ids"], (tally.scope, since[1]))]
+            ids = [row[0] for row in tx.rows(SQL["changed_ids"], (tally.scope, since[1]))]
             there = {row.id for row in live}
             gone = []
             for record_id in ids:
-                row = one(connection, SQL["index_row"], (code, record_id, number))
+                row = tx.one(SQL["index_row"], (code, record_id, number))
                 if row is None:
                     gone.append(record_id)
                 elif record_id not in there and agent in (None, row[1]):
@@ -229,24 +229,24 @@ class SqliteFeed:
             return Changes(cursor, False, live, gone)
 
     def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
             if number is None:
                 return []
-            code = known_model(connection, model)
-            found = rows(connection, SQL["unembedded"], (*key_range(number, kind), code, limit))
+            code = known_model(tx, model)
+            found = tx.rows(SQL["unembedded"], (*key_range(number, kind), code, limit))
             return [_record(subject, row) for row in found]
 
     def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
-        with self._database.write() as connection:
-            number = ensure_subject(connection, subject)
-            tally = Tally(connection, number, kind)
+        with self._database.write() as tx:
+            number = tx.number_for(subject)
+            tally = Tally(tx, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
-                row = one(connection, SQL["standing"], (record_id, number, False))
+                row = tx.one(SQL["standing"], (record_id, number, False))
                 if row is not None and row[3] == version:
-                    model = model_code(connection, encoding.model)
-                    connection.execute(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))
+                    model = model_code(tx, encoding.model)
+                    tx.run(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))
                     tally.changed(record_id)
                     written += 1
             tally.save()
@@ -254,36 +254,37 @@ class SqliteFeed:
 
     def adopt(self, model: str) -> None:
         if not self.is_current(model):
-            with self._database.write() as connection:
-                code = model_code(connection, model)
-                connection.execute(SQL["adopt_model"], (code,))
+            with self._database.alone("models") as tx:
+                code = model_code(tx, model)
+                tx.run(SQL["adopt_model"], (code,))
 
     def is_current(self, model: str) -> bool:
-        with self._database.read() as connection:
-            return one(connection, SQL["current_model"]) == (model,)
+        with self._database.read() as tx:
+            return tx.one(SQL["current_model"]) == (model,)
 
     def subjects(self, tenant: str) -> Iterator[str]:
-        with self._database.read() as connection:
-            found = rows(connection, SQL["subjects_of_tenant"], {"tenant": tenant})
+        with self._database.read() as tx:
+            found = tx.rows(SQL["subjects_of_tenant"], (tenant,))
         return (row[0] for row in found)
 
 
-def _transition(connection: apsw.Connection, subject: str, moves: Sequence[Move], now: int) -> list[Outcome]:
-    number = subject_no(connection, subject)
+def _transition(tx: Transaction, subject: str, moves: Sequence[Move], now: int, rules: int | None) -> list[Outcome]:
+    number = tx.number_of(subject)
+    check_rules(tx, subject, rules)
     if number is None:
         return [Outcome.STALE for _ in moves]
-    mover = Mover(connection, subject, number, now=now)
+    mover = Mover(tx, subject, number, now=now)
     outcomes = mover.move_all(moves)
     mover.save()
     return outcomes
 
 
-def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> list[str]:
+def _prune(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> list[str]:
     """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went."""
     most = prune_count(mover.tally(kind).memories)
     reason = "pruned: the quota was reached"
     moved: list[str] = []
-    found = rows(connection, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most))
+    found = tx.rows(SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most))
     for _, record_id, _, state, version, *whose, metadata in found:
         if len(moved) == most:
             break
@@ -297,10 +298,10 @@ def _prune(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, 
     return moved
 
 
-def _check_stays_held(connection: apsw.Connection, record: Record, metadata: str) -> None:
+def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
     """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
     scope = record.scope
-    for hold in standing_holds(connection, scope.subject):
+    for hold in standing_holds(tx, scope.subject):
         was = held_of(scope.subject, scope.agent_id, scope.session_id, record.id, metadata)
         if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
             raise HeldError(
@@ -309,25 +310,25 @@ def _check_stays_held(connection: apsw.Connection, record: Record, metadata: str
             )
 
 
-def _recycle_expired(connection: apsw.Connection, mover: Mover, subject: int, kind: Kind, now: int) -> None:
+def _recycle_expired(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> None:
     """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
     reason = "its time was over, and its place was wanted"
-    for record_id, state, version in rows(connection, SQL["expired"], (*key_range(subject, kind), now)):
+    for record_id, state, version in tx.rows(SQL["expired"], (*key_range(subject, kind), now)):
         mover.move(Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN))
 
 
-def _seen(connection: apsw.Connection, record: Record) -> Record:
+def _seen(tx: Transaction, record: Record) -> Record:
     """A record as it is to be seen: what is a removed agent's own is not, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
-    if own and is_removed(connection, record.scope.tenant, record.scope.agent_id):
+    if own and is_removed(tx, record.scope.tenant, record.scope.agent_id):
         return replace(record, hidden_from=GONE)
     return record
 
 
-def refuse_removed_agents(connection: apsw.Connection, scopes: Iterable[Scope]) -> None:
+def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
     """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
     for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes}:
-        if is_removed(connection, tenant, agent_id):
+        if is_removed(tx, tenant, agent_id):
             raise AgentRemovedError(
                 f"agent {agent_id!r} is in the recycle bin; restore it with retain agent restore {agent_id}, "
                 "or use another agent"
@@ -380,7 +381,7 @@ def _record(subject: str, row: Sequence[Any]) -> Record:
         state=_STATES[row[2]],
         version=row[3],
         aged_from=row[10],
-        compressed=isinstance(row[12], bytes),
+        compressed=is_packed(row[12]),
         name=row[6],
         previous=None if row[14] is None else _STATES[row[14]],
         archive_at=row[15],

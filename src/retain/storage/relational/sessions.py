@@ -1,12 +1,10 @@
-"""Sessions in SQLite: which one a scope is in, and how a whole conversation moves from state to state."""
+"""Sessions in a relational engine: which one a scope is in, and how a whole conversation moves from state to state."""
 
 from __future__ import annotations
 
 import json
 import uuid
 from typing import Any, Final
-
-import apsw
 
 from retain.core.content import to_json
 from retain.core.decisions import reason_for
@@ -15,14 +13,12 @@ from retain.core.records import Cause, Move, Outcome, Scope
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import State
 from retain.ports import Session
-from retain.storage.sql import statements
-from retain.storage.sqlite.database import one, rows
-from retain.storage.sqlite.moves import Mover, is_removed, is_unique
-from retain.storage.sqlite.records import refuse_removed_agents
-from retain.storage.sqlite.rules import Profiles
-from retain.storage.sqlite.scopes import ensure_subject, subject_no
+from retain.storage.relational.database import DuplicateError, Names, Transaction
+from retain.storage.relational.moves import Mover, is_removed
+from retain.storage.relational.records import refuse_removed_agents
+from retain.storage.relational.rules import Profiles
 
-SQL: Final = statements("retain.storage.sqlite", "conversations.sql")
+SQL: Final = Names("conversations")
 _COUNT_BITS: Final = 24
 #: The moves of a conversation. Its messages are many, so that there is no way past ``DELETING``.
 _NEXT: Final = {
@@ -32,79 +28,74 @@ _NEXT: Final = {
 }
 
 
-def move_session(
-    connection: apsw.Connection, profiles: Profiles, mover: Mover, move: Move, *, subject: int, now: int
-) -> Outcome:
+def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, *, now: int) -> Outcome:
     """Carry out a move of a subject's conversation within a transaction, or say why not."""
-    row = one(connection, SQL["session_by_id"], (move.id, subject))
+    row = tx.one(SQL["session_by_id"], (move.id, mover.number))
     if row is None or (row[4], row[5]) != (move.source, move.version) or move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
-    if move.target is State.ACTIVE and is_removed(connection, mover.subject.split("/", 1)[0], row[2]):
+    if move.target is State.ACTIVE and is_removed(tx, mover.subject.split("/", 1)[0], row[2]):
         return Outcome.PARTED
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
-        there = one(connection, SQL["session"], (subject, *row[2:4]))
+        there = tx.one(SQL["session"], (mover.number, *row[2:4]))
         if there is not None and _is_over(there, now):
-            _make_way(connection, profiles, mover, there, now)
-    hold = hold_on(connection, mover, row)
-    return mover.move_session(move, hold, lambda: _carry_out(connection, row[0], move, now))
+            _make_way(tx, profiles, mover, there, now)
+    hold = hold_on(tx, mover, row)
+    return mover.move_session(move, hold, lambda: _carry_out(tx, mover.number, row[0], move, now))
 
 
-def _carry_out(connection: apsw.Connection, number: int, move: Move, now: int) -> Outcome:
+def _carry_out(tx: Transaction, subject: int, number: int, move: Move, now: int) -> Outcome:
     if move.target is State.DELETED:
-        connection.execute(SQL["end_session"], (number, *message_keys(number)))
-        return Outcome.DONE if connection.changes() else Outcome.STALE  # some of its messages are still there
+        ended = tx.run(SQL["end_session"], (number, *message_keys(subject, number)))
+        return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
     if move.target is State.DELETING:
-        connection.execute(SQL["claim_session"], (move.target, now, move.reason, move.purge_at, number))
+        tx.run(SQL["claim_session"], (subject, move.target, now, move.reason, move.purge_at, number))
         return Outcome.DONE
-    values = (move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
+    values = (subject, move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
     try:
-        connection.execute(SQL["move_session"], values)
-    except apsw.ConstraintError as problem:
-        if not is_unique(problem):
-            raise
+        with tx.attempt():
+            tx.run(SQL["move_session"], values)
+    except DuplicateError:
         return Outcome.TAKEN
     return Outcome.DONE
 
 
-def open_session(
-    connection: apsw.Connection, profiles: Profiles, scope: Scope, *, now: int, begun: int
-) -> tuple[int, Session]:
+def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session]:
     """The scope's session, begun if there is none. One whose time is over is not revived: it goes to the recycle bin
     or, if a hold keeps it, steps aside.
     """
-    refuse_removed_agents(connection, [scope])
-    subject = ensure_subject(connection, scope.subject)
+    subject = tx.number_for(scope.subject)
+    refuse_removed_agents(tx, [scope])
     who = (subject, *name_of(scope))
-    row = one(connection, SQL["session"], who)
+    row = tx.one(SQL["session"], who)
     if row is not None and _is_over(row, now):
-        mover = Mover(connection, scope.subject, subject, now=now)
-        _make_way(connection, profiles, mover, row, now)
+        mover = Mover(tx, scope.subject, subject, now=now)
+        _make_way(tx, profiles, mover, row, now)
         mover.save()
         row = None
     if row is None:
-        profile = profiles.find(connection, HISTORY, scope)
-        connection.execute(SQL["new_session"], (*who, uuid.uuid4().hex, profile, begun))
-        row = one(connection, SQL["session"], who) or ()
+        profile = profiles.find(tx, HISTORY, scope)
+        tx.run(SQL["new_session"], (*who, uuid.uuid4().hex, profile, begun))
+        row = tx.one(SQL["session"], who) or ()
     return row[0], as_session(scope.subject, row)
 
 
-def _make_way(connection: apsw.Connection, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int) -> None:
+def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int) -> None:
     """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
     number, item_id, agent_id, session_id, _, version, *_ = row
     tenant, user_id = mover.subject.split("/", 1)
     scope = Scope(tenant, user_id, agent_id, session_id or None)
-    life = profiles.life(connection, HISTORY, scope, item_id)
+    life = profiles.life(tx, HISTORY, scope, item_id)
     reason = reason_for(HISTORY, life, State.RECYCLED)
     move = Move(
         item_id, version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by, purge_at=now + BIN
     )
-    if hold_on(connection, mover, row) is None:
-        mover.move_session(move, None, lambda: _carry_out(connection, number, move, now))
+    if hold_on(tx, mover, row) is None:
+        mover.move_session(move, None, lambda: _carry_out(tx, mover.number, number, move, now))
     else:
-        connection.execute(SQL["step_aside"], (number,))
+        tx.run(SQL["step_aside"], (mover.number, number))
 
 
-def hold_on(connection: apsw.Connection, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
+def hold_on(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
     """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
     if not mover.holds:
         return None
@@ -114,18 +105,17 @@ def hold_on(connection: apsw.Connection, mover: Mover, row: tuple[Any, ...]) -> 
     ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
     tagged = any(hold.tag is not None for hold in mover.holds)
     if found is None and (ids or tagged):
-        for message_id, metadata in rows(
-            connection, SQL["messages_to_hold"], (*message_keys(number), tagged, to_json(ids))
-        ):
+        where = (*message_keys(mover.number, number), tagged, to_json(ids))
+        for message_id, metadata in tx.rows(SQL["messages_to_hold"], where):
             message = thing._replace(item_id=message_id, metadata=json.loads(metadata))
             found = found or standing(message, mover.holds)
     return found
 
 
-def find_session(connection: apsw.Connection, scope: Scope, now: int) -> tuple[int, Session] | None:
+def find_session(tx: Transaction, scope: Scope, now: int) -> tuple[int, Session] | None:
     """The scope's session, if it can be seen now."""
-    row = one(connection, SQL["session"], (subject_no(connection, scope.subject), *name_of(scope)))
-    if row is None or _is_over(row, now) or is_removed(connection, scope.tenant, scope.agent_id):
+    row = tx.one(SQL["session"], (tx.number_of(scope.subject), *name_of(scope)))
+    if row is None or _is_over(row, now) or is_removed(tx, scope.tenant, scope.agent_id):
         return None
     return row[0], as_session(scope.subject, row)
 
@@ -141,9 +131,9 @@ def as_session(subject: str, row: tuple[Any, ...]) -> Session:
     return Session(item_id, subject, agent_id, session_id or None, State(state), *rest)
 
 
-def message_keys(session: int) -> tuple[int, int]:
-    """The first and the last key that messages of a session can have."""
-    return session << _COUNT_BITS, (session + 1 << _COUNT_BITS) - 1
+def message_keys(subject: int, session: int) -> tuple[int, int, int]:
+    """Whose they are, and the first and the last key that messages of a session can have."""
+    return subject, session << _COUNT_BITS, (session + 1 << _COUNT_BITS) - 1
 
 
 def name_of(scope: Scope) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Facts of entities in SQLite: the ``FactStore``."""
+"""Facts of entities in a relational engine: the ``FactStore``."""
 
 from __future__ import annotations
 
@@ -9,49 +9,46 @@ from typing import Any, Final
 from retain.core.content import to_json
 from retain.core.facts import succession
 from retain.core.records import Fact
-from retain.storage.sql import statements
-from retain.storage.sqlite.database import Database
-from retain.storage.sqlite.scopes import ensure_subject, subject_no
+from retain.storage.relational.database import Database, Names
 
-SQL: Final = statements("retain.storage.sqlite", "facts.sql")
+SQL: Final = Names("facts")
 
 
-class SqliteFacts:
-    """The ``FactStore`` of the embedded engine."""
+class SqlFacts:
+    """The ``FactStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record(self, subject: str, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
         added: list[str] = []
-        with self._database.write() as connection:
-            number = ensure_subject(connection, subject)
+        with self._database.write() as tx:
+            number = tx.number_for(subject)
             for fact in facts:
-                known = [_fact(row) for row in connection.execute(SQL["of_source"], (number, fact.source))]
+                known = [_fact(row) for row in tx.rows(SQL["of_source"], (number, fact.source))]
                 ended, new = succession(known, fact, replacing=replacing)
                 for old in ended:
-                    connection.execute(SQL["end"], (old.until, number, old.id))
+                    tx.run(SQL["end"], (old.until, number, old.id))
                 for one in new:
-                    connection.execute(SQL["add"], (number, *_row(one)))
+                    tx.run(SQL["add"], (number, *_row(one)))
                     added.append(one.id)
         return added
 
     def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
-        with self._database.write() as connection:
-            number = subject_no(connection, subject)
+        with self._database.write() as tx:
+            number = tx.number_of(subject)
             ended = 0
             for fact_id in fact_ids:
-                connection.execute(SQL["end_current"], (at, number, fact_id))
-                ended += connection.changes()
+                ended += tx.run(SQL["end_current"], (at, number, fact_id))
             return ended
 
     def facts(self, subject: str, entity_ids: Sequence[str]) -> list[Fact]:
         found: dict[str, Fact] = {}
-        with self._database.read() as connection:
-            number = subject_no(connection, subject)
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
             for entity_id in entity_ids:
                 for statement in ("of_source", "of_target"):
-                    for row in connection.execute(SQL[statement], (number, entity_id)):
+                    for row in tx.rows(SQL[statement], (number, entity_id)):
                         found[row[0]] = _fact(row)
         return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
 

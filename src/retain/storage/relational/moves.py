@@ -1,14 +1,12 @@
-"""Moves in SQLite: the one place where a stored record changes its state, with holds, counts and the audit chain."""
+"""Moves: the one place where a stored record changes its state, with holds, counts and the audit chain."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
-
-import apsw
 
 from retain.core.chain import Event
 from retain.core.content import pack, to_json
@@ -18,12 +16,11 @@ from retain.core.quotas import excess
 from retain.core.records import Cause, Keeping, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
-from retain.storage.sql import statements
-from retain.storage.sqlite.audit import append
-from retain.storage.sqlite.database import one, rows, value
-from retain.storage.sqlite.scopes import SQL, Tally, limits
+from retain.storage.relational.audit import append
+from retain.storage.relational.database import DuplicateError, Names, Transaction
+from retain.storage.relational.scopes import SQL, Tally, limits
 
-PACKS: Final = statements("retain.storage.sqlite", "packs.sql")
+PACKS: Final = Names("packs")
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
@@ -34,10 +31,10 @@ _STATES: Final = {state.value: state for state in State}
 class Mover:
     """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
 
-    def __init__(self, connection: apsw.Connection, subject: str, number: int, *, now: int) -> None:
-        self._connection = connection
+    def __init__(self, tx: Transaction, subject: str, number: int, *, now: int, is_held: bool = True) -> None:
+        self._tx = tx
         self.subject = subject
-        self._number = number
+        self.number = number
         self._now = now
         self._tallies: dict[int, Tally] = {}
         self._events: list[Event] = []
@@ -45,17 +42,17 @@ class Mover:
         self._packs: dict[int, bool] = {}
         self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
-        self.holds = standing_holds(connection, subject)
+        self.holds = standing_holds(tx, subject) if is_held else []
 
-    def tally(self, kind: Kind) -> Tally:
+    def tally(self, kind: Kind, counts: tuple[int, int, int, int, int] | None = None) -> Tally:
         """The counting row of a kind."""
         if kind.code not in self._tallies:
-            self._tallies[kind.code] = Tally(self._connection, self._number, kind)
+            self._tallies[kind.code] = Tally(self._tx, self.number, kind, counts)
         return self._tallies[kind.code]
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        row = one(self._connection, SQL["standing"], (move.id, self._number, bool(self.holds)))
+        row = self._tx.one(SQL["standing"], (move.id, self.number, bool(self.holds)))
         if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
             return Outcome.STALE
         key, code, _, _, size, agent_id, session_id, metadata, packed, name = row
@@ -63,7 +60,7 @@ class Mover:
             return Outcome.STALE  # part of it still lies elsewhere
         kind = KINDS[code]
         if move.target in LIVE and move.source not in LIVE:
-            if "agent" in kind.scope and is_removed(self._connection, self.subject.split("/", 1)[0], agent_id):
+            if "agent" in kind.scope and is_removed(self._tx, self.subject.split("/", 1)[0], agent_id):
                 return Outcome.PARTED
             self.make_way(kind, name)
         if self.holds and _is_removal(move):
@@ -89,9 +86,9 @@ class Mover:
         listed = to_json([[move.id, move.version] for move in moves])
         if first.target is State.RECYCLED:
             how = (self._now, first.reason, first.purge_at, first.bundle, first.aged_from)
-            found = rows(self._connection, SQL["recycle_all"], (*how, listed, self._number, first.source))
+            found = self._tx.rows(SQL["recycle_all"], (*how, listed, self.number, first.source))
         else:
-            found = rows(self._connection, SQL["erase_all"], (listed, self._number, first.source))
+            found = self._tx.rows(SQL["erase_all"], (listed, self.number, first.source))
         moved = {record_id: (KINDS[code], size) for record_id, code, size in found}
         for move in moves:
             if move.id in moved:
@@ -105,7 +102,7 @@ class Mover:
             tally.count(-1, -size)
             tally.changed(move.id)
         if kind.name is MemoryType.ENTITY and move.target is State.DELETED:
-            self._connection.execute(SQL["forget_facts"], (self._number, move.id))
+            self._tx.run(SQL["forget_facts"], (self.number, move.id))
         self._note(move, kind.name.value)
 
     def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
@@ -125,12 +122,12 @@ class Mover:
         """
         if name is None:
             return
-        row = one(self._connection, SQL["expired_by_name"], (self._number, kind.code, name, self._now))
+        row = self._tx.one(SQL["expired_by_name"], (self.number, kind.code, name, self._now))
         if row is not None:
             key, record_id, state, version, agent_id, session_id, metadata = row
             thing = held_of(self.subject, agent_id, session_id, record_id, metadata)
             if standing(thing, self.holds) is not None:
-                self._connection.execute(SQL["give_up_name"], (key,))
+                self._tx.run(SQL["give_up_name"], (key,))
                 return
             reason = "its time was over, and its name was wanted"
             purge_at = self._now + BIN
@@ -143,19 +140,18 @@ class Mover:
         grown = 0 if stored is None else stored[0] - size
         wanted = size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:
-            maximum = limits(self._connection, self.subject, kind)
+            maximum = limits(self._tx, self.subject, kind)
             if excess(tally.usage(maximum), max(0, entering), wanted):
                 return Outcome.FULL
         if move.keeping is not None and not self._can_fill(move.keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
         try:
-            self._write(move, kind, key, stored)
-        except apsw.ConstraintError as problem:
-            if not is_unique(problem):
-                raise
+            with self._tx.attempt() if entering > 0 else nullcontext():
+                self._write(move, kind, key, stored)
+        except DuplicateError:
             return Outcome.TAKEN
         if packed is not None and (move.keeping is not None or move.target is State.DELETING):
-            self._connection.execute(PACKS["spoil"], (packed,))
+            self._tx.run(PACKS["spoil"], (packed,))
         if move.source in LIVE or move.target in LIVE:
             tally.count(entering, entering * size + (grown if move.target in LIVE else 0))
             tally.changed(move.id)
@@ -164,24 +160,24 @@ class Mover:
 
     def _write(self, move: Move, kind: Kind, key: int, stored: tuple[Any, ...] | None) -> None:
         if move.target is State.DELETED:
-            self._connection.execute(SQL["erase"], (key,))
+            self._tx.run(SQL["erase"], (key,))
             if kind.name is MemoryType.ENTITY:
-                self._connection.execute(SQL["forget_facts"], (self._number, move.id))
+                self._tx.run(SQL["forget_facts"], (self.number, move.id))
             return
         values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from)
         if move.keeping is None or stored is None:
-            self._connection.execute(SQL["move"], (*values, key))
+            self._tx.run(SQL["move"], (*values, key))
             return
         model = move.keeping.encoding.model
         if model not in self._models:
-            self._models[model] = model_code(self._connection, model)
+            self._models[model] = model_code(self._tx, model)
         kept = (move.keeping.pack, stored[0], self._models[model], *stored[1:])
-        self._connection.execute(SQL["move_keeping"], (*values, *kept, key))
+        self._tx.run(SQL["move_keeping"], (*values, *kept, key))
 
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
         if number is not None and number not in self._packs:
-            self._packs[number] = one(self._connection, PACKS["is_writing"], (number,)) is not None
+            self._packs[number] = self._tx.one(PACKS["is_writing"], (number,)) is not None
         return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:
@@ -217,20 +213,20 @@ class Mover:
         for tally in self._tallies.values():
             tally.save()
         if self._events:
-            append(self._connection, self._number, self._events)
+            append(self._tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
-            self._connection.execute(SQL["count_moves"], (self._number, kind, target, cause, count))
+            self._tx.run(SQL["count_moves"], (self.number, kind, target, cause, count))
 
 
-def is_removed(connection: apsw.Connection, tenant: str, agent_id: str) -> bool:
+def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
     """Whether an agent is in the recycle bin."""
-    return one(connection, SQL["removed_agent"], (tenant, agent_id)) is not None
+    return tx.one(SQL["removed_agent"], (tenant, agent_id)) is not None
 
 
-def standing_holds(connection: apsw.Connection, subject: str) -> list[Hold]:
+def standing_holds(tx: Transaction, subject: str) -> list[Hold]:
     """The holds that may cover something of a subject."""
     tenant, user_id = subject.split("/", 1)
-    found = rows(connection, SQL["standing_holds"], (tenant, user_id))
+    found = tx.rows(SQL["standing_holds"], (tenant, user_id))
     return [Hold(*row) for row in found]
 
 
@@ -265,23 +261,18 @@ def _stored(keeping: Keeping) -> tuple[Any, ...]:
     )
 
 
-def known_model(connection: apsw.Connection, model: str) -> int | None:
+def known_model(tx: Transaction, model: str) -> int | None:
     """The code of a model that has been seen before."""
-    row = one(connection, SQL["model"], (model,))
+    row = tx.one(SQL["model"], (model,))
     return None if row is None else int(row[0])
 
 
-def model_code(connection: apsw.Connection, model: str | None) -> int | None:
+def model_code(tx: Transaction, model: str | None) -> int | None:
     """The code of a model, seen before or not."""
     if model is None:
         return None
-    code = known_model(connection, model)
-    return code if code is not None else value(connection, SQL["new_model"], (model,))
-
-
-def is_unique(problem: apsw.ConstraintError) -> bool:
-    """Whether a statement failed because something would be there twice."""
-    return getattr(problem, "extendedresult", None) == apsw.SQLITE_CONSTRAINT_UNIQUE
+    code = known_model(tx, model)
+    return code if code is not None else tx.value(SQL["new_model"], (model,))
 
 
 @contextmanager
@@ -289,7 +280,5 @@ def unique(kind: MemoryType) -> Iterator[None]:
     """A second record of the same id or name is a conflict, not a failure of the store."""
     try:
         yield
-    except apsw.ConstraintError as problem:
-        if not is_unique(problem):
-            raise
+    except DuplicateError as problem:
         raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem

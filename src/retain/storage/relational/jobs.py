@@ -1,4 +1,4 @@
-"""Scheduled jobs and leases in SQLite: the ``JobStore`` and the ``LeaseStore``."""
+"""Scheduled jobs and leases in a relational engine: the ``JobStore`` and the ``LeaseStore``."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ import secrets
 import socket
 from typing import Any, Final
 
-import apsw
-
 from retain.core.content import parse_json_object, to_json
 from retain.core.errors import LeaseLostError
 from retain.core.times import SECOND
 from retain.ports import JobRow, Lease
-from retain.storage.sql import statements
-from retain.storage.sqlite.database import Database, one, rows
+from retain.storage.relational.database import Database, Names, Transaction
 
-SQL: Final = statements("retain.storage.sqlite", "jobs.sql")
+SQL: Final = Names("jobs")
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
 _MOST_SKEW: Final = 3_600 * SECOND
 _AGAIN: Final = "cut short before it was finished; runs again"
 
 
-class SqliteJobs:
-    """The ``JobStore`` of the embedded engine."""
+class SqlJobs:
+    """The ``JobStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def enrol(self, name: str, *, now: int) -> None:
-        with self._database.write() as connection:
-            connection.execute(SQL["enrol"], (name, now))
+        with self._database.write() as tx:
+            tx.run(SQL["enrol"], (name, now))
 
     def rows(self) -> list[JobRow]:
-        with self._database.read() as connection:
-            return [_job(row) for row in rows(connection, SQL["jobs"])]
+        with self._database.read() as tx:
+            return [_job(row) for row in tx.rows(SQL["jobs"])]
 
     def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
-        with self._database.write() as connection:
-            connection.execute(SQL["enrol"], (name, now))
-            row = one(connection, SQL["job"], (name,))
+        with self._database.write() as tx:
+            tx.run(SQL["enrol"], (name, now))
+            row = tx.one(SQL["job"], (name,))
             assert row is not None  # noqa: S101 - it was enrolled in this transaction
             old = _job(row)
             new = old._replace(
@@ -48,23 +45,13 @@ class SqliteJobs:
                 enabled=old.enabled if enabled is None else enabled,
             )
             anew = new.enabled and (not old.enabled or (new.cron, new.timezone) != (old.cron, old.timezone))
-            connection.execute(
-                SQL["configure"],
-                {
-                    "name": name,
-                    "cron": new.cron,
-                    "timezone": new.timezone,
-                    "enabled": int(new.enabled),
-                    "anew": int(anew),
-                    "now": now,
-                },
-            )
+            tx.run(SQL["configure"], (name, new.cron, new.timezone, int(new.enabled), anew, now))
 
     def claim(self, name: str, slot: int, *, now: int, lease: Lease | None = None) -> bool:
-        return self._change("claim", lease, {"name": name, "slot": slot, "now": now})
+        return self._change("claim", lease, (name, now, slot))
 
     def reclaim(self, name: str, slot: int, *, now: int, lease: Lease) -> bool:
-        return self._change("reclaim", lease, {"name": name, "slot": slot, "now": now, "error": _AGAIN})
+        return self._change("reclaim", lease, (now, _AGAIN, name, slot))
 
     def finish(
         self,
@@ -77,54 +64,53 @@ class SqliteJobs:
         lease: Lease | None = None,
     ) -> bool:
         text = None if result is None else to_json(result)
-        bindings = {"name": name, "slot": slot, "now": now, "result": text, "error": error}
-        return self._change("finish", lease, bindings)
+        return self._change("finish", lease, (now, text, error, name, slot))
 
-    def _change(self, statement: str, lease: Lease | None, bindings: dict[str, Any]) -> bool:
+    def _change(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
-        with self._database.write() as connection:
-            check_lease(connection, lease)
-            return one(connection, SQL[statement], bindings) is not None
+        with self._database.write() as tx:
+            check_lease(tx, lease)
+            return tx.one(SQL[statement], bindings) is not None
 
 
-class SqliteLeases:
-    """The ``LeaseStore`` of the embedded engine."""
+class SqlLeases:
+    """The ``LeaseStore`` of the relational engines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def acquire(self, name: str, holder: str, *, now: int, ttl: int) -> Lease | None:
-        with self._database.write() as connection:
-            row = one(connection, SQL["lease"], (name,))
+        with self._database.alone("leases") as tx:
+            row = tx.one(SQL["lease"], (name,))
             held = None if row is None else Lease(*row)
             if held is not None and held.holder == holder:
-                row = one(connection, SQL["extend"], held._replace(expires_at=now + ttl)._asdict())
+                row = tx.one(SQL["extend"], (now + ttl, *held[:3]))
             elif held is None or _is_over(held, now):
-                row = one(connection, SQL["take"], {"name": name, "holder": holder, "expires_at": now + ttl})
+                row = tx.one(SQL["take"], (name, holder, now + ttl))
             else:
                 return None
             return None if row is None else Lease(*row)
 
     def renew(self, lease: Lease, *, now: int, ttl: int) -> bool:
-        with self._database.write() as connection:
-            return one(connection, SQL["extend"], lease._replace(expires_at=now + ttl)._asdict()) is not None
+        with self._database.write() as tx:
+            return tx.one(SQL["extend"], (now + ttl, *lease[:3])) is not None
 
     def release(self, lease: Lease) -> None:
-        with self._database.write() as connection:
-            connection.execute(SQL["release"], lease._asdict())
+        with self._database.write() as tx:
+            tx.run(SQL["release"], lease[:3])
 
     def current(self, name: str, *, now: int) -> Lease | None:
-        with self._database.read() as connection:
-            row = one(connection, SQL["lease"], (name,))
+        with self._database.read() as tx:
+            row = tx.one(SQL["lease"], (name,))
         held = None if row is None else Lease(*row)
         return held if held is not None and not _is_over(held, now) else None
 
 
-def check_lease(connection: apsw.Connection, lease: Lease | None) -> None:
+def check_lease(tx: Transaction, lease: Lease | None) -> None:
     """Raise ``LeaseLostError`` if the lease has changed hands; for use inside the transaction that relies on it."""
     if lease is None:
         return
-    row = one(connection, SQL["lease"], (lease.name,))
+    row = tx.one(SQL["lease_checked"], (lease.name,))
     held = None if row is None else Lease(*row)
     if held is None or (held.holder, held.epoch) != (lease.holder, lease.epoch):
         by = f"taken over by {held.holder}" if held is not None and held.holder else "released"

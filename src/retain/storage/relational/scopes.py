@@ -1,4 +1,4 @@
-"""A subject's kind as SQLite keeps it: one run of keys, and one row that counts what is in it.
+"""A subject's kind as a relational engine keeps it: one run of keys, and one row that counts what is in it.
 
 Every change of records goes through a ``Tally``: it counts memories and bytes exactly, numbers the
 transactions and lists the changed records, so that indexes in any process can follow.
@@ -6,18 +6,16 @@ transactions and lists the changed records, so that indexes in any process can f
 
 from __future__ import annotations
 
-from typing import Final
-
-import apsw
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from retain.core.content import to_json
 from retain.core.errors import StoreFullError
 from retain.core.records import Usage
 from retain.core.types import Kind
-from retain.storage.sql import statements
-from retain.storage.sqlite.database import one, rows, value
+from retain.storage.relational.database import Names, Transaction
 
-SQL: Final = statements("retain.storage.sqlite", "records.sql")
+SQL: Final = Names("records")
 #: Before everything, in an order of a moment and a key.
 START: Final = (-(2**63), -(2**63))
 _KIND_BITS: Final = 3
@@ -26,20 +24,6 @@ _COUNT_BITS: Final = 29
 _LISTED: Final = 256
 #: A transaction that changes more records than this lists none of them; indexes reload.
 _BULK: Final = 2_000
-
-
-def subject_no(connection: apsw.Connection, subject: str) -> int | None:
-    """The number of a subject that has been seen before."""
-    row = one(connection, SQL["subject_no"], (subject,))
-    return None if row is None else int(row[0])
-
-
-def ensure_subject(connection: apsw.Connection, subject: str) -> int:
-    """The number of a subject, seen before or not."""
-    number = subject_no(connection, subject)
-    if number is None:
-        number = value(connection, SQL["new_subject"], (subject,))
-    return number
 
 
 def key_range(subject: int, kind: Kind, start: int = 0) -> tuple[int, int]:
@@ -53,31 +37,60 @@ def all_keys(subject: int) -> tuple[int, int]:
     return subject << _KIND_BITS + _COUNT_BITS, (subject + 1 << _KIND_BITS + _COUNT_BITS) - 1
 
 
-def limits(connection: apsw.Connection, subject: str, kind: Kind) -> tuple[int | None, int | None]:
+def limits(tx: Transaction, subject: str, kind: Kind) -> tuple[int | None, int | None]:
     """The quota in force: the user's own where set, else the tenant's, else the kind's default."""
     tenant, user_id = subject.split("/", 1)
+    found = sorted(tx.rows(SQL["quotas"], (tenant, user_id, kind.code)))  # '' comes first
+    return _in_force(kind, [(most, most_bytes) for _, most, most_bytes in found])
+
+
+def _in_force(kind: Kind, given: Iterable[tuple[int | None, int | None]]) -> tuple[int | None, int | None]:
     memories: int = kind.max_memories
     size: int = kind.max_bytes
-    for _, most, most_bytes in sorted(rows(connection, SQL["quotas"], (tenant, user_id, kind.code))):  # '' comes first
+    for most, most_bytes in given:
         memories = memories if most is None else most
         size = size if most_bytes is None else most_bytes
     return (None if memories < 0 else memories), (None if size < 0 else size)
 
 
+class Opening(NamedTuple):
+    """What a write needs to know before it begins, at one look: much of a short write is asking."""
+
+    counts: tuple[int, int, int, int, int]
+    limits: tuple[int | None, int | None]
+    version: int
+    """The version of the tenant's rules."""
+    is_held: bool
+    """Whether a hold stands that may cover something of the subject."""
+    is_removed: bool
+    """Whether one of the agents is in the recycle bin."""
+
+
+def opening(tx: Transaction, subject: str, number: int, kind: Kind, agents: Iterable[str]) -> Opening:
+    """All of it as it is now."""
+    tenant, user_id = subject.split("/", 1)
+    asked = (number << _KIND_BITS | kind.code, tenant, user_id, kind.code, to_json(sorted(set(agents))))
+    row = tx.one(SQL["opening"], asked) or ()
+    limits = _in_force(kind, [(row[5], row[6]), (row[7], row[8])])
+    return Opening((row[0], row[1], row[2], row[3], row[4]), limits, row[9], bool(row[10]), bool(row[11]))
+
+
 class Tally:
     """The counting row of one subject and kind, read, changed in memory, and written back in the same transaction."""
 
-    def __init__(self, connection: apsw.Connection, subject: int, kind: Kind) -> None:
-        self._connection = connection
+    def __init__(
+        self, tx: Transaction, subject: int, kind: Kind, counts: tuple[int, int, int, int, int] | None = None
+    ) -> None:
+        self._tx = tx
         self.scope = subject << _KIND_BITS | kind.code
-        row: tuple[int, ...] = one(connection, SQL["scope"], (self.scope,)) or (0, 0, 0, 0, 0)
+        row: tuple[int, ...] = counts or tx.one(SQL["scope"], (self.scope,)) or (0, 0, 0, 0, 0)
         self.seq, self.floor, self.next, self.memories, self.bytes = row
         self._changed: list[str] = []
 
     def new_key(self) -> int:
         """The key for one more record."""
         if self.next >> _COUNT_BITS:
-            raise StoreFullError("a user has had as many memories of a kind as an SQLite store can ever hold")
+            raise StoreFullError("a user has had as many memories of a kind as a store can ever hold")
         key = self.scope << _COUNT_BITS | self.next
         self.next += 1
         return key
@@ -99,16 +112,15 @@ class Tally:
             self.floor = self.seq
         else:
             if self._changed:
-                self._connection.execute(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
+                self._tx.run(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
         row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)
-        self._connection.execute(SQL["put_scope"], row)
+        self._tx.run(SQL["put_scope"], row)
 
     def _cut(self, upto: int) -> int:
         """Drop what is listed up to a transaction; how much that was."""
-        self._connection.execute(SQL["forget_changes"], (self.scope, upto))
-        return self._connection.changes()
+        return self._tx.run(SQL["forget_changes"], (self.scope, upto))
 
     def usage(self, maximum: tuple[int | None, int | None]) -> Usage:
         """What is counted, against a quota."""

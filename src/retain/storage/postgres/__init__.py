@@ -1,0 +1,1 @@
+"""The engine for many processes: PostgreSQL with pgvector, through psycopg."""

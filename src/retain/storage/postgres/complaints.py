@@ -1,0 +1,89 @@
+"""What PostgreSQL complains of, in Retain's words."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import PoolTimeout
+
+from retain.core.errors import (
+    InvalidInputError,
+    InvalidSettingsError,
+    RetainError,
+    StorageError,
+    StoreAwayError,
+    StoreBusyError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+
+
+def place_of(conninfo: str) -> str:
+    """Which database it is, as it may be shown: without the password."""
+    parts = conninfo_to_dict(conninfo)
+    host = parts.get("host") or "localhost"
+    return (
+        f"PostgreSQL database {parts.get('dbname') or parts.get('user') or '?'!r} at {host}:{parts.get('port') or 5432}"
+    )
+
+
+def in_our_words(problem: psycopg.Error, place: str) -> RetainError:
+    """The error of our tree that says what a database's error means, and what to do."""
+    said = _said(problem)
+    match problem:
+        case PoolTimeout():
+            return StoreBusyError(f"no connection to {place} came free in time; try again, or raise RETAIN_POOL_SIZE")
+        case errors.LockNotAvailable() | errors.DeadlockDetected() | errors.SerializationFailure():
+            return StoreBusyError(f"{place} was kept busy by other writers ({said}); try again")
+        case errors.QueryCanceled() | errors.TooManyConnections() | errors.InsufficientResources():
+            if isinstance(problem, errors.DiskFull):
+                return StoreFullError(f"no room to write in {place}: {said}; free some space and try again")
+            return StoreBusyError(f"{place} is overloaded ({said}); try again")
+        case errors.ReadOnlySqlTransaction():
+            return StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in RETAIN_URL")
+        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
+            return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in RETAIN_URL")
+        case errors.InsufficientPrivilege():
+            return StoreUnavailableError(f"{place} does not allow it ({said}); grant the user what it needs")
+        case errors.InvalidCatalogName():
+            return StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct RETAIN_URL")
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
+            return StorageError(f"{place} has no longer what Retain made there ({said}); restore a backup")
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return _away(said, place)
+        case psycopg.DataError():
+            return InvalidInputError(f"{place} cannot hold this: {said}")
+        case _:
+            return StorageError(f"{place} failed: {said}")
+
+
+def _away(said: str, place: str) -> RetainError:
+    """A connection that was not made, or broke. libpq says why in words alone."""
+    lower = said.lower()
+    if any(words in lower for words in ("password authentication failed", "no password supplied", "no pg_hba.conf")):
+        return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in RETAIN_URL")
+    if "does not exist" in lower and ("database" in lower or "role" in lower):
+        return StoreUnavailableError(f"{place} refused ({said}); create it, or correct RETAIN_URL")
+    if any(words in lower for words in ("could not translate host name", "failed to resolve host", "name or service")):
+        return StoreAwayError(f"the host of {place} is not known ({said}); correct RETAIN_URL, or try again")
+    return StoreAwayError(f"{place} does not answer ({said}); try again, and see that the server runs")
+
+
+def _said(problem: BaseException) -> str:
+    """What the server or the client said, on one line."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return "; ".join(lines[:3]) or type(problem).__name__
+
+
+def check_url(url: str) -> dict[str, str]:
+    """The parts of a ``postgresql://`` URL; ``InvalidSettingsError`` if it is none."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as problem:
+        raise InvalidSettingsError(
+            f"the store URL is not understood ({_said(problem)}); "
+            "write it as postgresql://user:password@host:5432/database"
+        ) from None
+    return {name: str(value) for name, value in parts.items() if value is not None}

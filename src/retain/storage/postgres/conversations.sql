@@ -1,0 +1,167 @@
+-- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+
+-- name: session
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
+
+-- name: session_by_id
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+WHERE id = $1 AND subject = $2
+
+-- name: new_session
+INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile, created_at, updated_at, aged_from,
+                      messages, size, summary)
+VALUES ($1, $2, $3, $4, 'active', 1, $5, $6, $6, $6, 0, 0, '')
+
+-- name: touch_session
+UPDATE sessions SET version = version + 1, updated_at = greatest(updated_at, $2), aged_from = greatest(aged_from, $2),
+                    messages = messages + $3, size = size + $4, summary = $5
+WHERE subject = $1 AND no = $6
+
+-- name: count_messages
+UPDATE sessions SET version = version + 1, messages = messages + $2, size = size + $3, summary = coalesce($4, summary)
+WHERE subject = $1 AND no = $5
+
+-- name: move_session
+UPDATE sessions SET state = $2, version = version + 1, moved_at = $3, reason = $4, purge_at = $5, bundle = $6,
+                    aged_from = coalesce($7, aged_from), aside = 0
+WHERE subject = $1 AND no = $8
+
+-- What is being deleted stays where a sweep looks for it.
+-- name: claim_session
+UPDATE sessions SET state = $2, version = version + 1, moved_at = $3, reason = $4, purge_at = coalesce($5, purge_at, $3)
+WHERE subject = $1 AND no = $6
+
+-- name: step_aside
+UPDATE sessions SET aside = no WHERE subject = $1 AND no = $2
+
+-- name: end_session
+DELETE FROM sessions
+WHERE subject = $2 AND no = $1 AND NOT EXISTS (SELECT 1 FROM history WHERE subject = $2 AND key BETWEEN $3 AND $4)
+
+-- name: append
+INSERT INTO history (subject, key, id, role, created_at, metadata, content)
+VALUES ($1, $2, $3, $4, $5, $6, packed($7))
+
+-- name: next_place
+SELECT coalesce(max(key) + 1, $2) FROM history WHERE subject = $1 AND key BETWEEN $2 AND $3
+
+-- name: last_messages
+SELECT id, role, content, created_at, metadata FROM history
+WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL ORDER BY key DESC LIMIT nullif($4::bigint, -1)
+
+-- The 0 before a text that is stored as it is counts for nothing.
+-- name: messages_to_remove
+SELECT key, id, metadata, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END FROM history
+WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL
+  AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($4::jsonb)))
+
+-- name: messages_to_hold
+SELECT id, metadata FROM history
+WHERE subject = $1 AND key BETWEEN $2 AND $3
+  AND ($4::boolean OR id = ANY (ARRAY(SELECT jsonb_array_elements_text($5::jsonb))))
+
+-- name: bin_message
+UPDATE history SET purge_at = $2 WHERE subject = $1 AND key = $3
+
+-- name: binned_message
+SELECT history.key, history.purge_at, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END,
+       sessions.no, agent_id, session_id, state, sessions.subject
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+WHERE history.purge_at IS NOT NULL AND history.id = $1 AND history.subject = $2
+
+-- name: binned_messages
+SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
+       history.purge_at, history.key, sessions.subject
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+JOIN subjects ON subjects.no = sessions.subject
+WHERE history.purge_at > $1 AND (history.purge_at, history.key) > ($2, $3) AND sessions.state = 'active'
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+  AND CASE WHEN $5::text IS NULL THEN true ELSE subjects.subject = $5 END
+ORDER BY history.purge_at, history.key LIMIT $6
+
+-- name: messages_to_purge
+SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
+       sessions.subject
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+JOIN subjects ON subjects.no = sessions.subject
+WHERE history.purge_at <= $1 AND (history.purge_at, history.key) > ($2, $3)
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+ORDER BY history.purge_at, history.key LIMIT $5
+
+-- name: erase_message
+DELETE FROM history WHERE subject = $1 AND key = $2 AND purge_at <= $3
+
+-- name: erase_messages
+DELETE FROM history
+WHERE subject = $1
+  AND key = ANY (ARRAY(SELECT key FROM history WHERE subject = $1 AND key BETWEEN $2 AND $3 ORDER BY key LIMIT $4))
+
+-- name: count_rows
+SELECT count(*) FROM history WHERE subject = $1 AND key BETWEEN $2 AND $3
+
+-- name: sessions
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = $1 AND state = 'active' AND aside = 0 AND ($2::text IS NULL OR agent_id = $2)
+  AND (delete_after IS NULL OR aged_from + delete_after > $3)
+  AND NOT EXISTS (SELECT 1 FROM registry
+                  WHERE registry.tenant = $4 AND sort = 'agent' AND registry.id = agent_id AND registry.state <> 'active')
+ORDER BY sessions.updated_at DESC, sessions.no DESC
+
+-- name: owners
+SELECT substr(subjects.subject, length($4::text) + 2)
+FROM sessions JOIN subjects ON subjects.no = sessions.subject
+JOIN profiles ON profiles.no = sessions.profile
+WHERE agent_id = $1 AND session_id = $2 AND state = 'active' AND aside = 0
+  AND (delete_after IS NULL OR aged_from + delete_after > $3)
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+  AND NOT EXISTS (SELECT 1 FROM registry
+                  WHERE registry.tenant = $4 AND sort = 'agent' AND registry.id = $1 AND registry.state <> 'active')
+ORDER BY subjects.subject
+
+-- name: window
+SELECT no, expires_at FROM short_windows WHERE subject = $1 AND agent_id = $2 AND session_id = $3
+
+-- name: new_window
+INSERT INTO short_windows (subject, agent_id, session_id, expires_at) VALUES ($1, $2, $3, $4) RETURNING no
+
+-- name: keep_window
+UPDATE short_windows SET expires_at = $2 WHERE subject = $1 AND no = $3
+
+-- name: end_window
+DELETE FROM short_windows WHERE subject = $1 AND agent_id = $2 AND session_id = $3
+
+-- name: end_windows_of_agent
+DELETE FROM short_windows
+WHERE agent_id = $1
+  AND subject IN (SELECT no FROM subjects WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0')
+
+-- One that is being kept at this moment has another expiry by the time it would go, and stays.
+-- name: end_expired
+DELETE FROM short_windows
+WHERE expires_at = ANY (ARRAY(SELECT expires_at FROM short_windows WHERE expires_at <= $1 ORDER BY expires_at, no LIMIT $2))
+  AND no = ANY (ARRAY(SELECT no FROM short_windows WHERE expires_at <= $1 ORDER BY expires_at, no LIMIT $2))
+
+-- name: append_short
+INSERT INTO short_messages (subject, "window", id, role, created_at, metadata, content)
+VALUES ($1, $2, $3, $4, $5, $6, packed($7))
+
+-- name: short_messages
+SELECT id, role, content, created_at, metadata FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place
+
+-- name: remove_short
+DELETE FROM short_messages WHERE subject = $1 AND "window" = $2 AND id = $3
+
+-- name: count_short
+SELECT count(*) FROM short_messages WHERE subject = $1 AND "window" = $2
+
+-- name: trim_short
+DELETE FROM short_messages
+WHERE subject = $1 AND "window" = $2
+  AND place = ANY (ARRAY(SELECT place FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place LIMIT $3))

@@ -1,0 +1,49 @@
+-- name: jobs
+SELECT name, cron, timezone, enabled, since, slot, started_at, finished_at, result, error FROM jobs ORDER BY name
+
+-- name: enrol
+INSERT INTO jobs (name, since) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING
+
+-- name: configure
+UPDATE jobs
+SET cron = $2, timezone = $3, enabled = $4, since = CASE WHEN $5::boolean THEN $6 ELSE since END
+WHERE name = $1
+
+-- name: job
+SELECT name, cron, timezone, enabled, since, slot, started_at, finished_at, result, error FROM jobs WHERE name = $1
+
+-- name: claim
+INSERT INTO jobs (name, since, slot, started_at) VALUES ($1, $2, $3, $2)
+ON CONFLICT (name) DO UPDATE
+SET slot = excluded.slot, started_at = excluded.started_at, finished_at = NULL, result = NULL, error = NULL
+WHERE jobs.slot IS NULL OR jobs.slot < excluded.slot
+RETURNING slot
+
+-- name: reclaim
+UPDATE jobs SET started_at = $1, error = $2
+WHERE name = $3 AND slot = $4 AND finished_at IS NULL AND error IS NULL
+RETURNING slot
+
+-- name: finish
+UPDATE jobs SET finished_at = $1, result = $2, error = $3
+WHERE name = $4 AND slot = $5 AND finished_at IS NULL
+RETURNING slot
+
+-- name: lease
+SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1
+
+-- Until the end of the transaction nobody takes it over.
+-- name: lease_checked
+SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1 FOR SHARE
+
+-- name: take
+INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, $3)
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, epoch = leases.epoch + 1, expires_at = excluded.expires_at
+RETURNING name, holder, epoch, expires_at
+
+-- name: extend
+UPDATE leases SET expires_at = $1 WHERE name = $2 AND holder = $3 AND epoch = $4
+RETURNING name, holder, epoch, expires_at
+
+-- name: release
+UPDATE leases SET holder = '', expires_at = 0 WHERE name = $1 AND holder = $2 AND epoch = $3

@@ -1,0 +1,109 @@
+"""How a PostgreSQL database becomes a store: what it must have, its schema, and migrations, once, under a lock."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from psycopg import errors
+
+from retain.core.errors import StoreTooNewError, StoreUnavailableError
+from retain.storage.postgres.transactions import PACKAGE, Connection, lock_key
+from retain.storage.relational.statements import migrations
+
+_OLDEST: Final = 150000
+#: How long a migration waits for a table's lock before it lets others pass and tries again.
+_LOCK_MS: Final = 2_000
+_TRIES: Final = 60
+
+
+def quoted(name: str) -> str:
+    """An identifier, as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def prepare(connection: Connection, schema: str, place: str, *, distribute: bool = False) -> None:
+    """Refuse a server that cannot be used, in plain words; then bring the schema up to date."""
+    if connection.info.server_version < _OLDEST:
+        raise StoreUnavailableError(
+            f"{place} is PostgreSQL {connection.info.server_version // 10000}; Retain needs 15 or newer"
+        )
+    version = _version(connection, schema)
+    steps = migrations(PACKAGE)
+    if version > steps[-1][0]:
+        raise StoreTooNewError(
+            f"{place} has schema version {version}, this version of Retain knows up to {steps[-1][0]}; "
+            "upgrade with: pip install --upgrade retain"
+        )
+    if version < steps[-1][0]:
+        connection.execute("SELECT pg_advisory_lock(%s)", (lock_key(schema, "migration"),))
+        try:
+            _migrate(connection, schema, place)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (lock_key(schema, "migration"),))
+    if distribute:
+        from retain.storage.postgres.citus import distribute_tables  # noqa: PLC0415 - only where it is asked for
+
+        distribute_tables(connection, schema, place)
+
+
+def _version(connection: Connection, schema: str) -> int:
+    found = _one(connection, "SELECT to_regclass(%s)::text", f"{quoted(schema)}.schema_version")
+    if found is None:
+        return 0
+    return int(_one(connection, f"SELECT version FROM {quoted(schema)}.schema_version") or 0)  # noqa: S608
+
+
+def _migrate(connection: Connection, schema: str, place: str) -> None:
+    version = _version(connection, schema)  # another process may have been faster
+    if version == 0:
+        _extend(connection, place)
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.schema_version "
+            "(one integer PRIMARY KEY CHECK (one = 1), version integer NOT NULL)".encode()
+        )
+    for number, script in migrations(PACKAGE):
+        if number > version:
+            _step(connection, number, script, place)
+
+
+def _step(connection: Connection, number: int, script: str, place: str) -> None:
+    """One migration, in one transaction. While it waits for a table, others wait behind it: so it waits shortly."""
+    for _ in range(_TRIES):
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
+                connection.execute(script.encode())
+                connection.execute(
+                    "INSERT INTO schema_version (one, version) VALUES (1, %s) "
+                    "ON CONFLICT (one) DO UPDATE SET version = excluded.version",
+                    (number,),
+                )
+        except errors.LockNotAvailable:
+            time.sleep(0.5)
+        else:
+            return
+    raise StoreUnavailableError(
+        f"{place} could not be brought to schema version {number}: its tables are in use all the time; "
+        "try again when there is less to do"
+    )
+
+
+def _extend(connection: Connection, place: str) -> None:
+    try:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+    except (errors.FeatureNotSupported, errors.UndefinedFile) as problem:
+        raise StoreUnavailableError(
+            f"{place} has no pgvector; install it on the server (package postgresql-NN-pgvector, "
+            "or the image pgvector/pgvector), then try again"
+        ) from problem
+    except errors.InsufficientPrivilege as problem:
+        raise StoreUnavailableError(
+            f"{place} has pgvector, but this user may not enable it; let an administrator run: CREATE EXTENSION vector"
+        ) from problem
+
+
+def _one(connection: Connection, statement: str, *bindings: Any) -> Any:
+    row = connection.execute(statement.encode(), bindings).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,53 @@
+-- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+
+-- name: alias
+SELECT alias FROM subjects WHERE no = $1
+
+-- name: open
+INSERT INTO packs (subject, name, state, records, bytes, digest, made_at) VALUES ($1, $2, 'writing', $3, $4, $5, $6)
+RETURNING no
+
+-- name: get
+SELECT packs.no, subjects.subject, name, state, records, digest
+FROM packs JOIN subjects ON subjects.no = packs.subject WHERE packs.no = $1
+
+-- name: unsettled
+SELECT packs.no, subjects.subject, name, state, records, digest
+FROM packs JOIN subjects ON subjects.no = packs.subject
+WHERE state <> 'kept' AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+ORDER BY packs.no
+
+-- name: members
+SELECT id FROM records WHERE pack = $1 AND state <> 'deleting' ORDER BY key
+
+-- name: count_members
+SELECT count(*) FROM records WHERE pack = $1 AND state <> 'deleting'
+
+-- name: move_members
+UPDATE records SET pack = $1 WHERE pack = $2 AND state <> 'deleting'
+
+-- name: let_go
+UPDATE records SET pack = NULL WHERE pack = $1
+
+-- name: is_writing
+SELECT 1 FROM packs WHERE no = $1 AND state = 'writing'
+
+-- name: small
+SELECT packs.no, subjects.subject, name, state, records, digest
+FROM packs JOIN subjects ON subjects.no = packs.subject
+WHERE subjects.subject = $1 AND state = 'kept' AND bytes < $2 ORDER BY bytes LIMIT 1
+
+-- name: settle
+UPDATE packs SET state = CASE (SELECT count(*) FROM records
+                               WHERE records.subject = packs.subject AND pack = packs.no AND records.state <> 'deleting')
+                         WHEN 0 THEN 'leaving' WHEN packs.records THEN 'kept' ELSE 'stale' END
+WHERE no = $1 AND state IN ('writing', 'kept', 'stale') RETURNING state
+
+-- name: set_state
+UPDATE packs SET state = $1 WHERE no = $2
+
+-- name: forget
+DELETE FROM packs WHERE no = $1 AND state = 'leaving'
+
+-- name: spoil
+UPDATE packs SET state = 'stale' WHERE no = $1 AND state = 'kept'

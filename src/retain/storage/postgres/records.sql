@@ -1,0 +1,243 @@
+-- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+
+-- name: subject_no
+SELECT no FROM subjects WHERE subject = $1
+
+-- No row, if another was faster: then it is there to be found.
+-- name: new_subject
+INSERT INTO subjects (subject, alias) VALUES ($1, uuid_send(gen_random_uuid())) ON CONFLICT (subject) DO NOTHING RETURNING no
+
+-- name: new_turn
+INSERT INTO turns (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
+
+-- name: lock_subject
+SELECT subject FROM turns WHERE subject = $1 FOR NO KEY UPDATE
+
+-- name: subjects_of_tenant
+SELECT subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY subject
+
+-- name: scope
+SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> 3 AND scope = $1
+
+-- All that a write asks before it begins, at one look.
+-- name: opening
+SELECT coalesce(seq, 0), coalesce(floor, 0), coalesce(next, 0), coalesce(memories, 0), coalesce(bytes, 0),
+       everyone.max_memories, everyone.max_bytes, own.max_memories, own.max_bytes,
+       coalesce((SELECT version FROM books WHERE tenant = $2), 0),
+       EXISTS (SELECT 1 FROM holds WHERE tenant = $2 AND released_at IS NULL AND (user_id IS NULL OR user_id = $3)),
+       EXISTS (SELECT 1 FROM registry
+               WHERE tenant = $2 AND sort = 'agent' AND state != 'active' AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($5::jsonb))))
+FROM (SELECT 1 AS one) AS look
+LEFT JOIN scopes ON scopes.subject = $1::bigint >> 3 AND scopes.scope = $1
+LEFT JOIN quotas AS everyone ON everyone.tenant = $2 AND everyone.user_id = '' AND everyone.kind = $4
+LEFT JOIN quotas AS own ON own.tenant = $2 AND own.user_id = $3 AND own.kind = $4
+
+-- name: put_scope
+INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> 3, $1, $2, $3, $4, $5, $6)
+ON CONFLICT (subject, scope) DO UPDATE
+SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
+
+-- name: quotas
+SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
+
+-- name: quota
+SELECT max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 AND kind = $3
+
+-- name: put_quota
+INSERT INTO quotas (tenant, user_id, kind, max_memories, max_bytes) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, user_id, kind) DO UPDATE SET max_memories = excluded.max_memories, max_bytes = excluded.max_bytes
+
+-- name: model
+SELECT code FROM models WHERE id = $1
+
+-- name: current_model
+SELECT id FROM models WHERE current
+
+-- name: adopt_model
+UPDATE models SET current = (code = $1)
+
+-- The update changes nothing: it is there to give the number, should another have been faster.
+-- name: new_model
+INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = models.current RETURNING code
+
+-- name: insert
+INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
+                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body)
+VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19))
+
+-- name: get
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE id = $1 AND subject = $2
+
+-- name: fetch
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) AND subject = $2 AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > $3)
+
+-- name: get_named
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > $4)
+
+-- name: standing
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END, pack,
+       name
+FROM records WHERE id = $1 AND subject = $2
+
+-- name: replace
+UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
+                   terms = $6, metadata = $7, content = packed($8), body = packed($9)
+WHERE subject = $10::bigint >> 32 AND key = $10
+
+-- What is being deleted stays where a sweep looks for it.
+-- name: move
+UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
+                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
+                   bundle = $5, aged_from = coalesce($6::bigint, aged_from)
+WHERE subject = $7::bigint >> 32 AND key = $7
+
+-- The ids are named once more by themselves, so that each is looked up, however many records the subject has.
+-- name: recycle_all
+UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = $1, reason = $2, purge_at = $3,
+                   bundle = $4, aged_from = coalesce($5::bigint, aged_from)
+FROM (SELECT value ->> 0 AS move_id, (value ->> 1)::bigint AS move_version FROM jsonb_array_elements($6::jsonb)) AS moves
+WHERE id = ANY (ARRAY(SELECT value ->> 0 FROM jsonb_array_elements($6::jsonb))) AND subject = $7
+  AND id = move_id AND state = $8 AND version = move_version
+RETURNING id, kind, size
+
+-- name: erase_all
+DELETE FROM records
+USING (SELECT value ->> 0 AS move_id, (value ->> 1)::bigint AS move_version FROM jsonb_array_elements($1::jsonb)) AS moves
+WHERE id = ANY (ARRAY(SELECT value ->> 0 FROM jsonb_array_elements($1::jsonb))) AND subject = $2
+  AND id = move_id AND state = $3 AND version = move_version AND pack IS NULL
+RETURNING id, kind, size
+
+-- name: move_keeping
+UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
+                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
+                   bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
+                   terms = $11, metadata = $12, content = packed($13), body = packed($14)
+WHERE subject = $15::bigint >> 32 AND key = $15
+
+-- name: erase
+DELETE FROM records WHERE subject = $1::bigint >> 32 AND key = $1
+
+-- name: forget_facts
+DELETE FROM facts WHERE subject = $1 AND (source = $2 OR target = $2)
+
+-- name: count_moves
+INSERT INTO totals (subject, kind, state, cause, count) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = totals.count + excluded.count
+
+-- name: oldest
+SELECT key, id, size, state, version, agent_id, session_id, metadata
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+  AND (keep_for IS NULL OR aged_from + keep_for <= $3)
+ORDER BY dated_at, key LIMIT nullif($4::bigint, -1)
+
+-- name: expired
+SELECT id, state, version FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+  AND aged_from + delete_after <= $3
+
+-- name: expired_by_name
+SELECT key, id, state, version, agent_id, session_id, metadata
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
+  AND aged_from + delete_after <= $4
+
+-- name: give_up_name
+UPDATE records SET name = NULL WHERE subject = $1::bigint >> 32 AND key = $1
+
+-- name: standing_holds
+SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
+WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
+
+-- name: removed_agent
+SELECT 1 FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
+
+-- name: embed
+UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> 32 AND key = $4 AND version = $5
+
+-- name: unembedded
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+  AND (model IS DISTINCT FROM $3 OR vectors IS NULL)
+LIMIT $4
+
+-- name: index_rows
+SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
+       CASE WHEN model = $1 THEN vectors END, terms
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $3::bigint >> 32 AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
+
+-- name: index_row
+SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
+       CASE WHEN model = $1 THEN vectors END, terms
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE id = $2 AND subject = $3 AND state IN ('active', 'archived')
+
+-- name: changed_ids
+SELECT DISTINCT value FROM changes, jsonb_array_elements_text(ids::jsonb)
+WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq > $2
+
+-- name: log_change
+INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> 3, $1, $2, $3)
+
+-- name: forget_changes
+DELETE FROM changes WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq <= $2
+
+-- name: entries
+SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, models.id, vectors, terms
+FROM records JOIN profiles ON profiles.no = records.profile
+     LEFT JOIN models ON models.code = records.model
+WHERE records.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) AND subject = $2
+
+-- name: bin_of_subject
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE records.subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
+ORDER BY purge_at, key LIMIT $3
+
+-- name: bin_of_tenant
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > ($1, $2)
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+ORDER BY purge_at, key LIMIT $3
+
+-- name: live_ids
+SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+ORDER BY key LIMIT $3
+
+-- name: find
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE id = $1 AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE

@@ -1,0 +1,80 @@
+-- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+
+-- name: get
+SELECT tenant, sort, id, state, version, description, metadata, created_at, updated_at, moved_at, reason, purge_at, bundle,
+       unfinished
+FROM registry WHERE tenant = $1 AND sort = $2 AND id = $3
+
+-- name: list
+SELECT tenant, sort, id, state, version, description, metadata, created_at, updated_at, moved_at, reason, purge_at, bundle,
+       unfinished
+FROM registry WHERE tenant = $1 AND sort = $2 AND ($3::boolean OR state = 'active') ORDER BY id
+
+-- name: unfinished
+SELECT tenant, sort, id, state, version, description, metadata, created_at, updated_at, moved_at, reason, purge_at, bundle,
+       unfinished
+FROM registry WHERE tenant = $1 AND unfinished IS NOT NULL ORDER BY sort, id
+
+-- name: due
+SELECT tenant, sort, id, state, version, description, metadata, created_at, updated_at, moved_at, reason, purge_at, bundle,
+       unfinished
+FROM registry WHERE tenant = $1 AND purge_at <= $2 ORDER BY purge_at, sort, id
+
+-- name: put
+INSERT INTO registry (tenant, sort, id, state, version, description, metadata, created_at, updated_at)
+VALUES ($1, $2, $3, 'active', 1, $4, $5, $6, $6)
+ON CONFLICT (tenant, sort, id) DO UPDATE
+SET description = excluded.description, metadata = excluded.metadata, updated_at = excluded.updated_at,
+    version = registry.version + 1
+
+-- name: remove
+UPDATE registry SET state = 'recycled', version = version + 1, moved_at = $1, reason = $2, purge_at = $3, bundle = $4,
+                    unfinished = 'remove'
+WHERE tenant = $5 AND sort = $6 AND id = $7
+
+-- name: restore
+UPDATE registry SET state = 'active', version = version + 1, moved_at = $1, reason = NULL, purge_at = NULL,
+                    unfinished = 'restore'
+WHERE tenant = $2 AND sort = $3 AND id = $4
+
+-- The bundle of what was restored is done with.
+-- name: finish
+UPDATE registry SET unfinished = NULL, bundle = CASE WHEN state = 'active' THEN NULL ELSE bundle END
+WHERE tenant = $1 AND sort = $2 AND id = $3 AND version = $4
+
+-- name: erase
+DELETE FROM registry WHERE tenant = $1 AND sort = $2 AND id = $3
+
+-- 4 and 5 are persona and episodic memories: an agent's own.
+-- name: own_records
+SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, session_id, metadata
+FROM records JOIN subjects ON subjects.no = records.subject
+WHERE agent_id = $1 AND kind IN (4, 5) AND key > $4 AND state IN ('active', 'archived')
+  AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
+ORDER BY key LIMIT $5
+
+-- name: own_sessions
+SELECT session_id, sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, NULL
+FROM sessions JOIN subjects ON subjects.no = sessions.subject
+WHERE agent_id = $1 AND (session_id, sessions.no) > ($3, $4) AND state = 'active'
+  AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
+ORDER BY session_id, sessions.no LIMIT $5
+
+-- name: bundled_records
+SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, previous, aged_from + delete_after
+FROM records JOIN subjects ON subjects.no = records.subject
+JOIN profiles ON profiles.no = records.profile
+WHERE bundle = $1 AND key > $4 AND state = 'recycled'
+  AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
+ORDER BY key LIMIT $5
+
+-- name: bundled_sessions
+SELECT '', sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, aged_from + delete_after
+FROM sessions JOIN subjects ON subjects.no = sessions.subject
+JOIN profiles ON profiles.no = sessions.profile
+WHERE bundle = $1 AND sessions.no > $4 AND state = 'recycled'
+  AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
+ORDER BY sessions.no LIMIT $5
+
+-- name: bundle_left
+SELECT EXISTS (SELECT 1 FROM records WHERE bundle = $1) OR EXISTS (SELECT 1 FROM sessions WHERE bundle = $1)

@@ -1,0 +1,56 @@
+-- name: book
+SELECT version FROM books WHERE tenant = $1
+
+-- name: turn_page
+INSERT INTO books (tenant, version) VALUES ($1, 1) ON CONFLICT (tenant) DO UPDATE SET version = books.version + 1
+
+-- name: rules
+SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at
+FROM rules WHERE tenant = $1 ORDER BY no
+
+-- name: put_rule
+INSERT INTO rules (id, tenant, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, '[null,null,null]', $8, 0, $9)
+ON CONFLICT (tenant, kind, user_id, agent_id, session_id, memory_id) DO UPDATE SET pending = excluded.pending
+RETURNING no
+
+-- name: settle_rule
+UPDATE rules SET terms = pending, pending = NULL, version = version + 1, updated_at = $1
+WHERE no = $2 AND pending IS NOT NULL
+
+-- name: profile
+SELECT no FROM profiles WHERE tenant = $1 AND kind = $2 AND rules = $3
+
+-- The update changes nothing: it is there to give the number, should another have been faster.
+-- name: new_profile
+INSERT INTO profiles (tenant, kind, rules, archive_after, delete_after, keep_for) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (tenant, kind, rules) DO UPDATE SET keep_for = profiles.keep_for
+RETURNING no
+
+-- name: profiles
+SELECT no, kind, rules FROM profiles WHERE tenant = $1
+
+-- name: put_life
+UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE no = $4
+
+-- name: subjects_of
+SELECT no, subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no
+
+-- name: records_to_assign
+SELECT key, id, kind, profile, agent_id, session_id FROM records
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND ($3::text = '' OR agent_id = $3)
+  AND ($4::text = '' OR session_id = $4)
+ORDER BY key LIMIT $5
+
+-- name: record_to_assign
+SELECT key, id, kind, profile, agent_id, session_id FROM records WHERE id = $1 AND subject = $2
+
+-- name: assign_record
+UPDATE records SET profile = $1 WHERE subject = $2::bigint >> 32 AND key = $2
+
+-- name: sessions_to_assign
+SELECT no, id, profile, agent_id, session_id FROM sessions
+WHERE subject = $1 AND ($2::text = '' OR agent_id = $2) AND ($3::text = '' OR session_id = $3)
+
+-- name: assign_session
+UPDATE sessions SET profile = $2 WHERE subject = $1 AND no = $3

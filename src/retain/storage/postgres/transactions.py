@@ -1,0 +1,184 @@
+"""A transaction of PostgreSQL: statements by their names, and what it has to itself.
+
+A subject's writers take turns: each locks the subject's row of ``turns`` first. Before that it passes the tenant's
+gate, an advisory lock that writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is
+while they rely on it; whoever changes such a thing closes the gate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any, Final
+
+import psycopg
+from psycopg import RawCursor, errors
+from psycopg.rows import tuple_row
+
+from retain.storage.relational.database import Bindings, DuplicateError, Row
+from retain.storage.relational.statements import statements
+
+PACKAGE: Final = "retain.storage.postgres"
+#: Text that may be stored compressed is bytes here; where it is not compressed, a zero byte is before it.
+_PACKED: Final = re.compile(r"packed\((\$(\d+))\)")
+_PAGE: Final = 2_000
+Connection = psycopg.Connection[Any]
+
+
+class Statement:
+    """A statement, and which of its parameters are such texts."""
+
+    __slots__ = ("packed", "text")
+
+    def __init__(self, text: str) -> None:
+        self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
+        self.text = _PACKED.sub(r"\1", text).encode()
+
+    def bound(self, bindings: Bindings) -> Bindings:
+        """The values as they are sent."""
+        if not self.packed:
+            return bindings
+        values = list(bindings)
+        for place in self.packed:
+            if isinstance(values[place], str):
+                values[place] = b"\0" + values[place].encode()
+        return values
+
+
+STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
+
+
+def lock_key(*names: str) -> int:
+    """The number that an advisory lock of this name has."""
+    return int.from_bytes(blake2b("\0".join(names).encode(), digest_size=8, person=b"retain").digest(), signed=True)
+
+
+class PostgresTransaction:
+    """A ``Transaction``. ``connection`` is there for what is PostgreSQL's alone."""
+
+    is_alone = False
+
+    def __init__(self, connection: Connection, *, schema: str, writes: bool, governed: str | None = None) -> None:
+        self.connection = connection
+        self.xid: str | None = None
+        """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
+        self._cursor = RawCursor(connection, row_factory=tuple_row)
+        self._cursor.format = psycopg.pq.Format.BINARY
+        self._schema = schema
+        self._writes = writes
+        self._gates = set() if governed is None else {governed}
+        self._numbers: dict[str, int] = {}
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
+        statement = STATEMENTS[name]
+        try:
+            return self._cursor.execute(statement.text, statement.bound(bindings))
+        except errors.UniqueViolation as problem:
+            raise DuplicateError(str(problem)) from problem
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """All rows of a statement."""
+        return self._execute(statement, bindings).fetchall()
+
+    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The first row of a statement, if there is one."""
+        return self._execute(statement, bindings).fetchone()
+
+    def value(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        row = self.one(statement, bindings)
+        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
+        return int(row[0])
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
+        """The rows of a statement as they come: by a cursor of the server's, since they may be many."""
+        name = f"retain_{lock_key(statement, str(id(bindings)), str(len(self._numbers))) & 0xFFFFFFFF:x}"
+        text = b"DECLARE " + name.encode() + b" NO SCROLL CURSOR FOR " + STATEMENTS[statement].text
+        self._cursor.execute(text, bindings)
+        try:
+            while page := self._cursor.execute(f"FETCH {_PAGE} FROM {name}".encode()).fetchall():
+                yield from page
+        finally:
+            if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
+                self._cursor.execute(f"CLOSE {name}".encode())
+
+    def run(self, statement: str, bindings: Bindings = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        return max(0, self._execute(statement, bindings).rowcount)
+
+    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
+        """Carry out a statement for each of many bindings, in one go."""
+        known, listed = STATEMENTS[statement], list(many)
+        if len(listed) == 1:
+            self._execute(statement, listed[0])
+            return
+        try:
+            self._cursor.executemany(known.text, [known.bound(bindings) for bindings in listed])
+        except errors.UniqueViolation as problem:
+            raise DuplicateError(str(problem)) from problem
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
+        self._cursor.execute(b"SAVEPOINT attempt")
+        try:
+            yield
+        except DuplicateError:
+            self._cursor.execute(b"ROLLBACK TO SAVEPOINT attempt")
+            raise
+        finally:
+            if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
+                self._cursor.execute(b"RELEASE SAVEPOINT attempt")
+
+    # --- subjects ------------------------------------------------------------------------------------------------
+
+    def number_of(self, subject: str) -> int | None:
+        """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
+        here on.
+        """
+        if subject not in self._numbers:
+            if self._writes:
+                self.enter(subject.split("/", 1)[0])
+            row = self.one("records.subject_no", (subject,))
+            if row is None:
+                return None
+            if self._writes:
+                self.have(row[0])
+            self._numbers[subject] = row[0]
+        return self._numbers[subject]
+
+    def number_for(self, subject: str) -> int:
+        """The same, for a subject seen before or not."""
+        number = self.number_of(subject)
+        while number is None:
+            row = self.one("records.new_subject", (subject,))
+            if row is not None:
+                self.run("records.new_turn", (row[0],))
+            number = self.number_of(subject)  # or another was faster
+        return number
+
+    def have(self, number: int) -> None:
+        """Have a subject to itself, by its number."""
+        self.one("records.lock_subject", (number,))
+
+    def enter(self, tenant: str) -> None:
+        """Pass a tenant's gate."""
+        if tenant not in self._gates:
+            self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared($1)", "gate", tenant)
+            self._gates.add(tenant)
+
+    def close_gate(self, tenant: str) -> None:
+        """Wait until nobody is past a tenant's gate, and let nobody pass."""
+        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "gate", tenant)
+
+    def take(self, what: str) -> None:
+        """Wait for what only one may have."""
+        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "alone", what)
+
+    def _lock(self, statement: bytes, *names: str) -> None:
+        row = self._cursor.execute(statement, (lock_key(self._schema, *names),)).fetchone()
+        self.xid = None if row is None else str(row[0])

@@ -1,0 +1,104 @@
+"""What the relational stores ask of a database: transactions, and statements by their names.
+
+Each engine has ``.sql`` files of the same names, with statements of the same names, parameters and columns. What is
+read inside a transaction that writes stays as it is until that ends: SQLite has one writer at a time, PostgreSQL one
+for each subject, and none of a tenant while that tenant is being governed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+Row = tuple[Any, ...]
+Bindings = Sequence[Any]
+T = TypeVar("T")
+
+
+class DuplicateError(Exception):
+    """A statement would have made something there twice that can be there but once."""
+
+
+class Names:
+    """The statements of a ``.sql`` file, as a transaction asks for them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def __getitem__(self, name: str) -> str:
+        return f"{self.file}.{name}"
+
+
+class Transaction(Protocol):
+    """A transaction. Statements that would make something twice raise ``DuplicateError``."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else writes anything in the store meanwhile."""
+
+    def rows(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
+        """All rows of a statement."""
+
+    def one(self, statement: str, bindings: Bindings = (), /) -> Row | None:
+        """The first row of a statement, if there is one."""
+
+    def value(self, statement: str, bindings: Bindings = (), /) -> int:
+        """The number that a statement gives in its one row."""
+
+    def stream(self, statement: str, bindings: Bindings = (), /) -> Iterator[Row]:
+        """The rows of a statement as they come, for when they are too many to hold."""
+
+    def run(self, statement: str, bindings: Bindings = (), /) -> int:
+        """Carry out a statement; how many rows it changed."""
+
+    def run_many(self, statement: str, many: Iterable[Bindings], /) -> None:
+        """Carry out a statement for each of many bindings."""
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
+
+    def number_of(self, subject: str, /) -> int | None:
+        """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
+        here on.
+        """
+
+    def number_for(self, subject: str, /) -> int:
+        """The same, for a subject seen before or not."""
+
+    def have(self, number: int, /) -> None:
+        """Have a subject to itself, by its number."""
+
+
+class Database(Protocol):
+    """Where the stores keep everything."""
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A consistent view of the store as it is now."""
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
+        when the block ends; undone if it raises.
+        """
+
+    def govern(self, tenant: str, /) -> AbstractContextManager[Transaction]:
+        """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
+
+    def alone(self, what: str, /) -> AbstractContextManager[Transaction]:
+        """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
+
+    def groups(self, batches: Sequence[T], /) -> Iterator[Sequence[T]]:
+        """Batches of several subjects, in groups that are to share a transaction."""
+
+    def give_back(self, pages: int, /) -> int:
+        """Give unused pages back to the disk, some at a time; how many are left."""
+
+    def check_usable(self) -> None:
+        """Raise ``ClosedError`` unless it is open, in the process that opened it."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+
+    def close(self) -> None:
+        """Close every connection; what is called afterwards raises ``ClosedError``."""

@@ -1,0 +1,95 @@
+"""The stores of an engine, opened by the URLs that the settings name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retain.core.errors import InvalidSettingsError, MissingExtraError, told
+from retain.ports import ShortTermStore
+from retain.settings import Settings, sqlite_path, without_password
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.database import Database
+from retain.storage.relational.dues import SqlDues
+from retain.storage.relational.facts import SqlFacts
+from retain.storage.relational.holds import SqlHolds
+from retain.storage.relational.jobs import SqlJobs, SqlLeases
+from retain.storage.relational.packs import SqlPacks
+from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.registry import SqlRegistry
+from retain.storage.relational.rules import SqlRules
+from retain.storage.relational.schemas import SqlSchemas
+from retain.storage.sqlite.database import Database as SqliteDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """One of each, over one database."""
+
+    records: SqlRecords
+    feed: SqlFeed
+    history: SqlHistory
+    short_term: ShortTermStore
+    facts: SqlFacts
+    schemas: SqlSchemas
+    rules: SqlRules
+    dues: SqlDues
+    holds: SqlHolds
+    packs: SqlPacks
+    audit: SqlAudit
+    jobs: SqlJobs
+    leases: SqlLeases
+    registry: SqlRegistry
+
+
+def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
+    """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
+    return Stores(
+        records=SqlRecords(database),
+        feed=SqlFeed(database),
+        history=SqlHistory(database),
+        short_term=short_term or SqlShortTerm(database),
+        facts=SqlFacts(database),
+        schemas=SqlSchemas(database),
+        rules=SqlRules(database),
+        dues=SqlDues(database),
+        holds=SqlHolds(database),
+        packs=SqlPacks(database),
+        audit=SqlAudit(database),
+        jobs=SqlJobs(database),
+        leases=SqlLeases(database),
+        registry=SqlRegistry(database),
+    )
+
+
+def open_database(settings: Settings) -> Database:
+    """The database that the settings name."""
+    scheme = settings.url.partition(":")[0]
+    if scheme == "sqlite":
+        return SqliteDatabase(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
+    if scheme not in {"postgresql", "postgres"}:
+        raise InvalidSettingsError(
+            f"the store URL {told(without_password(settings.url))} is not understood; write it as "
+            "sqlite:///path/to/retain.db or postgresql://user:password@host:5432/database"
+        )
+    try:
+        from retain.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    except ImportError as problem:
+        raise MissingExtraError(
+            "PostgreSQL needs an extra: pip install 'retain[postgres]'", name=getattr(problem, "name", None)
+        ) from problem
+    return PostgresDatabase(
+        settings.url,
+        busy_seconds=settings.busy_seconds,
+        pool_size=settings.pool_size,
+        distribute=settings.distribute,
+    )
+
+
+def open_short_term(settings: Settings) -> ShortTermStore | None:
+    """The short-term store that the settings name; ``None`` if it is the database."""
+    if not settings.short_term_url:
+        return None
+    from retain.storage.valkey import open_short_term as open_valkey  # noqa: PLC0415 - the extra may not be installed
+
+    return open_valkey(settings.short_term_url)
