@@ -127,7 +127,7 @@ SELECT no, kind FROM profiles WHERE kind <> 'history'
 
 -- The sum of many moments is larger than a bigint.
 -- name: ages
-SELECT count(*), coalesce(sum(aged_from), 0) FROM records
+SELECT count(*), coalesce(sum(aged_from / 1000000), 0)::bigint FROM records
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
 
 -- name: bytes_by_kind

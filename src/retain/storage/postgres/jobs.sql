@@ -32,9 +32,10 @@ RETURNING slot
 -- name: lease
 SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1
 
--- Until the end of the transaction nobody takes it over.
+-- Until the end of the transaction nobody takes it over: that changes the epoch, which is part of a key. Its holder goes on
+-- extending it meanwhile.
 -- name: lease_checked
-SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1 FOR SHARE
+SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1 FOR KEY SHARE
 
 -- name: take
 INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, $3)

@@ -26,7 +26,7 @@ def prepare(connection: Connection, schema: str, place: str, *, distribute: bool
     """Refuse a server that cannot be used, in plain words; then bring the schema up to date."""
     if connection.info.server_version < _OLDEST:
         raise StoreUnavailableError(
-            f"{place} is PostgreSQL {connection.info.server_version // 10000}; Retain needs 15 or newer"
+            f"{place} is PostgreSQL {connection.info.server_version // 10000}; Retain needs {_OLDEST // 10000} or newer"
         )
     version = _version(connection, schema)
     steps = migrations(PACKAGE)
@@ -40,7 +40,8 @@ def prepare(connection: Connection, schema: str, place: str, *, distribute: bool
         try:
             _migrate(connection, schema, place)
         finally:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (lock_key(schema, "migration"),))
+            if not connection.closed:  # with a connection, its locks go too
+                connection.execute("SELECT pg_advisory_unlock(%s)", (lock_key(schema, "migration"),))
     if distribute:
         from retain.storage.postgres.citus import distribute_tables  # noqa: PLC0415 - only where it is asked for
 

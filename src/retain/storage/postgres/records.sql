@@ -105,20 +105,26 @@ UPDATE records SET state = $1, previous = state, version = version + 1, moved_at
                    bundle = $5, aged_from = coalesce($6::bigint, aged_from)
 WHERE subject = $7::bigint >> 32 AND key = $7
 
--- The ids are named once more by themselves, so that each is looked up, however many records the subject has.
+-- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = $1, reason = $2, purge_at = $3,
                    bundle = $4, aged_from = coalesce($5::bigint, aged_from)
-FROM (SELECT value ->> 0 AS move_id, (value ->> 1)::bigint AS move_version FROM jsonb_array_elements($6::jsonb)) AS moves
-WHERE id = ANY (ARRAY(SELECT value ->> 0 FROM jsonb_array_elements($6::jsonb))) AND subject = $7
-  AND id = move_id AND state = $8 AND version = move_version
+WHERE subject = $7 AND key = ANY (ARRAY(
+    SELECT known.key
+    FROM jsonb_array_elements($6::jsonb) AS moves
+    CROSS JOIN LATERAL (SELECT key FROM records
+                        WHERE id = moves.value ->> 0 AND subject = $7 AND state = $8
+                          AND version = (moves.value ->> 1)::bigint OFFSET 0) AS known))
 RETURNING id, kind, size
 
 -- name: erase_all
 DELETE FROM records
-USING (SELECT value ->> 0 AS move_id, (value ->> 1)::bigint AS move_version FROM jsonb_array_elements($1::jsonb)) AS moves
-WHERE id = ANY (ARRAY(SELECT value ->> 0 FROM jsonb_array_elements($1::jsonb))) AND subject = $2
-  AND id = move_id AND state = $3 AND version = move_version AND pack IS NULL
+WHERE subject = $2 AND key = ANY (ARRAY(
+    SELECT known.key
+    FROM jsonb_array_elements($1::jsonb) AS moves
+    CROSS JOIN LATERAL (SELECT key FROM records
+                        WHERE id = moves.value ->> 0 AND subject = $2 AND state = $3
+                          AND version = (moves.value ->> 1)::bigint AND pack IS NULL OFFSET 0) AS known))
 RETURNING id, kind, size
 
 -- name: move_keeping

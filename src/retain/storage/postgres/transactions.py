@@ -24,17 +24,22 @@ PACKAGE: Final = "retain.storage.postgres"
 #: Text that may be stored compressed is bytes here; where it is not compressed, a zero byte is before it.
 _PACKED: Final = re.compile(r"packed\((\$(\d+))\)")
 _PAGE: Final = 2_000
+#: Rows are written so many at a time, as the values of one statement.
+_TOGETHER: Final = (256, 32, 4)
+_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)$")
+_PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
 
 
 class Statement:
     """A statement, and which of its parameters are such texts."""
 
-    __slots__ = ("packed", "text")
+    __slots__ = ("_several", "packed", "text")
 
     def __init__(self, text: str) -> None:
         self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
         self.text = _PACKED.sub(r"\1", text).encode()
+        self._several: dict[int, bytes] = {}
 
     def bound(self, bindings: Bindings) -> Bindings:
         """The values as they are sent."""
@@ -45,6 +50,34 @@ class Statement:
             if isinstance(values[place], str):
                 values[place] = b"\0" + values[place].encode()
         return values
+
+    def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
+        """Texts and values that together write many rows; for a statement that ends with the values of one."""
+        start, left = 0, len(many)
+        for size in (*_TOGETHER, 1):
+            while left >= size and (size == 1 or self.is_plain):
+                values = [value for row in many[start : start + size] for value in self.bound(row)]
+                yield self._for(size, len(many[0])), values
+                start, left = start + size, left - size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it ends with the values of one row."""
+        return _VALUES.search(self.text) is not None
+
+    def _for(self, size: int, width: int) -> bytes:
+        one = _VALUES.search(self.text)
+        if one is None or size == 1:
+            return self.text
+        if size not in self._several:
+            rows = (b"(" + _shifted(one[1], row * width) + b")" for row in range(size))
+            self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows)
+        return self._several[size]
+
+
+def _shifted(text: bytes, by: int) -> bytes:
+    """A text with its parameters numbered from further on."""
+    return _PLACE.sub(lambda place: b"$%d" % (int(place[1]) + by), text)
 
 
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
@@ -112,12 +145,9 @@ class PostgresTransaction:
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
-        known, listed = STATEMENTS[statement], list(many)
-        if len(listed) == 1:
-            self._execute(statement, listed[0])
-            return
         try:
-            self._cursor.executemany(known.text, [known.bound(bindings) for bindings in listed])
+            for text, values in STATEMENTS[statement].chunks(list(many)):
+                self._cursor.execute(text, values)
         except errors.UniqueViolation as problem:
             raise DuplicateError(str(problem)) from problem
 

@@ -270,12 +270,10 @@ class SqlShortTerm:
             subject = tx.number_for(scope.subject)
             who = (subject, *name_of(scope))
             window = _current(tx, who, now)
-            if window is None:
+            number = 0 if window is None else window[0]
+            if window is None or not tx.run(SQL["keep_window"], (subject, now + ttl, number)):  # ended by another
                 tx.run(SQL["end_window"], who)
                 number = tx.value(SQL["new_window"], (*who, now + ttl))
-            else:
-                number = window[0]
-                tx.run(SQL["keep_window"], (subject, now + ttl, number))
             tx.run_many(SQL["append_short"], ((subject, number, *_row(message)) for message in messages))
             held = tx.value(SQL["count_short"], (subject, number))
             if held > most:

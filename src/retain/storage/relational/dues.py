@@ -11,6 +11,7 @@ from retain.core.content import to_json
 from retain.core.decisions import Standing, Window
 from retain.core.holds import Held
 from retain.core.rules import HISTORY, Rule, resolve
+from retain.core.times import SECOND
 from retain.core.types import State
 from retain.ports import Census, Page, Profile, Session
 from retain.storage.relational.database import Database, Names, Transaction
@@ -166,7 +167,7 @@ class SqlDues:
                     for state in (State.ACTIVE, State.ARCHIVED):
                         count, ages = tx.one(SQL["ages"], (number, state, oldest, newest)) or (0, 0)
                         found[place] += count
-                        total += ages
+                        total += int(ages) * SECOND
                 counts[kind] = (found, total)
         return counts
 

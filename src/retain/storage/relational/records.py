@@ -68,6 +68,7 @@ class SqlRecords:
             models: dict[str | None, int | None] = {}
             profiles: dict[tuple[Scope, str | None], int] = {}
             book = self._profiles.book(tx, subject.split("/", 1)[0], opened.version)
+            rows: list[tuple[Any, ...]] = []
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
                     models[encoding.model] = self._models.get(encoding.model) or model_code(tx, encoding.model)
@@ -75,7 +76,8 @@ class SqlRecords:
                 if whose not in profiles:
                     profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
                 first = (tally.new_key(), number, kind.code, profiles[whose])
-                tx.run(SQL["insert"], (*first, *row[:9], models[encoding.model], *row[9:]))
+                rows.append((*first, *row[:9], models[encoding.model], *row[9:]))
+            tx.run_many(SQL["insert"], rows)
             tally.count(len(stored), size)
             mover.save()
             added = Added(tally.usage(maximum), len(pruned), tuple(pruned))

@@ -142,7 +142,7 @@ class SqlRules:
     def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
         """Give the next records of a subject the profile that they should have; where to go on, and how many."""
         with self._database.write() as tx:
-            tx.have(number)
+            tx.number_of(subject)
             where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
             if rule.memory_id is None:
                 found = tx.rows(SQL["records_to_assign"], where)
@@ -159,7 +159,7 @@ class SqlRules:
 
     def _assign_sessions(self, rule: Rule, subject: str, number: int) -> int:
         with self._database.write() as tx:
-            tx.have(number)
+            tx.number_of(subject)
             found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
             profiles = Profiles()
             for session, item_id, profile, agent_id, session_id in found:

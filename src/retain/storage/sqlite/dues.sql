@@ -110,7 +110,7 @@ SELECT min(purge_at) FROM (
 SELECT no, kind FROM profiles WHERE kind != 'history'
 
 -- name: ages
-SELECT count(*), ifnull(sum(aged_from), 0) FROM records INDEXED BY records_due
+SELECT count(*), ifnull(sum(aged_from / 1000000), 0) FROM records INDEXED BY records_due
 WHERE profile = ? AND state = ? AND state IN ('active', 'archived') AND aged_from > ? AND aged_from <= ?
 
 -- name: bytes_by_kind

@@ -118,10 +118,9 @@ ALTER TABLE records ALTER COLUMN vectors SET STORAGE EXTERNAL;
 ALTER TABLE records ALTER COLUMN content SET STORAGE EXTERNAL;
 ALTER TABLE records ALTER COLUMN body SET STORAGE EXTERNAL;
 
-CREATE UNIQUE INDEX records_by_id ON records (subject, id);
+CREATE UNIQUE INDEX records_by_id ON records (id, subject);   -- one is looked for without its user, too
 CREATE UNIQUE INDEX records_by_name ON records (subject, kind, name)
     WHERE name IS NOT NULL AND state IN ('active', 'archived');
-CREATE INDEX records_anywhere ON records (id);
 CREATE INDEX records_due ON records (profile, state, aged_from, key) WHERE state IN ('active', 'archived');
 CREATE INDEX records_binned ON records (purge_at, key) WHERE state IN ('recycled', 'deleting');
 CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (4, 5);
@@ -337,7 +336,8 @@ CREATE TABLE leases (
     name       text   COLLATE "C" PRIMARY KEY,
     holder     text   COLLATE "C" NOT NULL,
     epoch      bigint NOT NULL,
-    expires_at bigint NOT NULL
+    expires_at bigint NOT NULL,
+    UNIQUE (name, epoch)                             -- makes the epoch part of a key: see jobs.sql
 ) WITH (fillfactor = 70);
 
 -- Scheduled jobs: what was changed about them (NULL: the default), and how the last slot went.
