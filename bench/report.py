@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, lifecycle, quality
+from bench import archive, deployment, lifecycle, quality
 from bench.speed import USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -34,17 +34,33 @@ def machine() -> str:
 
 def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
     """The section on speed."""
+    text = (
+        f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
+        "engine, one process.\nEach figure is the least disturbed of several passes of 400 calls; floors and what they "
+        f"bound take turns.\n`make bench` on a {machine()}.\n\n" + _table(figures) + "\n![speed](img/speed.png)\n"
+    )
+    _plot_speed(docs / "img", figures)
+    _section(docs, "Speed", text)
+
+
+def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
+    """The section on PostgreSQL and Valkey."""
+    text = (
+        f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18 with pgvector, over its socket, "
+        "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
+        f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
+        " beside each other took turns. It searches by vectors alone, Retain by vectors and words.\n"
+        f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
+    )
+    _section(docs, "Deployment", text)
+
+
+def _table(figures: Sequence[Figure]) -> str:
     rows = ["| | p50 ms | p95 ms | target | met |", "|---|---:|---:|---|---|"]
     for figure in figures:
         mark = "" if not figure.target else ("yes" if figure.met else "**no**")
         rows.append(f"| {figure.name} | {figure.p50:.3f} | {figure.p95:.3f} | {figure.target} | {mark} |")
-    text = (
-        f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
-        "engine, one process.\nEach figure is the least disturbed of several passes of 400 calls; floors and what they "
-        f"bound take turns.\n`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![speed](img/speed.png)\n"
-    )
-    _plot_speed(docs / "img", figures)
-    _section(docs, "Speed", text)
+    return "\n".join(rows) + "\n"
 
 
 def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int, locomo: str | None) -> None:

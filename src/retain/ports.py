@@ -16,6 +16,7 @@ import numpy.typing as npt
 from retain.core.chain import Checkpoint, Event, Finding, Sizes
 from retain.core.chain import Entry as AuditEntry
 from retain.core.decisions import Standing, Window
+from retain.core.filters import Filter
 from retain.core.holds import Hold
 from retain.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope, Usage
 from retain.core.rules import Life, Rule
@@ -84,6 +85,8 @@ class Changes(NamedTuple):
     """Live records that are new or changed, or (``reload``) all of them."""
     gone: list[str]
     """Ids that are no longer live."""
+    too_many: bool = False
+    """The scope has more live records than the caller can hold; nothing else is said of it."""
 
 
 class Added(NamedTuple):
@@ -328,9 +331,13 @@ class ObjectStore(Protocol):
     A name is parts of lower-case letters, digits, ``.``, ``_``, ``=`` and ``-`` with ``/`` between them; none may be
     the beginning (up to a ``/``) of another. ``InvalidInputError`` for any other name, before anything is done.
 
-    Every method raises ``ObjectStoreUnavailableError`` (retryable) where the store does not answer in time, and
+    What fails in passing is tried again for some seconds. Then every method raises ``ObjectStoreUnavailableError``
+    (retryable) where the store does not answer in time, ``StoreFullError`` (retryable) where it has no room, and
     ``ObjectStoreError`` where it refuses. To ``get`` and ``delete``, a place that is gone is never an empty one: an
     archive on a disk that is not mounted has lost nothing, and nothing in it has been erased.
+
+    A write that raises has left what had the name before; where it was unavailable, the new object may be there
+    instead. Either is whole. An object that is written on a condition is never written without one.
     """
 
     @property
@@ -340,26 +347,52 @@ class ObjectStore(Protocol):
     def prepare(self) -> None:
         """Make the place ready to be written, before it is noted anywhere that something lies there."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object; it is durable when this returns, and at no moment can part of it be read.
+    def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
+        """Write an object; it is durable when this returns, and at no moment can part of it be read. Its tag.
 
-        What had the name before is replaced; writing the same again changes nothing.
+        What had the name before is replaced; writing the same again changes nothing. With ``absent``, only if nothing
+        has the name: else ``ConflictError``. With ``match``, only if what has the name is what ``get_with_tag`` gave
+        that tag: else ``StaleError``. Of any number of writers on the same condition, one succeeds.
+        """
+
+    def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
+        """Write an object that need not fit into memory, as ``put`` does; its size and its SHA-256.
+
+        If the chunks raise, or anything else does, nothing of them stays.
         """
 
     def get(self, name: str) -> bytes:
         """All of an object; ``ObjectMissingError`` if there is none of this name."""
 
+    def get_with_tag(self, name: str) -> tuple[bytes, str]:
+        """All of an object, and the tag by which ``put`` knows whether it is still the same."""
+
+    def get_stream(self, name: str) -> Iterator[bytes]:
+        """An object in chunks, in their order, read as they are asked for; ``ObjectMissingError`` at once.
+
+        It ends only at the object's end: one that breaks off raises, and so does one that is replaced meanwhile
+        (``StaleError``), unless the old one can be read to its end. What it holds is for the reader to verify.
+        """
+
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects, durably; those that are not there are passed over, so that it can be repeated.
 
-        If it raises, any of them may be left. It also clears away what puts that were killed left behind.
+        If it raises, any of them may be left. It also clears away what puts that were killed left behind, where that
+        can be seen.
         """
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order."""
+        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order.
 
-    def check(self) -> None:
-        """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind."""
+        They are read as they are asked for, a thousand or a folder at a time.
+        """
+
+    def check(self) -> Sequence[str]:
+        """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind.
+
+        What works and should be known nonetheless is the answer: that deleted objects are kept as old versions, that
+        conditions are not heeded, that nothing is encrypted on its way.
+        """
 
 
 class Pack(NamedTuple):
@@ -531,8 +564,11 @@ class LeaseStore(Protocol):
 class RecallFeed(Protocol):
     """What an in-process index follows."""
 
-    def changes(self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str) -> Changes:
-        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it.
+    def changes(
+        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
+    ) -> Changes:
+        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it; with ``most``,
+        ``too_many`` of one whose user has more live records of the kind.
 
         Writes and deletes of any process are in the answer once they have committed.
         """
@@ -551,6 +587,102 @@ class RecallFeed(Protocol):
 
     def subjects(self, tenant: str) -> Iterator[str]:
         """Every subject of a tenant."""
+
+
+class Said(NamedTuple):
+    """What a record's encoding says of its text."""
+
+    terms: npt.NDArray[np.uint32]
+    """The distinct ones."""
+    length: int
+    """How many words it has."""
+    passages: int
+
+
+class Space(NamedTuple):
+    """How records are encoded: by which model, in how many dimensions, and how their terms are read."""
+
+    model: str
+    dim: int
+    read: Callable[[Sequence[bytes]], Sequence[Said]]
+
+
+class Wanted(NamedTuple):
+    """What candidates are looked for, and what the scope is like."""
+
+    vector: Vectors | None
+    """What their vectors should point to."""
+    terms: npt.NDArray[np.uint32]
+    holding: npt.NDArray[np.float64]
+    """How many records hold each term; NaN where that is to be counted."""
+    records: float
+    """How many there are in the scope."""
+    usual: float
+    """How many words they have."""
+    count: int
+    """How many candidates there should be of each sort."""
+    now: int
+    where: Filter | None
+    include_archived: bool
+
+
+class Candidates(NamedTuple):
+    """Records among which the best matches are."""
+
+    rows: list[IndexRow]
+    holding: npt.NDArray[np.float64]
+    """As in ``Wanted``, with those that were counted."""
+
+
+class Neighbours(NamedTuple):
+    """Live records that stand next to others in their sessions."""
+
+    rows: list[IndexRow]
+    before: dict[str, str]
+    """By id, which record stands right before which."""
+
+
+class LargeScopes(Protocol):
+    """Scopes with too many records to be held in memory, searched where they are kept.
+
+    What is searched is made from the records, in batches, some time after they were written. What has not been made
+    yet is among the candidates all the same, so that every answer is of the records as they are.
+    """
+
+    @property
+    def most(self) -> int:
+        """A scope with more live records than this is a large one."""
+
+    def standing(self, scope: Scope, kind: Kind) -> tuple[int, int]:
+        """How many live records a user has of a kind (0: none that the agent may see), and how many of all of them are
+        still to be made ready for search.
+        """
+
+    def fill(self, scope: Scope, kind: Kind, space: Space, *, limit: int) -> int:
+        """Make some records ready for search; how many. 0: all are."""
+
+    def sample(self, scope: Scope, kind: Kind, *, model: str, limit: int) -> tuple[list[IndexRow], float]:
+        """Live records in runs spread over the scope, about ``limit`` at most, and the part of the scope that they are;
+        1 if they are all there are.
+        """
+
+    def candidates(self, scope: Scope, kind: Kind, space: Space, wanted: Wanted) -> Candidates:
+        """Records that pass the filter and are to be seen: those closest in meaning, and in words. Where few pass, all
+        of them.
+        """
+
+    def around(self, scope: Scope, kind: Kind, rows: Sequence[IndexRow], *, model: str, reach: int) -> Neighbours:
+        """The records up to ``reach`` places before and after these in their sessions."""
+
+    def select(
+        self, scope: Scope, kind: Kind, top_k: int, *, now: int, where: Filter | None, include_archived: bool
+    ) -> list[str]:
+        """Ids of records that pass the filter and are to be seen, newest first."""
+
+    def tend(self, tenant: str, space: Space) -> int:
+        """Make all of a tenant's large scopes ready, with the index that makes their search fast, and let go of what
+        was made for scopes that have become small; how many records were made ready.
+        """
 
 
 class Session(NamedTuple):
@@ -748,6 +880,9 @@ class ShortTermStore(Protocol):
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
         """Let the messages of all of an agent's sessions expire now; how many sessions."""
+
+    def end_user(self, tenant: str, user_id: str) -> int:
+        """Let the messages of all of a user's sessions expire now; how many sessions."""
 
     def end_expired(self, now: int, limit: int) -> int:
         """Remove what has expired, some at a time; how many sessions."""

@@ -5,17 +5,17 @@ An engine that is named here and cannot start is an error of the test run, never
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
-from bench.servers import PostgresServer, postgres
-
+from databases import postgres_server
 from retain.storage.postgres.database import PostgresDatabase
 from retain.storage.sqlite.database import Database
 from retain.storage.stores import Stores, stores_over
+
+__all__ = ["ENGINES", "Engine", "postgres_server", "postgres_url"]
 
 Engine = Stores
 
@@ -27,14 +27,6 @@ def _sqlite(folder: Path) -> Iterator[Engine]:
         yield stores_over(database)
     finally:
         database.close()
-
-
-@cache
-def postgres_server() -> PostgresServer:
-    """The server of this process; it ends with the process."""
-    stack = ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(postgres())
 
 
 @cache

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
-import re
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from retain.core.errors import InvalidInputError, ObjectMissingError, ObjectStoreError
+from buckets import proxy_before, s3_server, unfinished
+from retain.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    ObjectMissingError,
+    ObjectStoreError,
+    StaleError,
+)
 from retain.storage.objects import ObjectStore, open_objects
+from retain.storage.objects.chunks import PART_BYTES
 
 BAD_NAMES = ["", "/", "/etc/passwd", "..", "../a", "a/../b", "a//b", "a/", "./a", ".incoming/a", "a\\b", "A", "é", "a b", "a\n", "a\x00", "a?b", "a%2e", "x" * 129, "/".join(["x" * 100] * 6)]  # fmt: skip
 _TURNS = itertools.count()
@@ -24,34 +29,8 @@ _TURNS = itertools.count()
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An S3 server with one bucket, ``archive``; it forgets everything when it ends."""
-    log = tmp_path_factory.mktemp("s3") / "log"  # a file: a pipe that nobody reads would fill, and the server wait
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-            stdout=output,
-            stderr=output,
-            env={"PATH": os.environ["PATH"]},
-        )
-    try:
-        address = _address(process, log)
-        bucket = urllib.request.Request(f"{address}/archive", data=b"", method="PUT")  # noqa: S310
-        with urllib.request.urlopen(bucket, timeout=30) as answer:  # noqa: S310
-            assert answer.status == 200
+    with s3_server(tmp_path_factory.mktemp("s3")) as address:
         yield address
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    for _ in range(600):
-        if found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text()):
-            return found[1]
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    raise AssertionError(f"the S3 server did not start; is moto[server] installed? It said: {log.read_text()[-500:]}")
 
 
 @pytest.fixture
@@ -72,6 +51,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return (tmp_path / "not" / "made yet").as_uri()
     request.getfixturevalue("s3")
     return f"s3://archive/turn-{next(_TURNS)}"
+
+
+@pytest.fixture
+def contested(url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The same place, for many writers at once."""
+    if url.startswith("file:"):
+        yield url
+        return
+    with proxy_before(request.getfixturevalue("server")) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        yield url
 
 
 @pytest.fixture
@@ -143,6 +133,171 @@ def test_puts_and_deletes_at_once_lose_nothing_that_was_kept(store: ObjectStore)
         list(threads.map(work, range(6)))
 
     assert sorted(store.names()) == [f"a/{n}/kept" for n in range(6)]
+
+
+# --- streams -----------------------------------------------------------------------------------------------------
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk"),
+    [(0, 1), (1, 1), (70_000, 1_000), (PART_BYTES, PART_BYTES), (PART_BYTES + 1, 1_000_003), (2 * PART_BYTES, 65_536)],
+)
+def test_a_stream_comes_back_byte_for_byte_whatever_its_chunks_were(store: ObjectStore, size: int, chunk: int) -> None:
+    data = os.urandom(size)
+
+    written = store.put_stream("backup/one", cut(data, chunk))
+
+    assert written == (size, hashlib.sha256(data).digest())
+    assert b"".join(store.get_stream("backup/one")) == data
+    assert store.get("backup/one") == data
+    assert list(store.names()) == ["backup/one"]
+
+
+def test_chunks_may_be_empty_and_of_any_kind_of_bytes(store: ObjectStore) -> None:
+    chunks: list[Any] = [b"", b"ab", bytearray(b"cd"), b"", memoryview(b"ef")]
+    store.put_stream("a", chunks)
+
+    assert b"".join(store.get_stream("a")) == b"abcdef"
+
+
+@pytest.mark.parametrize("before", [0, 1, 2 * PART_BYTES + 5])
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("no more"), FileNotFoundError("no more"), KeyboardInterrupt()], ids=repr
+)
+def test_a_stream_that_breaks_off_leaves_what_was_there(
+    store: ObjectStore, url: str, problem: BaseException, before: int, request: pytest.FixtureRequest
+) -> None:
+    store.put("a/kept", b"the old one")
+
+    def chunks() -> Iterator[bytes]:
+        yield from cut(bytes(before), 1024 * 1024)
+        raise problem
+
+    for name in ("a/kept", "a/new"):
+        with pytest.raises(type(problem)) as raised:
+            store.put_stream(name, chunks())
+        assert raised.value is problem
+
+    assert store.get("a/kept") == b"the old one"
+    assert list(store.names()) == ["a/kept"]
+    if url.startswith("s3:"):
+        assert unfinished(request.getfixturevalue("server"), url) == 0
+
+
+def test_a_stream_of_anything_but_bytes_is_refused(store: ObjectStore) -> None:
+    wrong: list[Any] = [b"fine", "text"]
+
+    with pytest.raises(InvalidInputError, match="chunks of bytes, not 'text'"):
+        store.put_stream("a", wrong)
+    assert list(store.names()) == []
+
+
+def test_a_stream_of_a_missing_object_says_so_at_once(store: ObjectStore) -> None:
+    store.put("a/one", b"x")
+
+    for name in ("a/two", "a"):
+        with pytest.raises(ObjectMissingError, match=f"no object {name} "):
+            store.get_stream(name)
+
+
+def test_what_is_read_in_a_stream_is_of_one_writing(store: ObjectStore, url: str) -> None:
+    old, new = (bytes([n]) * (2 * PART_BYTES) for n in (1, 2))
+    store.put_stream("a", [old])
+    reading = store.get_stream("a")
+    read = [next(reading)]
+
+    store.put_stream("a", [new])
+
+    if url.startswith("file:"):
+        assert b"".join([*read, *reading]) == old
+    else:
+        with pytest.raises(StaleError, match="while it was read") as raised:
+            list(reading)
+        assert raised.value.retryable
+        assert old.startswith(read[0])
+    assert b"".join(store.get_stream("a")) == new
+
+
+# --- conditions --------------------------------------------------------------------------------------------------
+
+
+def test_what_must_be_absent_is_written_once(store: ObjectStore) -> None:
+    tag = store.put("a/key", b"first", absent=True)
+
+    with pytest.raises(ConflictError, match="already; nothing was written") as raised:
+        store.put("a/key", b"second", absent=True)
+    assert not raised.value.retryable
+    assert store.get_with_tag("a/key") == (b"first", tag)
+
+    store.delete(["a/key"])
+    store.put("a/key", b"third", absent=True)
+    assert store.get("a/key") == b"third"
+
+
+def test_what_must_match_is_written_only_over_what_was_read(store: ObjectStore) -> None:
+    first = store.put("a/key", b"first")
+    assert store.get_with_tag("a/key") == (b"first", first)
+
+    second = store.put("a/key", b"second", match=first)
+
+    assert second != first
+    for stale in (first, store.put("other", b"something else")):
+        with pytest.raises(StaleError, match="changed by another writer") as raised:
+            store.put("a/key", b"third", match=stale)
+        assert raised.value.retryable
+    assert store.get_with_tag("a/key") == (b"second", second)
+
+
+def test_nothing_matches_what_is_not_there(store: ObjectStore) -> None:
+    tag = store.put("a/key", b"first")
+    store.delete(["a/key"])
+
+    with pytest.raises(StaleError):
+        store.put("a/key", b"second", match=tag)
+    assert list(store.names()) == []
+
+
+def test_an_object_cannot_be_absent_and_match(store: ObjectStore) -> None:
+    with pytest.raises(InvalidInputError, match="give one of the two"):
+        store.put("a", b"x", absent=True, match="tag")
+
+
+def test_of_many_who_would_be_first_one_is(store: ObjectStore, contested: str) -> None:
+    def claim(n: int) -> bool:
+        try:
+            open_objects(contested).put("a/claim", str(n).encode(), absent=True)
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(claim, range(16)))
+
+    assert won.count(True) == 1
+    assert store.get("a/claim") == str(won.index(True)).encode()
+
+
+def test_of_many_who_change_an_object_none_is_lost(store: ObjectStore, contested: str) -> None:
+    store.put("a/ledger", b"", absent=True)
+
+    def append(n: int) -> None:
+        own = open_objects(contested)
+        while True:
+            lines, tag = own.get_with_tag("a/ledger")
+            try:
+                own.put("a/ledger", lines + b"%d\n" % n, match=tag)
+            except StaleError:
+                continue
+            return
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(append, range(12)))
+
+    assert sorted(map(int, store.get("a/ledger").split())) == list(range(12))
 
 
 # --- delete ------------------------------------------------------------------------------------------------------
@@ -217,7 +372,10 @@ def test_what_was_listed_can_be_deleted_while_the_list_goes_on(store: ObjectStor
 def test_a_name_that_could_lead_elsewhere_is_refused(store: ObjectStore, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.put(name, b"x"),
+        lambda: store.put_stream(name, [b"x"]),
         lambda: store.get(name),
+        lambda: store.get_with_tag(name),
+        lambda: store.get_stream(name),
         lambda: store.delete(["fine", name]),
     ]
     if name not in ("", "a/"):
@@ -233,11 +391,11 @@ def test_a_name_that_could_lead_elsewhere_is_refused(store: ObjectStore, name: s
 
 
 def test_a_check_of_a_store_that_works_leaves_nothing_behind(store: ObjectStore) -> None:
-    store.check()
+    assert list(store.check()) == []
     assert list(store.names()) == []
 
     store.put("a/one.pack", b"first")
-    store.check()
+    assert list(store.check()) == []
     assert list(store.names()) == ["a/one.pack"]
 
 
@@ -262,18 +420,25 @@ def test_stores_in_one_bucket_do_not_see_each_other(s3: str) -> None:
     assert "side-11/a" in open_objects("s3://archive").names()
 
 
-@pytest.mark.parametrize("verb", ["put", "get", "delete", "names", "check"])
+@pytest.mark.parametrize(
+    "verb", ["put", "create", "replace", "put_stream", "parts", "get", "get_stream", "delete", "names", "check"]
+)
 def test_a_bucket_that_does_not_exist_is_no_empty_bucket(s3: str, verb: str) -> None:
     store = open_objects("s3://no-such-bucket/prefix")
     calls: dict[str, Callable[[], object]] = {
         "put": lambda: store.put("a", b"x"),
+        "create": lambda: store.put("a", b"x", absent=True),
+        "replace": lambda: store.put("a", b"x", match='["tag", null]'),
+        "put_stream": lambda: store.put_stream("a", [b"x"]),
+        "parts": lambda: store.put_stream("a", [bytes(2 * PART_BYTES)]),
         "get": lambda: store.get("a"),
+        "get_stream": lambda: store.get_stream("a"),
         "delete": lambda: store.delete(["a", "b"]),
         "names": lambda: list(store.names()),
         "check": store.check,
     }
 
-    with pytest.raises(ObjectStoreError, match="no such bucket") as raised:
+    with pytest.raises(ObjectStoreError, match=r"no such bucket, no-such-bucket .*RETAIN_ARCHIVE_URL") as raised:
         calls[verb]()
     assert raised.value.code == "object_store"
     assert not raised.value.retryable

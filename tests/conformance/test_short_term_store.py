@@ -177,3 +177,16 @@ def test_expired_sessions_are_ended_some_at_a_time_and_no_others(store: ShortTer
     assert store.end_expired(NOW + HOUR - 1, 9) == 0
     assert [store.end_expired(NOW + HOUR + 3, 3) for _ in range(3)] == [3, 1, 0]
     assert contents(store, me.scope("agent", "sess_4"), now=NOW + HOUR + 3) == ["hello"]
+
+
+def test_all_of_a_users_sessions_end_together_and_nobody_elses(
+    store: ShortTermStore, elsewhere: Engine, me: Person
+) -> None:
+    other = me.other("user_12")
+    for scope in (me.scope("agent", "one"), me.scope("agent", None), me.scope("another", "one"), other.scope()):
+        append(store, scope, message("hello"))
+
+    assert elsewhere.short_term.end_user(me.tenant, me.user_id) == 3
+    assert contents(store, me.scope("agent", "one")) == contents(store, me.scope("another", "one")) == []
+    assert contents(store, other.scope()) == ["hello"]
+    assert store.end_user(me.tenant, me.user_id) == store.end_user(me.tenant, "nobody") == 0

@@ -9,6 +9,8 @@ import os
 import shutil
 import signal
 import socket
+import ssl
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,17 +18,37 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
-from retain.core.errors import InvalidSettingsError, ObjectMissingError, ObjectStoreError, ObjectStoreUnavailableError
+from retain.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    InvalidSettingsError,
+    ObjectMissingError,
+    ObjectStoreError,
+    ObjectStoreUnavailableError,
+)
 from retain.storage.objects import ObjectStore, open_objects
+from retain.storage.objects import locks as folder_locks
 from retain.storage.objects.answers import explain
+from retain.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
+from retain.storage.objects.clients import PATIENCE, Patience
 from retain.storage.objects.local import INCOMING
+from retain.storage.objects.places import read_place
+from retain.storage.objects.remote import RemoteObjects
 
+#: As patient as it is meant to be, but for the pauses.
+QUICK = Patience(pause=0.005)
 UNDERSTOOD = "file:///absolute/folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 
 
@@ -94,11 +116,32 @@ def test_a_bucket_or_a_prefix_that_cannot_be_is_refused(url: str) -> None:
         open_objects(url)
 
 
-@pytest.mark.parametrize("url", ["s3://key:hunter2@bucket/x", "s3://bucket/x?secret=hunter2", "az://c/x#hunter2", "redis://me:hunter2@host/0"])  # fmt: skip
+@pytest.mark.parametrize("url", ["s3://key:hunter2@bucket/x", "s3://bucket/x?secret=hunter2", "az://c/x#hunter2", "s3://bucket/x%3Fhunter2", "abfs://container@hunter2.dfs.core.windows.net/x", "redis://me:hunter2@host/0"])  # fmt: skip
 def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InvalidSettingsError) as raised:
         open_objects(url)
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("azure://container/prefix", "az://container/prefix"),
+        ("abfs://container/prefix/", "az://container/prefix"),
+        ("abfss://container", "az://container/"),
+        ("gcs://bucket/a/b", "gs://bucket/a/b"),
+        ("s3a://bucket/a", "s3://bucket/a"),
+        ("s3://bucket/a%2Db/c%5Fd%2Fe", "s3://bucket/a-b/c_d/e"),
+    ],
+)
+def test_a_place_may_be_written_in_several_ways(url: str, shown: str) -> None:
+    assert open_objects(url).url == shown
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/%2E%2E/x", "s3://bucket/a%2F%2Fb", "s3://buck%65t/a", "gs://bucket/a%00"])
+def test_what_is_written_in_percent_is_checked_like_the_rest(url: str) -> None:
+    with pytest.raises(InvalidSettingsError, match="names no bucket or prefix"):
+        open_objects(url)
 
 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
@@ -249,6 +292,133 @@ def test_a_full_disk_leaves_no_part_and_can_be_tried_again(folder: Path, store: 
     assert len(store.get("a")) == 500_000
 
 
+def test_a_stream_to_a_full_disk_leaves_no_part(folder: Path, store: ObjectStore) -> None:
+    store.put("a", b"the old one")
+    script = """
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        store = open_objects(argv[0])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        print(json.dumps(attempt(lambda: store.put_stream("a", (bytes(10_000) for _ in range(50))))))
+    """
+
+    full = run(script, folder.as_uri())
+
+    assert (full["code"], full["retryable"]) == ("store_full", True)
+    assert store.get("a") == b"the old one"
+    assert not list((folder / INCOMING).iterdir())
+
+
+def test_what_is_being_streamed_survives_the_deletes_of_others(folder: Path, store: ObjectStore) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"first"
+        open_objects(folder.as_uri()).delete(["a/old"])
+        open_objects(folder.as_uri()).put("b", b"x")
+        yield b", second"
+
+    store.put("a/old", b"x")
+    store.put_stream("a/new", chunks())
+
+    assert store.get("a/new") == b"first, second"
+
+
+def test_what_was_written_survives_the_deletes_of_others_until_it_has_its_name(
+    folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.replace
+
+    def replace(source: Any, target: Any) -> None:
+        open_objects(folder.as_uri()).delete([])
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    store.put_stream("a", [b"whole"])
+
+    assert store.get("a") == b"whole"
+
+
+def test_a_folder_that_another_keeps_locked_is_unavailable_and_not_for_ever(
+    folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a", b"old")
+    monkeypatch.setattr(folder_locks, "_WAIT_S", 0.05)
+    calls: list[Callable[[], object]] = [
+        lambda: store.put("a", b"new"),
+        lambda: store.put("b", b"new", absent=True),
+        lambda: store.delete(["a"]),
+    ]
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for call in calls:
+            with pytest.raises(ObjectStoreUnavailableError, match="kept it locked for too long") as raised:
+                call()
+            assert raised.value.retryable
+        assert store.get("a") == b"old"
+        assert list(store.names()) == ["a"]
+    finally:
+        os.close(descriptor)
+
+    for call in calls:
+        call()
+    assert list(store.names()) == ["b"]
+
+
+@pytest.mark.parametrize("unlockable", ["folders", "anything"])
+def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
+    store: ObjectStore, folder: Path, monkeypatch: pytest.MonkeyPatch, unlockable: str
+) -> None:
+    """As on some network shares, where only what is open for writing can be locked."""
+    lock = fcntl.flock
+
+    def flock(descriptor: Any, how: int) -> None:
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        if unlockable == "anything" or stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(9, "Bad file descriptor")
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    store.put("a", b"without a condition")
+
+    if unlockable == "anything":
+        with pytest.raises(ObjectStoreError, match="the file system has no locks"):
+            store.put("b", b"first", absent=True)
+    else:
+        tag = store.put("b", b"first", absent=True)
+        store.put("b", b"second", match=tag)
+        with pytest.raises(ConflictError):
+            store.put("b", b"third", match=tag)
+        assert (folder / folder_locks.LOCK).exists()
+    store.delete(["b"])
+    assert list(store.names()) == ["a"]
+
+
+CHANGE = """
+import sys
+from retain.core.errors import StaleError
+from retain.storage.objects import open_objects
+
+store = open_objects(sys.argv[1])
+left = 25
+while left:
+    number, tag = store.get_with_tag("count")
+    try:
+        store.put("count", b"%d" % (int(number) + 1), match=tag)
+    except StaleError:
+        continue
+    left -= 1
+"""
+
+
+def test_processes_that_count_in_one_object_lose_no_count(folder: Path, store: ObjectStore) -> None:
+    store.put("count", b"0", absent=True)
+
+    counting = [subprocess.Popen([sys.executable, "-c", CHANGE, folder.as_uri()]) for _ in range(3)]
+
+    assert [process.wait(120) for process in counting] == [0, 0, 0]
+    assert store.get("count") == b"75"
+
+
 # --- crashes -----------------------------------------------------------------------------------------------------
 
 PUT_FOREVER = """
@@ -396,7 +566,7 @@ def point_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ObjectStore]:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-        return open_objects("s3://bucket/prefix")
+        return RemoteObjects(read_place("s3://bucket/prefix"), QUICK)
 
     return point
 
@@ -407,12 +577,17 @@ def calls_of(store: ObjectStore) -> list[Callable[[], object]]:
         lambda: store.get("a"),
         lambda: store.delete(["a"]),
         lambda: list(store.names()),
+        lambda: store.put("a", b"x", absent=True),
+        lambda: store.put_stream("a", [bytes(PART_BYTES + 1)]),
+        lambda: store.get_stream("a"),
         store.check,
     ]
 
 
 @contextmanager
-def serving(answer: Callable[[str, bytes], tuple[int, str, bytes]]) -> Iterator[str]:
+def serving(
+    answer: Callable[[str, bytes], tuple[int, str, bytes]], secure: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """A server that asks for each answer (status, type, body) with the path and the body of the request."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -429,7 +604,13 @@ def serving(answer: Callable[[str, bytes], tuple[int, str, bytes]]) -> Iterator[
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that does not like what it hears is no news here."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    if secure is not None:
+        server.socket = secure.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -438,6 +619,29 @@ def serving(answer: Callable[[str, bytes], tuple[int, str, bytes]]) -> Iterator[
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A key, and a certificate that is signed with it and by nobody else."""
+    own = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(own, hashes.SHA256())
+    )
+    key, signed = folder / "key.pem", folder / "certificate.pem"
+    plain = serialization.NoEncryption()
+    key.write_bytes(own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
+    signed.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return key, signed
 
 
 def error_body(code: str) -> bytes:
@@ -480,8 +684,8 @@ def test_a_server_that_is_not_there_may_be_there_later(point_to: Callable[[str],
         (429, "TooManyRequests", True, "not ready (429 TooManyRequests)"),
         (403, "AccessDenied", False, "not allowed (403 AccessDenied); check the credentials"),
         (401, "Unauthorized", False, "not allowed (401 Unauthorized); check the credentials"),
-        (400, "ExpiredToken", False, "refused (400 ExpiredToken)"),
-        (404, "NoSuchBucket", False, "no such bucket (404 NoSuchBucket)"),
+        (400, "ExpiredToken", False, "the credentials have expired (400 ExpiredToken)"),
+        (404, "NoSuchBucket", False, "no such bucket, bucket (404 NoSuchBucket)"),
     ],
 )
 def test_what_a_server_answers_is_said_with_whether_to_try_again(
@@ -489,12 +693,122 @@ def test_what_a_server_answers_is_said_with_whether_to_try_again(
 ) -> None:
     with serving(lambda path, request: (status, "application/xml", error_body(code))) as address:
         store = point_to(address)
-        for call in calls_of(store)[:4]:
+        for call in calls_of(store):
             with pytest.raises(ObjectStoreError) as raised:
                 call()
             assert not isinstance(raised.value, ObjectMissingError)
             assert raised.value.retryable == retryable
             assert said in str(raised.value)
+
+
+def test_a_bucket_is_waited_for_tens_of_seconds_and_not_for_ever() -> None:
+    longest = PATIENCE.trying + PATIENCE.silence + PART_BYTES / PATIENCE.slowest
+
+    assert PATIENCE.retries >= 3
+    assert PATIENCE.trying + PATIENCE.silence < 30
+    assert longest < 60
+    assert longest < PATIENCE.whole
+
+
+def test_a_name_that_nobody_knows_may_be_known_later(point_to: Callable[[str], ObjectStore]) -> None:
+    with pytest.raises(ObjectStoreUnavailableError, match="the server's name was not found") as raised:
+        point_to("http://no-such-host.invalid").get("a")
+    assert raised.value.retryable
+
+
+def test_a_server_without_tls_is_no_passing_fault(point_to: Callable[[str], ObjectStore]) -> None:
+    with serving(lambda path, request: (200, "text/plain", b"")) as address:
+        with pytest.raises(ObjectStoreError, match="does not speak TLS") as raised:
+            point_to(address.replace("http:", "https:")).get("a")
+        assert not raised.value.retryable
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
+    point_to: Callable[[str], ObjectStore], tmp_path: Path
+) -> None:
+    key, certificate = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(lambda path, request: (200, "text/plain", b""), context) as address:
+        with pytest.raises(ObjectStoreError, match="certificate is not trusted") as raised:
+            point_to(address.replace("http://127.0.0.1", "https://localhost")).get("a")
+        assert not raised.value.retryable
+
+
+#: What each cloud needs to be found on this machine, and the path by which it then knows an object.
+CLOUDS = {
+    "az://container/prefix": (
+        {"AZURE_STORAGE_ACCOUNT_NAME": "nobody", "AZURE_STORAGE_ACCOUNT_KEY": "bm90aGluZw=="},
+        "AZURE_STORAGE_ENDPOINT",
+        "/container/prefix/a/b",
+    ),
+    "gs://bucket/prefix": ({"GOOGLE_BEARER_TOKEN": "nothing"}, "GOOGLE_BASE_URL", "/bucket/prefix/a/b"),
+    "s3://bucket/prefix": (
+        {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"},
+        "AWS_ENDPOINT",
+        "/bucket/prefix/a/b",
+    ),
+}
+
+
+@pytest.fixture(params=CLOUDS)
+def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    url: str = request.param
+    for variable in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+        monkeypatch.delenv(variable)
+    for variable, value in CLOUDS[url][0].items():
+        monkeypatch.setenv(variable, value)
+    return url
+
+
+def test_every_cloud_is_asked_for_the_object_below_the_prefix(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, endpoint, path = CLOUDS[cloud]
+    asked: list[str] = []
+
+    def deny(path: str, request: bytes) -> tuple[int, str, bytes]:
+        asked.append(path)
+        return 403, "application/xml", error_body("AccessDenied")
+
+    with serving(deny) as address:
+        monkeypatch.setenv(endpoint, address)
+        for variable in ("AWS_BUCKET", "AWS_BUCKET_NAME", "GOOGLE_BUCKET", "AZURE_CONTAINER_NAME"):
+            monkeypatch.setenv(variable, "another-one")
+        store = RemoteObjects(read_place(cloud), QUICK)
+        calls: list[Callable[[], object]] = [lambda: store.get("a/b"), lambda: store.put("a/b", b"x")]
+        for call in calls:
+            with pytest.raises(ObjectStoreError, match=r"not allowed \(403 AccessDenied\)") as raised:
+                call()
+            assert cloud in str(raised.value)
+            assert not raised.value.retryable
+
+    assert [unquote(found.partition("?")[0]) for found in asked] == [path, path]
+
+
+def test_every_cloud_that_is_not_there_may_be_there_later(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv(CLOUDS[cloud][1], f"http://127.0.0.1:{taken.getsockname()[1]}")
+        store = RemoteObjects(read_place(cloud), QUICK)
+        for call in calls_of(store):
+            with pytest.raises(ObjectStoreUnavailableError, match=f"{cloud}: the server did not answer") as raised:
+                call()
+            assert raised.value.retryable
+
+
+@pytest.mark.parametrize("tag", ["", "x", "[]", '["a"]', "null", "3"])
+def test_a_tag_that_is_none_is_refused(tag: str) -> None:
+    with pytest.raises(InvalidInputError, match="is no tag of an object"):
+        open_objects("s3://bucket/prefix").put("a", b"x", match=tag)
+
+
+def test_an_object_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_PARTS * PART_BYTES > 80_000_000_000
+    monkeypatch.setattr("retain.storage.objects.chunks.MOST_PARTS", 2)
+    chunk = bytes(PART_BYTES)
+
+    assert len(list(Source([chunk, chunk]).parts())) == 2
+    with pytest.raises(InvalidInputError, match="has at most 16,777,216 bytes; write several"):
+        list(Source([chunk, chunk, b"x"]).parts())
 
 
 def test_where_a_cloud_reports_an_object_that_is_not_there_deleting_it_passes_over_it(
@@ -515,13 +829,13 @@ def test_where_a_cloud_reports_an_object_that_is_not_there_deleting_it_passes_ov
 def test_a_signed_url_is_not_shown() -> None:
     text = "Generic error: Error performing GET https://me.blob.core.windows.net/c/x?sv=1&sig=hunter2 in 2ms - oddness\nmore"
 
-    assert "hunter2" not in str(explain(ValueError(text), "cannot read x"))
+    assert "hunter2" not in str(explain(ValueError(text), "cannot read x", "c"))
 
 
 def test_without_credentials_it_is_credentials_that_are_asked_for() -> None:
     text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - HTTP error: timeout"
 
-    problem = explain(ValueError(text), "cannot write x in s3://bucket/y")
+    problem = explain(ValueError(text), "cannot write x in s3://bucket/y", "bucket")
 
     assert "no credentials in the environment" in str(problem)
     assert not problem.retryable

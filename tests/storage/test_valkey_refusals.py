@@ -26,6 +26,7 @@ from retain.core.errors import (
     InvalidSettingsError,
     MissingExtraError,
     StorageError,
+    StoreAwayError,
     StoreBusyError,
     StoreFullError,
     StoreReadOnlyError,
@@ -74,7 +75,7 @@ def refused(url: str, error: type[StorageError], words: str, *, timeout: float =
         shown = "".join(traceback.format_exception(problem.value)) + repr(problem.value) + repr(store)
         for secret in (SECRET, QUOTED, "staple", "said in confidence\n"):
             assert secret not in shown.replace('message("what was said in confidence"))', "")
-        assert str(problem.value).startswith("the short-term store valkey")
+        assert str(problem.value).startswith(f"the short-term store {store.url} ")
 
 
 def test_a_password_that_is_wrong_or_missing_is_refused_and_the_right_one_serves(
@@ -140,11 +141,11 @@ def test_a_server_without_memory_refuses_all_of_a_write_and_lets_go_of_sessions(
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        (b"-LOADING Valkey is loading the dataset in memory\r\n", StoreBusyError, "not ready"),
-        (b"-BUSY Valkey is busy running a script.\r\n", StoreBusyError, "not ready"),
-        (b"-CLUSTERDOWN Hash slot not served\r\n", StoreBusyError, "not ready"),
-        (b"-MISCONF Errors writing to the AOF file: No space left\r\n", StoreBusyError, "cannot save to its disk"),
-        (b"-ERR max number of clients reached\r\n", StoreBusyError, "cannot be reached"),
+        (b"-LOADING Valkey is loading the dataset in memory\r\n", StoreAwayError, "not ready"),
+        (b"-BUSY Valkey is busy running a script.\r\n", StoreBusyError, "busy with a script"),
+        (b"-CLUSTERDOWN Hash slot not served\r\n", StoreAwayError, "not ready"),
+        (b"-MISCONF Errors writing to the AOF file: No space left\r\n", StoreAwayError, "cannot save to its disk"),
+        (b"-ERR max number of clients reached\r\n", StoreAwayError, "cannot be reached"),
         (b"-MOVED 3999 127.0.0.1:6381\r\n", StoreUnavailableError, r"valkey\+cluster://"),
         (b"-WRONGTYPE Operation against a key\r\n", StorageError, "a database of its own"),
         (b"-ERR Error running script: @user_script: 3: -OOM command not allowed\r\n", StoreFullError, "no memory"),
@@ -168,15 +169,15 @@ def test_a_database_that_is_not_there_is_told_so(server: ValkeyServer) -> None:
 
 def test_a_server_that_is_silent_is_given_up_after_the_time_given() -> None:
     with listening(keep_silent) as port:
-        refused(f"valkey://127.0.0.1:{port}", StoreBusyError, "did not answer in time", timeout=0.1)
+        refused(f"valkey://127.0.0.1:{port}", StoreAwayError, "did not answer in time", timeout=0.1)
 
 
 def test_a_host_that_is_not_there_is_told_so() -> None:
     refused(
-        f"valkey://:{QUOTED}@no-such-host.invalid", StoreBusyError, "no address is known for 'no-such-host.invalid'"
+        f"valkey://:{QUOTED}@no-such-host.invalid", StoreAwayError, "no address is known for 'no-such-host.invalid'"
     )
-    refused(f"valkey://:{QUOTED}@127.0.0.1:{free_port()}", StoreBusyError, "is the server running")
-    refused(f"valkey+cluster://:{QUOTED}@127.0.0.1:{free_port()}", StoreBusyError, "is the server running")
+    refused(f"valkey://:{QUOTED}@127.0.0.1:{free_port()}", StoreAwayError, "is the server running")
+    refused(f"valkey+cluster://:{QUOTED}@127.0.0.1:{free_port()}", StoreAwayError, "is the server running")
 
 
 def test_a_cluster_and_a_single_server_are_not_mistaken_for_each_other(server: ValkeyServer, cluster: str) -> None:
@@ -246,13 +247,15 @@ def test_a_server_with_tls_is_reached_where_its_certificate_is_trusted(
         with closing(open_short_term(f"{scheme}://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}")) as store:
             append(store, me.scope(), message("in confidence"))
             assert "in confidence" in contents(store, me.scope())
-            assert store.url.startswith("valkeys://")
+            assert store.url == f"{scheme}://127.0.0.1:{tls_port}/0"
 
 
 def test_a_server_with_a_certificate_that_is_not_trusted_is_refused(tls_port: int, certificate: Path) -> None:
     refused(f"valkeys://:{QUOTED}@127.0.0.1:{tls_port}", StoreUnavailableError, r"not trusted .*ssl_ca_certs=")
     named = f"valkeys://localhost:{tls_port}?ssl_ca_certs={certificate}"
     refused(named, StoreUnavailableError, "not trusted")
+    otherwise = named.replace("valkeys://localhost", "valkeys+cluster://127.1")  # the client itself resolves localhost
+    refused(otherwise, StoreUnavailableError, "not trusted")
     with closing(open_short_term(f"{named}&ssl_check_hostname=false")) as store:
         append(store, Person("t", "u").scope(), message())
 
@@ -263,7 +266,7 @@ def test_tls_on_one_side_only_is_told_so(tls_port: int, server: ValkeyServer) ->
         pytest.raises(StorageError, match=r"one that speaks TLS is valkeys://"),
     ):
         store.check()
-    refused(f"valkeys://127.0.0.1:{server.port}", StoreBusyError, r"without TLS is written valkey://", timeout=0.2)
+    refused(f"valkeys://127.0.0.1:{server.port}", StoreAwayError, r"without TLS is written valkey://", timeout=0.2)
     with listening(lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port:
         refused(f"valkeys://127.0.0.1:{port}", StoreUnavailableError, "does not speak TLS")
 
@@ -277,11 +280,11 @@ def test_urls_are_read_as_they_are_written() -> None:
     full = read_address(f"rediss://us%3Aer:{QUOTED}@[::1]:7000/3?ssl_check_hostname=no")
     assert (full.host, full.port, full.database) == ("::1", 7000, 3)
     assert (full.username, full.password, full.tls, full.check_hostname) == ("us:er", SECRET, True, False)
-    assert full.shown == "valkeys://[::1]:7000/3"
+    assert full.shown == "rediss://[::1]:7000/3"
     assert SECRET not in repr(full)
     for url in ("valkey+cluster://h:1", "valkey://h:1/0?cluster=true", "redis+cluster://h:1/"):
         assert read_address(url).cluster
-    assert read_address("rediss+cluster://h:1").shown == "valkeys+cluster://h:1"
+    assert read_address("rediss+cluster://h:1").shown == "rediss+cluster://h:1"
 
 
 @pytest.mark.parametrize(
@@ -302,6 +305,8 @@ def test_urls_are_read_as_they_are_written() -> None:
         "valkey://:staple@host:99999",
         "valkey://:staple@host:port",
         "valkey://:staple@ho st",
+        "valkey://:staple@two..dots",
+        f"valkey://:staple@{'long' * 16}.example.com",
         "valkey://:staple@[::1",
         "valkey://:staple@host/one",
         "valkey://:staple@host/1/2",
@@ -319,6 +324,12 @@ def test_a_url_that_is_not_understood_is_refused_without_a_word_of_what_may_be_a
         open_short_term(url)
     if not url.startswith("staple"):
         assert "staple" not in "".join(traceback.format_exception(problem.value)).replace(repr(url), "")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_refused(timeout: float) -> None:
+    with pytest.raises(InvalidSettingsError, match="timeout"):
+        open_short_term("valkey://host", timeout=timeout)
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

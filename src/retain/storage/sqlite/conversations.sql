@@ -127,6 +127,9 @@ UPDATE short_windows SET expires_at = ?2 WHERE no = ?3 AND subject = ?1
 -- name: end_window
 DELETE FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
 
+-- name: end_windows_of_user
+DELETE FROM short_windows WHERE subject = ?
+
 -- name: end_windows_of_agent
 DELETE FROM short_windows
 WHERE agent_id = ?1

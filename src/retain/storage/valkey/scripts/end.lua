@@ -1,0 +1,8 @@
+-- Let go of a session and of all that names it; whether it held messages.
+local name = string.match(KEYS[1], ':session:(.+)$')
+local held = redis.call('ZCARD', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], name)
+redis.call('ZREM', KEYS[3], name)
+redis.call('ZREM', KEYS[4], name)
+return held > 1 and 1 or 0

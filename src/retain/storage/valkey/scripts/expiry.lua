@@ -1,0 +1,7 @@
+-- When a session that holds messages expires; nothing once it has.
+local head = redis.call('ZRANGE', KEYS[1], '0', '0')[1]
+local expires = head and string.match(head, '^%d+')
+if not head or tonumber(expires) <= tonumber(ARGV[1]) or redis.call('ZCARD', KEYS[1]) < 2 then
+    return false
+end
+return expires

@@ -1,0 +1,178 @@
+"""The ``ShortTermStore`` of a Valkey or Redis server."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from retain.core.content import pack, to_json, unpack
+from retain.core.errors import RetainError
+from retain.core.records import Message, Scope
+from retain.storage.valkey.addresses import Address, read_address
+from retain.storage.valkey.keys import (
+    BUCKETS,
+    SessionKeys,
+    agent_keys,
+    due_key,
+    forget_scopes,
+    named_keys,
+    session_keys,
+    user_key,
+)
+from retain.storage.valkey.server import Run, Server, Word, read_script
+
+_APPEND: Final = read_script("append")
+_WINDOW: Final = read_script("window")
+_EXPIRY: Final = read_script("expiry")
+_REMOVE: Final = read_script("remove")
+_END: Final = read_script("end")
+_END_EXPIRED: Final = read_script("end_expired")
+
+_TEXT, _PACKED = b"t", b"z"
+
+
+class ValkeyShortTerm:
+    """Sessions on a server. A session is one key, which holds when it expires by the caller's clock; the server's own
+    TTL is the backstop. Each operation on a session is one script, whole or not at all, and one round trip.
+    """
+
+    def __init__(self, address: Address | str, *, timeout: float = 2.0) -> None:
+        """``timeout`` bounds, in seconds, how long is waited for a connection and for an answer."""
+        self._server = Server(read_address(address) if isinstance(address, str) else address, timeout=timeout)
+
+    # --- one session ---------------------------------------------------------------------------------------------
+
+    def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
+        milliseconds = -(-ttl // 1_000)
+        arguments: list[Word] = [now, now + ttl, milliseconds, most, *map(_stored, messages)]
+        held: int = self._server.run(Run(_APPEND, session_keys(scope), arguments), again=True)
+        return held
+
+    def window(self, scope: Scope, *, now: int) -> list[Message]:
+        lengths, text = self._server.run(Run(_WINDOW, session_keys(scope)[:1], (now,)), again=True)
+        return _messages(map(int, lengths.split()), text)
+
+    def expires_at(self, scope: Scope, *, now: int) -> int | None:
+        found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], (now,)), again=True)
+        return None if found is None else int(found)
+
+    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+        removed: int = self._server.run(Run(_REMOVE, session_keys(scope), message_ids))
+        return removed
+
+    def end(self, scope: Scope) -> bool:
+        return bool(self._server.run(_ending(session_keys(scope))))
+
+    # --- many sessions -------------------------------------------------------------------------------------------
+
+    def end_agent(self, tenant: str, agent_id: str) -> int:
+        found = self._server.ask_all([("ZRANGE", key, 0, -1) for key in agent_keys(tenant, agent_id)])
+        return self._end_all(name for names in found for name in names)
+
+    def end_user(self, tenant: str, user_id: str) -> int:
+        """Let the messages of all of a user's sessions expire now; how many sessions."""
+        forget_scopes()
+        (names,) = self._server.ask_all([("ZRANGE", user_key(tenant, user_id), 0, -1)])
+        return self._end_all(names)
+
+    def end_expired(self, now: int, limit: int) -> int:
+        """Remove what has expired by ``now``, some at a time; how many sessions.
+
+        The server forgets by itself what has expired by its own clock, so what is left to do is to strike that off the
+        lists, and to remove what has expired by a clock that is ahead of the server's.
+        """
+        ended = 0
+        while ended < limit:  # those that are found to be due only later are not found again
+            names = self._due(now, limit - ended)
+            is_all = len(names) < limit - ended
+            ended += sum(self._server.run_all([Run(_END_EXPIRED, named_keys(name), (now,)) for name in names]))
+            if is_all:
+                break
+        return ended
+
+    def _due(self, now: int, limit: int) -> list[bytes]:
+        """The names of some sessions that are on the lists of what is due."""
+        buckets = random.sample(BUCKETS, len(BUCKETS))  # so that several at work do not all begin with the same
+        counts = self._server.ask_all([("ZCOUNT", due_key(bucket), "-inf", now) for bucket in buckets])
+        asked: list[tuple[Word, ...]] = []
+        for bucket, count in zip(buckets, counts, strict=True):
+            if some := min(count, limit):
+                asked.append(("ZRANGEBYSCORE", due_key(bucket), "-inf", now, "LIMIT", 0, some))
+                limit -= some
+        return [name for names in self._server.ask_all(asked) for name in names]
+
+    def _end_all(self, names: Iterable[bytes]) -> int:
+        return sum(self._server.run_all([_ending(named_keys(name)) for name in names]))
+
+    # --- the server ----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the server is, without user and password."""
+        return self._server.address.shown
+
+    def check(self) -> str:
+        """What answers, how fast, and what is amiss, in a sentence; raises what any other call would."""
+        self._server.ask("PING")
+        begun = time.perf_counter()
+        self._server.ask("PING")
+        milliseconds = (time.perf_counter() - begun) * 1_000
+        facts = self._facts()
+        product = "Valkey" if "valkey_version" in facts else "Redis"
+        version = facts.get("valkey_version") or facts.get("redis_version") or "of an unknown version"
+        said = f"{product} {version} at {self.url} answers in {milliseconds:.1f} ms"
+        policy = facts.get("maxmemory_policy", "noeviction")
+        if facts.get("role") == "slave":
+            said += "; it is a replica and takes no writes: name the primary in RETAIN_SHORT_TERM_URL"
+        if facts.get("maxmemory", "0") not in ("0", 0) and policy != "noeviction":
+            said += (
+                f"; it may drop sessions before their time when its memory is full (maxmemory-policy {policy}): "
+                "set maxmemory-policy noeviction, or give Retain a server of its own"
+            )
+        return said
+
+    def _facts(self) -> dict[str, Any]:
+        """What the server tells of itself; nothing, where the user may not ask."""
+        try:
+            facts = self._server.ask("INFO")
+        except RetainError as problem:
+            if problem.retryable:
+                raise
+            return {}
+        return {name: str(value) for name, value in facts.items()}
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._server.close()
+
+
+def _ending(keys: SessionKeys) -> Run:
+    return Run(_END, keys, ())
+
+
+def _stored(message: Message) -> bytes:
+    """A message as it is stored: its id, the rest of it but for its content, its content; the first two are a line."""
+    rest = to_json({"role": message.role, "at": message.created_at, "metadata": message.metadata})
+    content = pack(message.content)
+    body = _TEXT + content.encode() if isinstance(content, str) else _PACKED + content
+    return f"{message.id}\n{rest}\n".encode() + body
+
+
+def _messages(lengths: Iterable[int], text: bytes) -> list[Message]:
+    """The messages that follow one another in a text."""
+    parts, at = [], 0
+    for length in lengths:
+        parts.append(text[at : at + length].split(b"\n", 2))
+        at += length
+    rests = json.loads(b"[%b]" % b",".join(rest for _, rest, _ in parts))  # at once, which is much faster
+    return [
+        Message(message_id.decode(), rest["role"], _content(body), rest["at"], rest["metadata"])
+        for (message_id, _, body), rest in zip(parts, rests, strict=True)
+    ]
+
+
+def _content(body: bytes) -> str:
+    return unpack(body[1:]) if body[:1] == _PACKED else body[1:].decode()
