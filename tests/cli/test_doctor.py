@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
 from typer.testing import CliRunner
 
 import raw
+from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from retain import Retain
 from retain.cli.app import app
 from retain.health import Check, Status, check_health
-
-
-def examine(*args: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code and the checks by their names."""
-    result = CliRunner().invoke(app, ["doctor", "--json", *args])
-    return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)}
+from retain.storage.relational.statements import migrations
+from retain.storage.sqlite.database import APPLICATION_ID
 
 
 @pytest.fixture(autouse=True)
 def _away_from_any_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RETAIN_")]:
-        monkeypatch.delenv(name)
+    leave_settings(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home that is not there yet."""
+    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -85,6 +84,20 @@ def test_a_file_that_is_no_store_is_a_failed_check_and_the_rest_is_still_looked_
     assert checks["store"]["status"] == "failed"
     assert checks["store"]["fix"]
     assert checks["embedder"]["status"] == "ok"
+
+
+def test_a_store_of_an_older_version_is_left_as_it_is(home: Path) -> None:
+    home.mkdir()
+    path = home / "retain.db"
+    number, script = migrations("retain.storage.sqlite")[0]
+    connection = apsw.Connection(str(path))
+    connection.execute(f"{script};PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={number}")
+    connection.close()
+    before = path.read_bytes()
+    code, checks = examine("--home", str(home))
+    assert (code, checks["schema"]["status"]) == (0, "ok")
+    assert f"version {number}; the next opening brings it to" in checks["schema"]["detail"]
+    assert path.read_bytes() == before
 
 
 def test_damage_inside_the_store_is_found(home: Path, store: Path) -> None:

@@ -27,6 +27,7 @@ _GROUPS: Final = (
     "scheduling",
     "quotas",
     "embedding",
+    "migrating",
     "metrics",
     "doctor",
     "demo",

@@ -22,7 +22,7 @@ _MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": (
 
 @command(app, "doctor", examples=("retain doctor", "retain doctor --json"))
 def doctor(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
-    """Check Python, the settings, the store, its upkeep, cold storage and the models, and say what to fix.
+    """Check Python, the settings, the store, its upkeep, every server, cold storage and the models; say what to fix.
 
     Changes nothing. Ends with exit code 3 if something does not work; what merely deserves a look is a warning.
     """

@@ -1,0 +1,96 @@
+"""What governs memories: the clock, the schedule, what is overdue, the audit chain.
+
+These checks read the store's own tables, whatever its engine: nothing is run, enrolled or adopted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from retain.core.rules import spoken
+from retain.core.times import DAY, iso, moment
+from retain.engine import system_clock
+from retain.health.checks import Check, checked, failed, ok, warned
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.schedule import JOBS, Schedule
+from retain.settings import Settings
+from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.database import Database
+from retain.storage.relational.dues import SqlDues
+from retain.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
+
+#: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
+_LATE: Final = 8 * DAY
+_KEEP_RUNNING: Final = "run `retain schedule run --once` from cron, or keep `retain schedule run` running"
+
+
+def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
+    """The checks, on a store that is open."""
+    dues = SqlDues(database)
+    now = moment(system_clock())
+    yield checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
+    yield checked("schedule", lambda: _schedule(database, settings.timezone), "correct RETAIN_TIMEZONE")
+    yield checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
+    yield checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+
+
+def _clock(dues: SqlDues, now: int) -> Check:
+    seen = dues.seen()
+    ClockWatch(now=now).check(now, seen=seen)
+    return ok("clock", f"{iso(now)[:19]} ({'no sweep yet' if seen is None else 'not behind any sweep'})")
+
+
+def _schedule(database: Database, timezone: str) -> Check:
+    leadership = Leadership(SqlLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
+    nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
+    schedule = Schedule(SqlJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
+    rows, problems = schedule.list(), schedule.problems()
+    if not any(row["last_started"] or row["failed"] for row in rows):
+        return warned("schedule", "no job has ever run: nothing is swept by itself", _KEEP_RUNNING)
+    if problems:
+        return failed("schedule", "\n".join(problems), f"see retain schedule; {_KEEP_RUNNING}")
+    disabled = [row["name"] for row in rows if not row["enabled"]]
+    coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
+    found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
+    if disabled:
+        fix = f"if that is not meant: retain schedule set {disabled[0]} --enable"
+        return warned("schedule", f"{found}; disabled: {', '.join(disabled)}", fix)
+    return ok("schedule", found)
+
+
+def _overdue(dues: SqlDues, now: int) -> Check:
+    """What should have been swept long ago; what is on hold may be among it."""
+    waiting: dict[str, int] = {}
+    for tenant in dues.tenants():
+        for kind, since in dues.overdue_since(tenant, now):
+            waiting[kind] = max(waiting.get(kind, 0), now - since)
+    if not waiting:
+        return ok("overdue", "nothing is waiting to be swept")
+    kind = max(waiting, key=lambda name: waiting[name])
+    found = f"something of {', '.join(waiting)} is due, {kind} for {_roughly(waiting[kind])}"
+    if waiting[kind] <= _LATE:
+        return ok("overdue", found)
+    fix = "see retain sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
+    return warned("overdue", found, fix)
+
+
+def _audit(database: Database, home: Path) -> Check:
+    store = SqlAudit(database)
+    problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
+    if problem is not None:
+        fix = "run retain audit verify; if a backup was restored, retain audit seal --accept says so"
+        return failed("audit", problem.problem, fix)
+    last = next(iter(store.checkpoints(limit=1)), None)
+    if last is None:
+        return ok("audit", "not sealed yet")
+    found = f"checkpoint {last.no} seals {last.entries:,} entries ({iso(last.at)[:19]})"
+    return ok("audit", f"{found}; not verified here: retain audit verify")
+
+
+def _roughly(duration: int) -> str:
+    return spoken(duration // DAY * DAY) if duration >= DAY else "less than a day"

@@ -1,0 +1,103 @@
+"""A store in PostgreSQL: whether it can be connected to, and what every other check of it asks on that connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from retain.core.errors import RetainError, StoreAwayError, StoreBusyError
+from retain.health import postgres_server, postgres_store
+from retain.health.asking import Asking
+from retain.health.checks import Check, Status, failed
+from retain.health.lifecycle import check_lifecycle
+from retain.settings import Settings
+from retain.storage.postgres.complaints import check_url, in_our_words, place_of
+from retain.storage.postgres.database import PostgresDatabase, schema_of
+
+_WAIT: Final = "5"
+
+
+def check_postgres(settings: Settings) -> Iterator[Check]:
+    """The checks of the server and of the store in it; where it cannot be connected to, that alone."""
+    try:
+        parts = check_url(settings.url)
+    except RetainError as problem:
+        yield failed("store", problem, "correct RETAIN_URL; special characters of a password are percent-encoded")
+        return
+    conninfo = make_conninfo("", **{"connect_timeout": _WAIT, **parts, "application_name": "retain doctor"})
+    place = place_of(conninfo)
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True)
+    except psycopg.Error as problem:
+        yield _unconnected(in_our_words(problem, place))
+        return
+    with connection:
+        yield from _check_connected(connection, place, schema_of(parts), settings)
+
+
+def _check_connected(
+    connection: psycopg.Connection[Any], place: str, schema: str, settings: Settings
+) -> Iterator[Check]:
+    asking = Asking(connection, place)
+    store = _looked("store", lambda: postgres_server.look_at_server(asking))
+    yield store
+    if store.status is Status.FAILED:
+        return
+    yield _looked("writable", lambda: postgres_server.look_at_writing(asking))
+    yield _looked("server_clock", lambda: postgres_server.look_at_clock(asking))
+    yield _looked("durability", lambda: postgres_server.look_at_durability(asking))
+    yield _looked("connections", lambda: postgres_server.look_at_connections(asking, settings.pool_size))
+    yield _looked("transactions", lambda: postgres_server.look_at_transactions(asking))
+    yield _looked("autovacuum", lambda: postgres_server.look_at_vacuum(asking, schema))
+    try:
+        version = postgres_store.version_of(asking, schema)
+    except RetainError as problem:
+        yield failed("schema", problem, _advice(problem))
+        return
+    yield _looked("pgvector", lambda: postgres_store.look_at_vectors(asking, version))
+    made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
+    yield made
+    allowed = _looked("privileges", lambda: postgres_store.look_at_privileges(asking, schema, version))
+    yield allowed
+    yield _looked("distribution", lambda: postgres_store.look_at_nodes(asking, schema, wanted=settings.distribute))
+    if Status.FAILED not in (made.status, allowed.status) and version == postgres_store.NEWEST:
+        yield from _check_inside(settings)
+
+
+def _check_inside(settings: Settings) -> Iterator[Check]:
+    """The checks of what is in a store that is up to date, so that opening it changes nothing."""
+    try:
+        database = PostgresDatabase(settings.url, busy_seconds=5, pool_size=2)
+    except RetainError as problem:
+        yield failed("opening", problem, _advice(problem))
+        return
+    try:
+        yield from check_lifecycle(database, settings)
+    finally:
+        database.close()
+
+
+def _looked(name: str, look: Callable[[], Check]) -> Check:
+    try:
+        return look()
+    except RetainError as problem:
+        return failed(name, problem, _advice(problem))
+
+
+def _unconnected(problem: RetainError) -> Check:
+    if isinstance(problem, StoreAwayError):
+        fix = "start the server, let this machine through to it, or correct host and port in RETAIN_URL"
+    elif isinstance(problem, StoreBusyError):
+        fix = "raise max_connections on the server, or lower RETAIN_POOL_SIZE in each process"
+    else:
+        fix = _advice(problem)
+    return failed("store", problem, fix)
+
+
+def _advice(problem: RetainError) -> str:
+    """What a message says is to be done: its last part."""
+    _, found, advice = str(problem).rpartition("; ")
+    return advice if found else "look at the server's log"

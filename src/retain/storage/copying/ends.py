@@ -1,0 +1,71 @@
+"""Opening what is copied from and to, by their URLs."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from retain.core.errors import InvalidSettingsError, MissingExtraError, told
+from retain.settings import Settings, sqlite_path, without_password
+from retain.storage.copying.embedded import SqliteSource
+
+if TYPE_CHECKING:
+    from retain.storage.copying.server import PostgresSource, PostgresTarget
+
+_SERVERS: Final = {"postgresql", "postgres"}
+
+
+def open_source(url: str, settings: Settings) -> SqliteSource | PostgresSource:
+    """The store that a URL names, which must be there."""
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        return SqliteSource(sqlite_path(url), busy_seconds=settings.busy_seconds)
+    if scheme not in _SERVERS:
+        raise InvalidSettingsError(
+            f"the store to copy, {told(without_password(url))}, is not understood; write it as "
+            "sqlite:///path/to/retain.db or postgresql://user:password@host:5432/database"
+        )
+    source: PostgresSource = _server().PostgresSource(_as_psycopg(url), busy_seconds=settings.busy_seconds)
+    return source
+
+
+def check_target(source: str, url: str) -> str | None:
+    """Look, changing nothing, whether a store can be copied to a URL; the source of a copy begun there, if any."""
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        raise InvalidSettingsError(
+            "a store is copied into PostgreSQL, not into SQLite; one that is a file can be copied as a file, "
+            "while nobody uses it"
+        )
+    if scheme not in _SERVERS:
+        raise InvalidSettingsError(
+            f"the target {told(without_password(url))} is not understood; write it as "
+            "postgresql://user:password@host:5432/database"
+        )
+    if source == url:
+        raise InvalidSettingsError("the source and the target are the same; name another database with --to")
+    begun: str | None = _server().check_free(_as_psycopg(url))
+    return begun
+
+
+def open_target(url: str, settings: Settings) -> PostgresTarget:
+    """The database that a URL names, ready to be copied into. Call ``check_target`` first."""
+    target: PostgresTarget = _server().PostgresTarget(
+        _as_psycopg(url), busy_seconds=settings.busy_seconds, distribute=settings.distribute
+    )
+    return target
+
+
+def _as_psycopg(url: str) -> str:
+    return url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
+
+
+def _server() -> ModuleType:
+    """What copies from and to PostgreSQL."""
+    try:
+        from retain.storage.copying import server  # noqa: PLC0415 - the extra may not be installed
+    except ImportError as problem:
+        raise MissingExtraError(
+            "PostgreSQL needs an extra: pip install 'retain[postgres]'", name=getattr(problem, "name", None)
+        ) from problem
+    return server

@@ -1,0 +1,154 @@
+"""``retain migrate`` on the command line."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.servers import PostgresServer
+
+from cli.shell import SCRIPT, Shell
+from clocks import FakeClock
+from conformance.engines import postgres_server
+from retain import Retain
+from storage.full_store import LONG
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "move-to-postgres.md"
+EXAMPLE = "postgresql://retain@db.example.com:5432/retain"
+
+
+@pytest.fixture
+def url() -> str:
+    """A database behind a password, as databases are."""
+    return postgres_server().new_database(tcp=True)
+
+
+@pytest.fixture
+def filled(shell: Shell) -> Shell:
+    shell.ok("add", "Likes tea", "-u", "ann")
+    shell.ok("add", "Formal, and brief", "-u", "bob", "-k", "persona")
+    shell.ok("hold", "add", "-u", "ann", "--reason", "Case 4711")
+    return shell
+
+
+def rows_of(said: dict[str, Any]) -> dict[str, int]:
+    return {line["table"]: line["rows"] for line in said["tables"] if line["rows"]}
+
+
+def test_a_store_is_copied_and_found_in_the_new_place(filled: Shell, url: str) -> None:
+    done = filled.json("migrate", "--to", url)
+    assert rows_of(done)["records"] == 2
+    assert all(line["verified"] for line in done["tables"])
+    assert done["rows"] == done["copied"] == sum(rows_of(done).values())
+    assert (done["audit"], done["resumed"], done["notes"]) == ({"ok": True, "findings": []}, False, [])
+    assert PostgresServer.password not in str(done)
+    (found,) = filled.json("search", "tea", "-u", "ann", "--url", url)
+    assert found["content"] == "Likes tea"
+    assert filled.json("search", "tea", "-u", "ann")[0]["memory_id"] == found["memory_id"], "the old one is there too"
+
+
+def test_people_see_a_table_and_what_to_do_next(filled: Shell, url: str) -> None:
+    shown = filled.ok("migrate", "--to", url)
+    assert re.search(r"records +2 +the same", shown)
+    assert re.search(r"Copied \d+ rows in [\d.]+ s \([\d,]+ a second\) into PostgreSQL database", shown)
+    assert "Now set RETAIN_URL to the new store." in shown
+    assert PostgresServer.password not in shown
+
+
+def test_a_dry_run_counts_and_changes_nothing(filled: Shell, url: str) -> None:
+    said = filled.json("migrate", "--to", url, "--dry-run")
+    assert rows_of(said)["records"] == 2
+    assert said["unfinished_copy_of"] is None
+    shown = filled.ok("migrate", "--dry-run")
+    assert re.search(r"records +2", shown)
+    assert shown.endswith("Nothing was changed.\n")
+    filled.ok("migrate", "--to", url)
+    code, error = filled.error("migrate", "--to", url, "--dry-run")
+    assert (code, error["code"]) == (1, "conflict")
+
+
+def test_a_database_in_use_is_refused(filled: Shell, url: str) -> None:
+    filled.ok("add", "must stay", "-u", "someone", "--url", url)
+    code, error = filled.error("migrate", "--to", url)
+    assert (code, error["code"]) == (1, "conflict")
+    assert "nothing was changed" in error["message"]
+    assert filled.json("search", "stay", "-u", "someone", "--url", url)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "say where to copy to"),
+        (["--to", "sqlite:///other.db"], 2, "not into SQLite"),
+        (["--to", "mysql://root:secret@host/db"], 2, "is not understood"),
+        (["--to", "postgresql://me:secret@127.0.0.1:1/db"], 75, "does not answer"),
+        (["--to", EXAMPLE, "--from", "redis://:secret@host"], 2, "is not understood"),
+    ],
+)
+def test_wrong_urls_are_told_without_their_passwords(
+    filled: Shell, arguments: list[str], code: int, words: str
+) -> None:
+    if "--from" in arguments:
+        arguments = [postgres_server().new_database() if one == EXAMPLE else one for one in arguments]
+    ended, error = filled.error("migrate", *arguments)
+    assert (ended, words in error["message"], "secret" in error["message"]) == (code, True, False), error
+
+
+def test_a_source_that_is_not_there_is_an_error(shell: Shell, url: str, tmp_path: Path) -> None:
+    code, error = shell.error("migrate", "--from", f"sqlite:///{tmp_path / 'none.db'}", "--to", url)
+    assert (code, error["code"]) == (1, "store_unavailable")
+
+
+def test_what_stays_behind_is_named(home: Path, clock: FakeClock, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Retain.open(home=home, clock=clock) as retain:
+        retain.manager("ann", "travel").add(LONG, "long_term")
+        clock.advance(days=366)
+        retain.sweep()
+        retain.audit.seal()
+    monkeypatch.setenv("RETAIN_SHORT_TERM_URL", "valkey://:secret@127.0.0.1:6379/0")
+    notes = Shell(home).json("migrate", "--to", url)["notes"]
+    assert len(notes) == 3
+    assert notes[0] == "Short-term memory is in valkey://:…@127.0.0.1:6379/0 and stays there."
+    assert f"aws s3 sync {home / 'archive'} s3://" in notes[1]
+    assert str(home / "state") in notes[2]
+    monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://bucket/archive")
+    said = Shell(home).json("migrate", "--dry-run")["notes"]
+    assert not any("aws s3 sync" in note for note in said), "a bucket is reached from everywhere"
+
+
+def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:
+    mine, its = pty.openpty()
+    env = {**os.environ, "RETAIN_HOME": str(filled.home), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen([SCRIPT, "migrate", "--to", url, "--json"], env=env, stdout=subprocess.DEVNULL, stderr=its):
+        pass
+    with subprocess.Popen(
+        [SCRIPT, "migrate", "--to", postgres_server().new_database()], env=env, stdout=subprocess.DEVNULL, stderr=its
+    ) as watched:
+        assert watched.wait(60) == 0
+    os.close(its)
+    seen = os.read(mine, 1 << 16).decode(errors="replace")
+    os.close(mine)
+    assert "copying" in seen
+    assert "comparing" in seen
+
+
+def test_the_commands_of_the_how_to_run(filled: Shell, url: str) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    script = "\n".join(re.sub(r"(?m)^ +", "", block) for block in blocks)
+    assert script.count(EXAMPLE) == 3
+    script = script.replace(EXAMPLE, url.replace(f":{PostgresServer.password}@", "@"))
+    env = {**os.environ, "RETAIN_HOME": str(filled.home), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
+    env["PGPASSWORD"] = PostgresServer.password
+    shell = shutil.which("sh")
+    assert shell is not None
+    done = subprocess.run(
+        [shell, "-e", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Whole: " in done.stdout

@@ -1,0 +1,176 @@
+"""What a deployment is made from is true: files, extras, settings and commands that are named exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml  # type: ignore[import-untyped]
+from bench.servers import postgres
+
+from retain import Retain
+from retain.cli.app import app
+from retain.health import check_health
+from retain.settings import SETTINGS, read_settings
+from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from retain.storage.stores import open_short_term
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+PAGES = ("deploy.md", "scale-out.md")
+KNOWN = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS}
+PASSWORDS = {"RETAIN_DB_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD"}
+
+
+def check_command(words: list[str]) -> None:
+    """That ``retain`` has the command, and the command its options."""
+    found: Any = typer.main.get_command(app)
+    rest = list(words)
+    while rest and hasattr(found, "commands"):
+        name = rest.pop(0)
+        assert name in found.commands, f"there is no {name!r} in retain {' '.join(words)}"
+        found = found.commands[name]
+    options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word for word in rest if word.startswith("-")} <= options, words
+
+
+def instructions(name: str) -> list[str]:
+    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)
+
+
+# --- the image --------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_image_is_built_from_is_there_and_not_ignored() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    let_in = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert lines[0] == "*", "only what is named gets into the image: no database, no retain.toml"
+    sources = [word for line in instructions("COPY") if "--from" not in line for word in line.split()[:-1]]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch(source, pattern) for pattern in let_in), source
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for needed in (project["readme"], *project["license-files"], "src"):
+        assert needed in sources, "the package is built from it"
+
+
+def test_the_image_installs_extras_that_exist() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    (named,) = re.findall(r"'\.\[([\w,]+)\]'", DOCKERFILE)
+    assert {"postgres", "valkey", "objects", "metrics"} <= set(named.split(",")) <= extras
+    for page in PAGES:
+        text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
+        assert set(re.findall(r"retain\[(\w+)\]", text)) <= extras
+
+
+def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
+    assert instructions("USER") == ["retain"]
+    assert DOCKERFILE.rindex("\nUSER ") > DOCKERFILE.rindex("\nRUN "), "what is run in the end is not run by root"
+    assert instructions("ARG") == []
+    given = {word.partition("=")[0] for line in instructions("ENV") for word in line.split()}
+    assert given <= KNOWN | {"PATH", "PYTHONUNBUFFERED"}
+
+
+def test_the_commands_of_the_image_exist() -> None:
+    (health,) = re.findall(r"^HEALTHCHECK .*CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    assert json.loads(health)[0] == "retain"
+    check_command(json.loads(health)[1:])
+    assert instructions("ENTRYPOINT") == ['["retain"]']
+    (command,) = instructions("CMD")
+    check_command(json.loads(command))
+
+
+# --- compose ----------------------------------------------------------------------------------------------------------
+
+
+def filled(text: str) -> str:
+    """A text with the passwords that the environment gives."""
+    return re.sub(r"\$\{(\w+):\?\}", "secret", text)
+
+
+def test_the_services_of_compose_fit_together(tmp_path: Path) -> None:
+    services = COMPOSE["services"]
+    retain = services["retain"]
+    assert (ROOT / retain["build"] / "Dockerfile").is_file()
+    check_command(retain["command"])
+    environment = {name: filled(value) for name, value in retain["environment"].items()}
+    assert set(environment) <= KNOWN
+    settings = read_settings(environment, home=tmp_path)
+    for url, service in ((settings.url, "postgres"), (settings.short_term_url, "valkey")):
+        assert f"@{service}:" in url
+        assert retain["depends_on"][service]["condition"] == "service_healthy"
+        assert "healthcheck" in services[service]
+    short_term = open_short_term(settings)
+    assert short_term is not None
+    assert "valkey" in services["valkey"]["image"]
+    assert services["postgres"]["image"].startswith("pgvector/pgvector:pg18")
+    for service in services.values():
+        for volume in service.get("volumes", ()):
+            assert volume.partition(":")[0] in COMPOSE["volumes"]
+        for config in service.get("configs", ()):
+            assert config["source"] in COMPOSE["configs"]
+    target = retain["volumes"][0].partition(":")[2]
+    assert f"RETAIN_HOME={target}" in DOCKERFILE
+
+
+def test_compose_names_no_password_and_asks_for_each() -> None:
+    text = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"\$\{(\w+)", text)) == PASSWORDS
+    assert len(re.findall(r"\$\{\w+:\?\}", text)) == len(re.findall(r"\$\{", text)), "one that is not set is an error"
+    page = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"(\w+_PASSWORD)=", page)) == PASSWORDS
+
+
+def test_the_user_that_compose_makes_can_open_the_store(tmp_path: Path) -> None:
+    """On a server of our own, with the roles named as there."""
+    script = filled(COMPOSE["configs"]["user"]["content"]).replace("retain", "retain_user")
+    with postgres() as server:
+        import psycopg
+
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE retain_user TEMPLATE template0")
+        with psycopg.connect(server.url("retain_user"), autocommit=True) as connection:
+            connection.execute(script.encode())
+        url = server.url("retain_user", tcp=True, **{"user": "retain_user", "password": "secret"})  # noqa: PIE804
+        with Retain.open(url, home=tmp_path) as engine:
+            engine.manager("alice", "agent").add("Likes tea")
+        checks = {check.name: check for check in check_health({}, url=url, home=tmp_path)}
+    assert checks["privileges"].status == "ok"
+    assert "failed" not in {check.status for check in checks.values()}
+
+
+# --- the pages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_setting_on_a_page_exists(page: str) -> None:
+    text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (?:\w+='[^']*' )?(?:docker compose run --rm )?retain (.*)$", text, re.MULTILINE)
+    commands += re.findall(r"`(?:\* \* \* \* \* )?retain ([^`]+)`", text)
+    assert commands
+    for command in commands:
+        check_command(shlex.split(command))
+    assert set(re.findall(r"RETAIN_\w+", text)) <= KNOWN | PASSWORDS
+
+
+@pytest.mark.parametrize("page", [*(f"howto/{page}" for page in PAGES), "adr/0008-one-relational-implementation.md"])
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    path = ROOT / "docs" / page
+    for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        assert link.startswith("https://") or (path.parent / link).exists(), link
+
+
+def test_the_page_about_scaling_out_names_every_table() -> None:
+    text = (ROOT / "docs" / "howto" / "scale-out.md").read_text(encoding="utf-8")
+    by_subject, everywhere = re.findall(r"^\| `([\w ]+)` \|", text, re.MULTILINE)
+    assert set(by_subject.split()) == set(BY_SUBJECT)
+    assert set(everywhere.split()) == set(EVERYWHERE)

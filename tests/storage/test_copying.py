@@ -1,0 +1,482 @@
+"""A store is copied whole into PostgreSQL, or not at all; and what was cut short goes on."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import raw
+from clocks import FakeClock
+from conformance.engines import postgres_server
+from lifecycle.fuses import DeathError
+from retain import Retain
+from retain.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    RetainError,
+    StaleError,
+    StorageError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from retain.settings import Settings, read_settings
+from retain.storage.copying.ends import check_target, open_source, open_target
+from retain.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES
+from retain.storage.copying.transfer import Show, Transferred, transfer
+from retain.storage.sqlite.database import Database
+from storage.full_store import USERS, answers, fill, lose
+
+CHILD = """
+import os, signal, sys
+from contextlib import closing, contextmanager
+from pathlib import Path
+from retain.settings import read_settings
+from retain.storage.copying.embedded import SqliteView
+from retain.storage.copying.ends import open_source, open_target
+from retain.storage.copying.transfer import transfer
+
+home, url, deadly, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+
+@contextmanager
+def show(what, total):
+    left = count if what == deadly else None
+    def advance(rows):
+        nonlocal left
+        if left is not None:
+            left -= rows
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    yield advance
+    if left is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def reading(self, table, after=None, rows=SqliteView.rows):
+    for number, row in enumerate(rows(self, table, after)):
+        if table.name == "records" and number == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield row
+
+if deadly == "reading":
+    SqliteView.rows = reading
+settings = read_settings({}, home=Path(home))
+with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
+    transfer(source, target, show, batch=3)
+"""
+
+
+class Full:
+    """A full store: where it is, when it is, and what it answers."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.clock = FakeClock()
+        with Retain.open(home=home, clock=self.clock) as retain:
+            fill(retain, self.clock)
+            self.answers = answers(retain)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Full:
+    return Full(tmp_path_factory.mktemp("full") / "home")
+
+
+@pytest.fixture
+def full(original: Full, home: Path) -> Full:
+    """A full store of the test's own."""
+    shutil.copytree(original.home, home)
+    copied = object.__new__(Full)
+    copied.home, copied.answers = home, original.answers
+    copied.clock = FakeClock(original.clock.now)
+    return copied
+
+
+@pytest.fixture
+def url() -> str:
+    return postgres_server().new_database()
+
+
+def settings_of(full: Full) -> Settings:
+    return read_settings({}, home=full.home)
+
+
+@contextmanager
+def quiet(_what: str, _total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda _count: None
+
+
+def migrate(full: Full, url: str, *, show: Show = quiet, batch: int = 1_000, source: str | None = None) -> Transferred:
+    settings = settings_of(full)
+    with ExitStack() as stack:
+        opened = stack.enter_context(closing(open_source(source or settings.url, settings)))
+        target = stack.enter_context(closing(open_target(url, settings)))
+        return transfer(opened, target, show, batch=batch)
+
+
+def reopened(full: Full, url: str) -> Retain:
+    return Retain.open(url, home=full.home, clock=full.clock)
+
+
+def assert_same(full: Full, url: str) -> None:
+    with reopened(full, url) as retain:
+        found = answers(retain)
+    for name, expected in full.answers.items():
+        assert found[name] == expected, name
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True, options="-csearch_path=retain,public") as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def tables_of(url: str) -> set[str]:
+    return {row[0] for row in execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'retain'")}
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def test_the_copy_gives_the_same_answers_to_everything(full: Full, url: str) -> None:
+    done = migrate(full, url)
+    assert not done.findings
+    assert all(done.counts[table.name] for table in TABLES), "there is something of everything"
+    assert (done.begun.is_resumed, done.begun.is_anew) == (False, False)
+    assert done.copied == sum(done.counts.values())
+    assert_same(full, url)
+
+
+def test_the_copy_goes_on_working(full: Full, url: str) -> None:
+    migrate(full, url)
+    with reopened(full, url) as retain:
+        for user in (*USERS, "new"):
+            memory = retain.manager(user, "travel", "s2")
+            added = memory.add("Prefers the aisle", "long_term")["memory_id"]
+            assert memory.retrieve("aisle")[0]["memory_id"] == added
+            memory.short_term.add_message("user", "and on it goes")
+        assert retain.recycle.restore(user_id="bob") > 0
+        assert retain.recycle.restore(agent_id="gone") > 0
+        ann = retain.manager("ann", "travel", "s2")
+        cold = [one for one in ann.list_memories("long_term", include_archived=True) if one["is_archived"]]
+        assert [ann.rehydrate(one["memory_id"])["content"].count("Rex") for one in cold] == [30]
+        full.clock.advance(days=400)
+        assert retain.sweep(confirm=True).total > 0
+        retain.audit.seal()
+        assert retain.audit.verify()
+
+
+def test_numbers_are_never_given_twice_not_even_those_of_what_is_gone(full: Full, url: str) -> None:
+    with Retain.open(home=full.home, clock=full.clock) as retain:
+        lose(retain, full.clock)
+    migrate(full, url)
+    with closing(Database(full.home / "retain.db")) as database:
+        given = dict(raw.rows(database, "SELECT name, seq FROM sqlite_sequence"))
+        assert given["sessions"] > raw.rows(database, "SELECT max(no) FROM sessions")[0][0], "the largest is gone"
+    for counter in COUNTERS:
+        if counter.table in given:
+            name = f"'{counter.sequence}'" if counter.sequence else f"pg_get_serial_sequence('{counter.table}', 'no')"
+            assert execute(url, f"SELECT nextval({name})") == [(given[counter.table] + 1,)]
+
+
+def test_every_table_and_column_of_both_engines_is_copied_or_left_out_by_name(full: Full, url: str) -> None:
+    """One that a migration adds has to be named here."""
+    migrate(full, url)
+    columns: dict[str, set[str]] = {}
+    for table, column in execute(
+        url, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'retain'"
+    ):
+        columns.setdefault(table, set()).add(column)
+    del columns["schema_version"]
+    assert set(LEFT_OUT) <= set(columns)
+    assert {name: found for name, found in columns.items() if name not in LEFT_OUT} == {
+        table.name: set(table.columns) for table in TABLES
+    }
+    with closing(Database(full.home / "retain.db")) as database:
+        listed = raw.rows(database, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        here = {
+            name: {row[1] for row in raw.rows(database, f"PRAGMA table_info({name})")}
+            for (name,) in listed
+            if name not in LEFT_OUT
+        }
+    assert here == {table.name: set(table.columns) - set(table.sqlite) for table in TABLES if not table.sqlite_source}
+
+
+def test_one_database_is_copied_into_another(full: Full, url: str) -> None:
+    migrate(full, url)
+    other = postgres_server().new_database()
+    with closing(psycopg.connect(url, autocommit=True)):
+        assert not migrate(full, other, source=url).findings
+    assert_same(full, other)
+
+
+def test_a_store_is_copied_into_a_schema_of_another_name(full: Full, url: str) -> None:
+    elsewhere = f"{url}&options=-csearch_path%3Dmemories"
+    migrate(full, elsewhere)
+    assert_same(full, elsewhere)
+    assert tables_of(url) == set()
+
+
+def test_an_empty_store_is_copied_too(home: Path, url: str, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock):
+        pass
+    settings = read_settings({}, home=home)
+    with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
+        assert transfer(source, target, quiet).counts["records"] == 0
+    with Retain.open(url, home=home, clock=clock) as retain:
+        retain.manager("ann", "travel").add("the first", "long_term")
+
+
+# --- cut short --------------------------------------------------------------------------------------------------------
+
+
+def die_at(count: int) -> Show:
+    """Shows progress to someone who dies of it, so many words in."""
+    heard = 0
+
+    @contextmanager
+    def show(_what: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def advance(_rows: int) -> None:
+            nonlocal heard
+            heard += 1
+            if heard == count:
+                raise DeathError(str(count))
+
+        yield advance
+
+    return show
+
+
+def test_however_often_it_is_cut_short_the_copy_is_the_same(full: Full, url: str) -> None:
+    rows = deaths = 0
+    for count in range(1, 1_000, 4):
+        try:
+            done = migrate(full, url, show=die_at(count), batch=2)
+        except DeathError:
+            deaths += 1
+        else:
+            break
+        with pytest.raises(StoreUnavailableError, match="unfinished copy"):
+            reopened(full, url)
+        said = execute(url, "SELECT (said::json->>'rows')::int FROM copying WHERE name != 'source'")
+        assert sum(row[0] for row in said) >= rows, "what was copied stays copied"
+        rows = sum(row[0] for row in said)
+    assert deaths > 10
+    assert done.begun.is_resumed
+    assert done.copied == sum(done.counts.values()) - rows
+    assert_same(full, url)
+
+
+@pytest.mark.parametrize(
+    ("what", "count"), [("copying", 0), ("copying", 40), ("copying", 10**9), ("reading", 10), ("comparing", 10**9)]
+)
+def test_a_killed_process_is_no_loss(full: Full, url: str, what: str, count: int) -> None:
+    arguments = [sys.executable, "-c", CHILD, str(full.home), url, what, str(count)]
+    killed = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with pytest.raises(StoreUnavailableError, match="finish it with the same retain migrate"):
+        reopened(full, url)
+    assert migrate(full, url).begun.is_resumed
+    assert_same(full, url)
+
+
+def test_a_server_that_breaks_off_is_no_loss(full: Full, url: str) -> None:
+    @contextmanager
+    def cutting(what: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def advance(_rows: int) -> None:
+            if what == "comparing":
+                execute(
+                    url,
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid != pg_backend_pid()",
+                )
+
+        yield advance
+
+    with pytest.raises(RetainError) as broken:
+        migrate(full, url, show=cutting)
+    assert broken.value.retryable
+    assert migrate(full, url).copied == 0
+    assert_same(full, url)
+
+
+def test_two_processes_do_not_copy_into_one_database(full: Full, url: str) -> None:
+    second: list[type[BaseException]] = []
+
+    @contextmanager
+    def joined(what: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def advance(_rows: int) -> None:
+            if what == "copying" and not second:
+                second.append(RetainError)
+                migrate(full, url)
+
+        yield advance
+
+    with pytest.raises((StoreBusyError, StorageError)):
+        migrate(full, url, show=joined, batch=2)
+    assert_same(full, url)
+
+
+# --- a source that does not stand still -------------------------------------------------------------------------------
+
+
+def test_a_source_that_is_written_meanwhile_is_refused_and_copied_anew(full: Full, url: str) -> None:
+    @contextmanager
+    def writing(what: str, _total: int) -> Iterator[Callable[[int], None]]:
+        if what == "comparing":
+            with Retain.open(home=full.home, clock=full.clock) as retain:
+                retain.manager("ann", "travel", "s2").add("written meanwhile", "long_term")
+                full.answers = answers(retain)
+        yield lambda _count: None
+
+    with pytest.raises(StaleError, match="was written while it was copied"):
+        migrate(full, url, show=writing)
+    with pytest.raises(StoreUnavailableError):
+        reopened(full, url)
+    assert migrate(full, url).begun.is_anew
+    assert_same(full, url)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda retain: retain.manager("ann", "travel", "s2").short_term.add_message("user", "one more"),
+        lambda retain: retain.quotas.set("long_term", max_memories=77, user_id="ann"),
+        lambda retain: retain.manager("ann", "travel", "s2").entity.set("Rex", {"age": 9}),
+        lambda retain: retain.manager("ann", "travel", "s2").structured.define("orders", {"type": "object"}),
+        lambda retain: retain.holds.add(user_id="ann", reason="Case 2", author="dpo"),
+        lambda retain: retain.agents.add("another"),
+        lambda retain: retain.recycle.restore(user_id="bob"),
+        lambda retain: retain.schedule.set("daily", enabled=False),
+    ],
+)
+def test_whatever_changed_in_the_source_the_copy_begins_anew(
+    full: Full, url: str, change: Callable[[Retain], object]
+) -> None:
+    with pytest.raises(DeathError):
+        migrate(full, url, show=die_at(30), batch=2)
+    with Retain.open(home=full.home, clock=full.clock) as retain:
+        change(retain)
+    assert migrate(full, url).begun.is_anew
+
+
+def test_a_store_that_was_moved_meanwhile_is_still_the_same(full: Full, url: str, tmp_path: Path) -> None:
+    with pytest.raises(DeathError):
+        migrate(full, url, show=die_at(30), batch=2)
+    full.home = full.home.rename(tmp_path / "elsewhere")
+    assert migrate(full, url).begun.is_resumed
+
+
+# --- a copy that is not the same --------------------------------------------------------------------------------------
+
+TAMPERING = {
+    "a changed row": "UPDATE records SET metadata = '{}' WHERE key = (SELECT min(key) FROM records WHERE kind = 3)",
+    "a changed byte": "UPDATE history SET content = set_byte(content, 3, 7) WHERE key = (SELECT min(key) FROM history)",
+    "a missing row": "DELETE FROM facts WHERE id = (SELECT min(id) FROM facts)",
+    "another row": "INSERT INTO books (tenant, version) VALUES ('another', 1)",
+    "two values that changed places": "UPDATE sessions SET agent_id = session_id, session_id = agent_id",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPERING.values(), ids=TAMPERING.keys())
+def test_a_copy_that_is_not_the_same_is_not_made_usable(full: Full, url: str, statement: str) -> None:
+    @contextmanager
+    def tampering(what: str, _total: int) -> Iterator[Callable[[int], None]]:
+        if what == "comparing":
+            execute(url, statement)
+        yield lambda _count: None
+
+    with pytest.raises(StorageError, match="is not the same"):
+        migrate(full, url, show=tampering)
+    with pytest.raises(StoreUnavailableError):
+        reopened(full, url)
+    assert migrate(full, url).begun.is_anew
+
+
+def test_a_broken_audit_chain_is_copied_as_it_is_and_told(full: Full, url: str) -> None:
+    with closing(Database(full.home / "retain.db")) as database:
+        raw.run(database, "UPDATE audit SET entry = replace(entry, '4711', '4712')")
+        raw.run(database, "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'audit'")
+    found = migrate(full, url).findings
+    assert len(found) == 2, "also what only the source can know: how many entries it ever wrote"
+    with reopened(full, url) as retain:
+        assert retain.audit.verify().problems == 1
+
+
+# --- refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_that_is_in_use_is_refused_and_left_as_it_is(full: Full, url: str) -> None:
+    with Retain.open(url, home=full.home, clock=full.clock) as retain:
+        kept = retain.manager("someone", "else").add("must stay", "long_term")["memory_id"]
+        with pytest.raises(ConflictError, match=r"is in use: it has rows in subjects.*nothing was changed"):
+            migrate(full, url)
+        assert retain.manager("someone", "else").get(kept)["content"] == "must stay"
+        assert "copying" not in tables_of(url)
+
+
+def test_a_store_that_was_only_opened_counts_as_empty(full: Full, url: str) -> None:
+    with Retain.open(url, home=full.home, clock=full.clock):
+        pass
+    migrate(full, url)
+    assert_same(full, url)
+
+
+def test_half_a_copy_of_another_store_is_refused(full: Full, url: str, tmp_path: Path, clock: FakeClock) -> None:
+    with pytest.raises(DeathError):
+        migrate(full, url, show=die_at(30), batch=2)
+    another = tmp_path / "another"
+    with Retain.open(home=another, clock=clock) as retain:
+        retain.manager("ann", "travel").add("of another store", "long_term")
+    with pytest.raises(ConflictError, match=r"unfinished copy of .*retain\.db; finish that"):
+        migrate(full, url, source=f"sqlite:///{another / 'retain.db'}")
+    assert migrate(full, url).begun.is_resumed
+    assert_same(full, url)
+
+
+def test_looking_at_a_target_changes_nothing(full: Full, url: str) -> None:
+    assert check_target(settings_of(full).url, url) is None
+    assert tables_of(url) == set()
+    with pytest.raises(DeathError):
+        migrate(full, url, show=die_at(30), batch=2)
+    assert check_target(settings_of(full).url, url) == str(full.home / "retain.db")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "words"),
+    [
+        ("sqlite:///elsewhere.db", "invalid_settings", "not into SQLite"),
+        ("mysql://root:secret@host/db", "invalid_settings", "is not understood"),
+        ("postgresql://user:secret@127.0.0.1:1/db", "store_away", "does not answer"),
+        ("postgresql://user:secret@127.0.0.1:port/db", "invalid_settings", "is not understood"),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_refused(full: Full, target: str, code: str, words: str) -> None:
+    with pytest.raises(RetainError, match=words) as refused:
+        check_target(settings_of(full).url, target)
+    assert refused.value.code == code
+    assert "secret" not in str(refused.value)
+
+
+def test_a_source_that_is_not_there_is_not_made(full: Full, url: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="there is no store at"):
+        migrate(full, url, source=f"sqlite:///{tmp_path / 'nothing.db'}")
+    assert not (tmp_path / "nothing.db").exists()
+    with pytest.raises(InvalidInputError, match="is not understood"):
+        migrate(full, url, source="mongodb://host/db")
+
+
+def test_a_store_is_not_copied_into_itself(full: Full, url: str) -> None:
+    with Retain.open(url, home=full.home, clock=full.clock):
+        pass
+    with pytest.raises(InvalidInputError, match="both the source and the target"):
+        migrate(full, url, source=url)
+    with Retain.open(url, home=full.home, clock=full.clock):
+        pass
