@@ -223,6 +223,18 @@ class ObjectDamagedError(ObjectStoreError):
     code = "object_damaged"
 
 
+class MasterKeyError(StorageError):
+    """The master key is missing, or is not the one that keys were wrapped with."""
+
+    code = "master_key"
+
+
+class KeyDestroyedError(StorageError, LookupError):
+    """What was sealed under a key that was destroyed cannot be read again; that is what it was destroyed for."""
+
+    code = "key_destroyed"
+
+
 class StoreReadOnlyError(StorageError):
     """The store can be read but not written."""
 

@@ -1,0 +1,1 @@
+"""Forgetting that can be proven: keys, sealed objects, erasure and its ledger, exports."""

@@ -1,0 +1,74 @@
+"""Sealed bytes: encrypted and authenticated, under a key that can be destroyed.
+
+A sealed text is a line that says what it is and under which key (``retain-sealed 1 <key id>``), a nonce of twelve
+bytes, and what AES-256-GCM makes of the content; line and name are authenticated with it, so that nothing can be taken
+for something else.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_LINE: Final = re.compile(rb"retain-sealed (\d+) ([0-9a-f]{32})\n")
+_VERSION: Final = b"1"
+_NONCE: Final = 12
+KEY_BYTES: Final = 32
+
+
+class SealBrokenError(ValueError):
+    """The bytes are not as they were sealed, or not sealed under this key, or for another name."""
+
+
+class DataKey(NamedTuple):
+    """A random key, and the name it goes by."""
+
+    id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"DataKey({self.id})"
+
+
+def new_key(key_id: str) -> DataKey:
+    """A key that was never there before."""
+    return DataKey(key_id, secrets.token_bytes(KEY_BYTES))
+
+
+def seal(key: DataKey, name: str, content: bytes) -> bytes:
+    """The content, for no one's eyes but those of the key's owner."""
+    line = b"retain-sealed %s %s\n" % (_VERSION, key.id.encode())
+    nonce = secrets.token_bytes(_NONCE)
+    return line + nonce + _cipher(key).encrypt(nonce, content, line + name.encode())
+
+
+def unseal(key: DataKey, name: str, data: bytes) -> bytes:
+    """What was sealed; ``SealBrokenError`` unless each byte, the key and the name are as they were."""
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - half of the import time of the package
+
+    found = _LINE.match(data)
+    if found is None:
+        raise SealBrokenError("it is not sealed, or its beginning is damaged")
+    if found[1] != _VERSION:
+        raise SealBrokenError(f"it is sealed in a format of a newer version of Retain ({found[1].decode()})")
+    start = found.end()
+    try:
+        return _cipher(key).decrypt(data[start : start + _NONCE], data[start + _NONCE :], found[0] + name.encode())
+    except (InvalidTag, ValueError) as problem:
+        raise SealBrokenError("it is damaged, or was sealed under another key or for another name") from problem
+
+
+def sealed_under(data: bytes) -> str | None:
+    """The id of the key that something is sealed under; ``None`` if it is not sealed."""
+    found = _LINE.match(data)
+    return None if found is None else found[2].decode()
+
+
+def _cipher(key: DataKey) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(key.secret)
