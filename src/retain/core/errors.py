@@ -235,6 +235,12 @@ class KeyDestroyedError(StorageError, LookupError):
     code = "key_destroyed"
 
 
+class LedgerError(StorageError):
+    """The ledger of erasures is not whole, or a store has not been held against it."""
+
+    code = "ledger"
+
+
 class StoreReadOnlyError(StorageError):
     """The store can be read but not written."""
 

@@ -1,0 +1,71 @@
+"""The ledger of erasures: in order, never changed, and found out if it was."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from retain.core.errors import LedgerError
+from retain.privacy.ledger import Ledger
+from retain.storage.objects import open_objects
+
+KEYS = [f"{number:032x}" for number in range(20)]
+
+
+def ledger(folder: Path) -> Ledger:
+    return Ledger(open_objects(folder.as_uri()))
+
+
+def test_erasures_are_listed_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    written = [ledger(tmp_path).begin(key, at=place) for place, key in enumerate(KEYS)]
+
+    assert list(ledger(tmp_path).entries()) == written
+    assert list(ledger(tmp_path).entries(after=15)) == written[15:]
+    assert ledger(tmp_path).last() == 20
+    assert ledger(tmp_path).find(KEYS[7]) == written[7]
+    assert ledger(tmp_path).find("f" * 32) is None
+
+
+def test_an_erasure_that_is_begun_again_is_the_same_one(tmp_path: Path) -> None:
+    first = ledger(tmp_path).begin(KEYS[0], at=1)
+
+    assert ledger(tmp_path).begin(KEYS[0], at=2) == first
+    assert ledger(tmp_path).last() == 1
+
+
+def test_none_is_lost_when_many_begin_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: ledger(tmp_path).begin(key, at=1), KEYS))
+
+    assert sorted(entry.key for entry in ledger(tmp_path).entries()) == KEYS
+
+
+def test_a_new_store_has_an_empty_ledger(tmp_path: Path) -> None:
+    assert list(ledger(tmp_path).entries()) == []
+    assert ledger(tmp_path).last() == 0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_any_change_is_found(tmp_path: Path, number: int) -> None:
+    for key in KEYS[:3]:
+        ledger(tmp_path).begin(key, at=1)
+    path = tmp_path / "ledger" / f"{number:012}.json"
+    whole = path.read_bytes()
+
+    for place in range(len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(LedgerError):
+            list(ledger(tmp_path).entries())
+    path.write_bytes(whole)
+    assert len(list(ledger(tmp_path).entries())) == 3
+
+
+def test_a_missing_entry_is_found_unless_it_was_the_last(tmp_path: Path) -> None:
+    for key in KEYS[:3]:
+        ledger(tmp_path).begin(key, at=1)
+    (tmp_path / "ledger" / f"{2:012}.json").unlink()
+
+    with pytest.raises(LedgerError, match="2"):
+        list(ledger(tmp_path).entries())
