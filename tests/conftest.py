@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from clocks import FakeClock
+from homes import Homes, database_of
 from retain import MemoryManager, Retain
+from retain.recall.embedders import static
+from retain.storage.relational.database import Database
 
 # No example is judged by how long it took. Where a result decides over a landing, the examples are the same every time.
 settings.register_profile(
@@ -18,15 +22,40 @@ settings.register_profile(
 )
 settings.load_profile("retain")
 
+# Reading the tokenizer takes longer than most tests: the engines of one process share it.
+vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
+
 
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 
 
+@pytest.fixture(scope="session")
+def engine_name() -> str:
+    """The engine of tests that are about something else. Folders of tests that are to hold on every engine have a
+    fixture of this name that gives each of them.
+    """
+    return "sqlite"
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def homes(engine_name: str, tmp_path: Path) -> Iterator[Homes]:
+    with Homes(engine_name, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def home(homes: Homes) -> Path:
+    return homes.new()
+
+
+@pytest.fixture
+def database(home: Path) -> Iterator[Database]:
+    """The database of the home, without an engine around it."""
+    opened = database_of(home)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

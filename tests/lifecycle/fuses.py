@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from retain import Retain
+from retain.storage.sqlite.database import Database as SqliteDatabase
 
 
 class DeathError(BaseException):
@@ -25,7 +26,9 @@ class Fuse:
         self._count = 0
         self._burns_at = burns_at
         database: Any = retain.database
-        database.write = self._before("a transaction", database.write)
+        # on SQLite, the other two are the first
+        for name in ("write",) if isinstance(database, SqliteDatabase) else ("write", "govern", "alone"):
+            setattr(database, name, self._before("a transaction", getattr(database, name)))
         objects: Any = retain.parts.objects()
         objects.put = self._before("a put", objects.put)
         objects.delete = self._before("a delete", objects.delete)

@@ -9,8 +9,10 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from homes import fewer
 from lifecycle.soundness import check_sound, object_path, objects_of
 from retain import MemoryManager, Retain
+from retain.core.content import unpack
 from retain.core.errors import (
     ConflictError,
     LeaseLostError,
@@ -135,8 +137,8 @@ def test_an_archived_episode_keeps_its_summary_and_nothing_else(
     report = retain.sweep()
     assert report.counts["archive"] == 1
     assert objects_of(retain) == set()
-    (row,) = raw.rows(retain, "SELECT body, content FROM records WHERE id = ?", (episode_id,))
-    assert row == (None, "Went to Rome.")
+    ((body, content),) = raw.rows(retain, "SELECT body, content FROM records WHERE id = ?", (episode_id,))
+    assert (body, unpack(content)) == (None, "Went to Rome.")
     (found,) = memory.episodic.query_similar_episodes("a trip to Rome")
     assert (found["summary"], found["is_archived"]) == ("Went to Rome.", True)
     with pytest.raises(ConflictError, match="only its summary was kept"):
@@ -166,10 +168,13 @@ def test_a_full_quota_keeps_a_memory_in_cold_storage(retain: Retain, memory: Mem
 # --- packing -----------------------------------------------------------------------------------------------------------
 
 
-def test_many_small_memories_go_into_few_objects(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    memory.add_many([f"fact {n}: {LONG[:500]}" for n in range(3_000)], "long_term")
+def test_many_small_memories_go_into_few_objects(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, engine_name: str
+) -> None:
+    many = fewer(engine_name, 3_000)
+    memory.add_many([f"fact {n}: {LONG[:500]}" for n in range(many)], "long_term")
     clock.advance(days=365)
-    assert retain.sweep().counts["archive"] == 3_000
+    assert retain.sweep().counts["archive"] == many
     assert pack_count(retain) <= 4
     check_sound(retain)
 

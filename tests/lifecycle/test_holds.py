@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import raw
 from clocks import FakeClock
 from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
+from retain.core.content import unpack
 from retain.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
 from retain.core.holds import Hold
 
@@ -259,6 +261,12 @@ def test_a_hold_says_on_what_and_why(retain: Retain) -> None:
         retain.holds.add(user_id="ann", reason="a lawsuit", author="")
 
 
+@pytest.mark.parametrize("hold_id", ["", "nonsense", "a\0b", "\ud800", None, 7], ids=repr)
+def test_a_hold_that_does_not_stand_is_not_found(retain: Retain, hold_id: Any) -> None:
+    with pytest.raises(NotFoundError, match="no hold"):
+        retain.holds.release(hold_id)
+
+
 def test_holds_stop_at_the_tenant(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
     with Retain.open(home=retain.settings.home, tenant="acme", clock=clock) as acme:
         acme.holds.add(user_id="user_123", reason="a lawsuit", author="counsel")
@@ -275,7 +283,7 @@ def test_a_held_conversation_past_its_time_gives_up_its_name_and_keeps_its_conte
     memory.short_term.add_message("user", "hello again")
     assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
     assert retain.sweep().held == 1
-    assert [row[0] for row in raw.rows(retain, "SELECT content FROM history ORDER BY key")] == [
+    assert [unpack(content) for (content,) in raw.rows(retain, "SELECT content FROM history ORDER BY key")] == [
         "an old secret",
         "hello again",
     ]

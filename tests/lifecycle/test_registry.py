@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -33,11 +32,11 @@ from retain.lifecycle.sessions import roll
 from retain.ports import RegistryStore
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.database import Database
 from retain.storage.relational.holds import SqlHolds
 from retain.storage.relational.jobs import SqlLeases
 from retain.storage.relational.records import SqlFeed, SqlRecords
 from retain.storage.relational.registry import SqlRegistry
-from retain.storage.sqlite.database import Database
 
 TENANT = "acme"
 ANN, BOB = Person(TENANT, "ann"), Person(TENANT, "bob")
@@ -127,10 +126,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    database = Database(tmp_path / "retain.db")
-    yield World(database)
-    database.close()
+def world(database: Database) -> World:
+    return World(database)
 
 
 @pytest.fixture

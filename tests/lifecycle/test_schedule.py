@@ -10,23 +10,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import raw
 from clocks import FakeClock
+from homes import database_of, on_sqlite, settings_of
 from retain.core.errors import ClosedError, InvalidInputError, LeaseLostError
 from retain.core.times import SECOND, moment
 from retain.lifecycle.leadership import LEASE_TTL, SWEEPER, Leadership
 from retain.lifecycle.schedule import JOBS, Job, Runner, Schedule
 from retain.ports import Lease
+from retain.storage.relational.database import Database
 from retain.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
-from retain.storage.sqlite.database import Database
+from retain.storage.stores import open_database
 
 TTL = 15 * SECOND
 NIGHTLY = (Job("nightly", "30 2 * * *", "everything", "A job of these tests."),)
@@ -54,8 +56,8 @@ class CrashError(BaseException):
 class Bench:
     """A store, clocks that stand still, and runners that note that they ran."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, home: Path) -> None:
+        self.home = home
         self.clock = FakeClock()
         self.wall = 1_000_000 * SECOND
         self.ran: list[str] = []
@@ -65,12 +67,12 @@ class Bench:
         self.jobs, self.leases = SqlJobs(self.database), SqlLeases(self.database)
         self.schedule = self.another(self.database)
 
-    def open(self) -> Database:
-        self.opened.append(Database(self.path))
+    def open(self, **settings: Any) -> Database:
+        self.opened.append(open_database(replace(settings_of(self.home), **settings)))
         return self.opened[-1]
 
     def another(self, database: Database | None = None, **how: Any) -> Schedule:
-        """The schedule as another engine on the same file has it."""
+        """The schedule as another engine on the same store has it."""
         database = database or self.open()
         table = how.get("table", JOBS)
         how = {"clock": self.clock, "wall": lambda: self.wall, "holder": new_holder(), **how}
@@ -98,8 +100,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path / "retain.db")
+def bench(home: Path) -> Iterator[Bench]:
+    made = Bench(home)
     yield made
     for database in made.opened:
         database.close()
@@ -169,6 +171,7 @@ def test_weeks_of_missed_slots_are_made_up_for_once(bench: Bench) -> None:
     assert {row["missed"] for row in schedule.list()} == {0}
 
 
+@on_sqlite
 @pytest.mark.parametrize("start", ["2026-03-27T12:00+01:00", "2026-10-23T12:00+02:00"])
 def test_a_nightly_job_runs_once_a_day_when_clocks_are_changed(bench: Bench, start: str) -> None:
     bench.at(start)
@@ -182,6 +185,7 @@ def test_a_nightly_job_runs_once_a_day_when_clocks_are_changed(bench: Bench, sta
     assert all(23 * 3_600 * SECOND <= later - earlier <= 25 * 3_600 * SECOND for earlier, later in pairwise(slots))
 
 
+@on_sqlite
 @pytest.mark.parametrize("start", ["2026-03-29T01:30+01:00", "2026-10-25T02:30+02:00"])
 def test_a_minutely_job_goes_on_when_clocks_are_changed(bench: Bench, start: str) -> None:
     bench.at(start)
@@ -502,20 +506,20 @@ def test_serving_outlasts_a_store_that_is_busy(bench: Bench, caplog: pytest.LogC
         """The writer that kept the store busy is done when the schedule has gone to sleep."""
 
         def wait(self, timeout: float | None = None) -> bool:
-            if busy.in_transaction:
-                busy.execute("COMMIT")
+            if not napped:
+                busy.__exit__(None, None, None)
             else:
                 self.set()
+            napped.append(timeout)
             return self.is_set()
 
     bench.known()
     bench.clock.advance(minutes=1)
-    hasty = Database(bench.path, busy_seconds=0.01)
-    bench.opened.append(hasty)
-    busy = apsw.Connection(str(bench.path))
-    busy.execute("BEGIN IMMEDIATE")
+    hasty = bench.open(busy_seconds=0.01)
+    napped: list[float | None] = []
+    busy = bench.open().alone("leases")
+    busy.__enter__()
     bench.another(hasty).serve(Nap())
-    busy.close()
     assert bench.ran == ["minutely"]
     assert "jobs that are due wait: " in caplog.text
 
@@ -776,11 +780,11 @@ START = datetime(2026, 1, 15, 12, tzinfo=UTC)
 MINUTES = 25
 
 
-def work(path: Path, start: Any, answers: Any) -> None:
+def work(home: Path, start: Any, answers: Any) -> None:
     """A process that looks after the schedule for some minutes of its clock."""
-    database = Database(path)
+    database = database_of(home)
     clock = FakeClock(START)
-    alone = path.with_name("at work")
+    alone = home.with_name("at work")
 
     def run() -> dict[str, Any]:
         alone.touch(exist_ok=False)  # two at a time would fail here
@@ -810,7 +814,7 @@ def test_processes_that_compete_run_each_slot_once_and_one_at_a_time(bench: Benc
     bench.clock.now = START
     bench.known()
     start, answers = SPAWN.Barrier(3), SPAWN.Queue()
-    workers = [SPAWN.Process(target=work, args=(bench.path, start, answers), daemon=True) for _ in range(3)]
+    workers = [SPAWN.Process(target=work, args=(bench.home, start, answers), daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
     done = [row for _ in workers for row in answers.get(timeout=120)]
@@ -826,9 +830,9 @@ def test_processes_that_compete_run_each_slot_once_and_one_at_a_time(bench: Benc
     assert bench.row("minutely")["last_slot"] == (START + timedelta(minutes=MINUTES)).isoformat()
 
 
-def die(path: Path) -> None:
+def die(home: Path) -> None:
     """A process that is gone in the middle of a job."""
-    database = Database(path)
+    database = database_of(home)
     runners: dict[str, Runner] = {job.name: lambda: os._exit(7) for job in JOBS}
     clock = FakeClock(START + timedelta(minutes=1))
     jobs, leases = SqlJobs(database), SqlLeases(database)
@@ -839,7 +843,7 @@ def die(path: Path) -> None:
 def test_when_a_process_dies_in_the_middle_another_runs_its_slot_at_once(bench: Bench) -> None:
     bench.clock.now = START
     schedule = bench.known(wall=real_time, ttl=3_600 * SECOND)
-    child = SPAWN.Process(target=die, args=(bench.path,))
+    child = SPAWN.Process(target=die, args=(bench.home,))
     child.start()
     child.join(timeout=120)
     assert child.exitcode == 7

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,10 +33,10 @@ from retain.lifecycle.sessions import Sessions, roll
 from retain.ports import Session
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
+from retain.storage.relational.database import Database
 from retain.storage.relational.holds import SqlHolds
 from retain.storage.relational.jobs import SqlLeases
 from retain.storage.relational.rules import SqlRules
-from retain.storage.sqlite.database import Database
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000
@@ -100,10 +99,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    database = Database(tmp_path / "retain.db")
-    yield World(database)
-    database.close()
+def world(database: Database) -> World:
+    return World(database)
 
 
 def who(user_id: str = "ann", agent_id: str = "guide", session_id: str | None = "trip") -> Scope:

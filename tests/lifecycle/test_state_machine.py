@@ -6,12 +6,12 @@ says of this instant; the audit chain is whole. After each sweep nothing is left
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from clocks import FakeClock
+from homes import Homes, fewer
 from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window
 from lifecycle.soundness import check_chain, check_counts, check_sound
 from retain import MemoryManager, Retain
@@ -58,9 +59,11 @@ Levels = st.sampled_from(["tenant", "user", "agent", "session", "user and agent"
 class Machine(RuleBasedStateMachine):
     """Does things to an engine and to the model."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine_name: str) -> None:
         super().__init__()
-        self.home = Path(tempfile.mkdtemp(prefix="retain-model-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="retain-model-"))
+        self.homes = Homes(engine_name, self.folder)
+        self.home = self.homes.new()
         self.clock = FakeClock()
         self.retain = Retain.open(home=self.home, clock=self.clock)
         self.retain.schedule.enrol()
@@ -72,7 +75,8 @@ class Machine(RuleBasedStateMachine):
             self.check_cold_content()
         finally:
             self.retain.close()
-            shutil.rmtree(self.home)
+            self.homes.remove(self.home)
+            self.folder.rmdir()
 
     # --- what the steps need --------------------------------------------------------------------------------------------
 
@@ -555,11 +559,11 @@ class Machine(RuleBasedStateMachine):
                 assert thing.content in self.retain.parts.archives.read(record).document["content"]
 
 
-def test_the_lifecycle_is_what_its_model_says() -> None:
+def test_the_lifecycle_is_what_its_model_says(engine_name: str) -> None:
     run_state_machine_as_test(
-        Machine,
+        cast("type[Machine]", partial(Machine, engine_name)),  # it is called, no more
         settings=settings(
-            max_examples=20,
+            max_examples=fewer(engine_name, 20),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import raw
 from clocks import FakeClock
+from homes import on_sqlite
 from retain import ClockError, Retain
 from retain.core.times import DAY, SECOND
 from retain.lifecycle.safety import ClockWatch
@@ -35,6 +36,7 @@ def test_a_sweep_of_one_tenant_leaves_the_others_alone(home: Path, clock: FakeCl
         assert b.sweep(dry_run=True).counts["archive"] == 1
 
 
+@on_sqlite
 def test_freed_space_goes_back_to_the_disk(retain: Retain, clock: FakeClock) -> None:
     memory = retain.manager("user", "agent")
     ids = memory.add_many([f"{n} " * 500 for n in range(500)])["memory_ids"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from homes import on_sqlite
 from retain import (
     InvalidContentError,
     InvalidFilterError,
@@ -26,6 +27,7 @@ from retain import (
 Attempt = Callable[[MemoryManager], Any]
 
 
+@on_sqlite
 @pytest.mark.parametrize("kind", list(MemoryType))
 @pytest.mark.parametrize(
     ("content", "says"),
@@ -53,6 +55,7 @@ def test_content_that_cannot_be_remembered_is_refused(
     assert retain.sessions.list("user_123") == []
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
@@ -115,6 +118,7 @@ def test_an_absurd_query_is_refused(memory: MemoryManager, query: Any) -> None:
         memory.retrieve(query)
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "filters",
     [
@@ -163,6 +167,7 @@ def test_an_absurd_id_is_refused(retain: Retain, bad: Any) -> None:
         Retain.open(home=retain.settings.home, tenant=bad)
 
 
+@on_sqlite
 @pytest.mark.parametrize("kind", list(MemoryType))
 @pytest.mark.parametrize(("user_id", "agent_id"), [("*", "agent"), ("user", "*"), ("*", "*")])
 def test_everyone_is_not_someone_to_write_for(retain: Retain, user_id: str, agent_id: str, kind: MemoryType) -> None:

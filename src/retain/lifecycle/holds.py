@@ -9,6 +9,7 @@ from retain.core.chain import Event
 from retain.core.content import check_content, check_id
 from retain.core.errors import InvalidInputError, NotFoundError, told
 from retain.core.holds import Hold
+from retain.core.ids import is_id
 from retain.core.times import iso
 from retain.ports import HoldStore
 
@@ -68,7 +69,8 @@ class Holds:
         """Lift a hold: what is past its time goes with the next sweep."""
         now = self._now()
         event = Event(now, "hold.released", str(hold_id), {"author": check_id(author, "author")})
-        hold = self._store.release(self._tenant, str(hold_id), now=now, author=author, event=event)
+        found = is_id(hold_id)
+        hold = self._store.release(self._tenant, hold_id, now=now, author=author, event=event) if found else None
         if hold is None:
             raise NotFoundError(f"no hold {told(hold_id)} stands; those that do: retain hold list")
         return hold

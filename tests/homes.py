@@ -1,0 +1,91 @@
+"""Homes for tests: folders that are opened with ``Retain.open(home=...)``, and the engines that keep what is in them.
+
+A home on SQLite is a folder that is not there before it is opened. One on PostgreSQL has a database of its own, and a ``retain.toml`` that names it: so
+whoever opens the home, be it another process, finds the same store. An engine that is named here and cannot start is an
+error of the test run, never a skip.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+import databases
+from databases import TestDatabase
+from retain.settings import Settings, read_settings
+from retain.storage.relational.database import Database
+from retain.storage.stores import open_database
+
+ENGINES = ("sqlite", "postgres")
+#: For tests that are about the file of the store itself, or about what is decided before a store is asked.
+on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"])
+
+
+def fewer(engine_name: str, count: int) -> int:
+    """How many examples a property is tried with, given how many it is on the engine that takes least time."""
+    return count if engine_name == "sqlite" else count // 4
+
+
+def settings_of(home: Path) -> Settings:
+    """The settings that a home is opened with, whatever the environment says."""
+    return read_settings({}, home=home)
+
+
+def database_of(home: Path) -> Database:
+    """The database of a home, for tests of what is beneath the engine; to be closed."""
+    return open_database(settings_of(home))
+
+
+class Homes:
+    """Homes below a folder, on one engine; their databases are given back when the block ends."""
+
+    def __init__(self, engine_name: str, folder: Path) -> None:
+        if engine_name not in ENGINES:
+            raise ValueError(f"there is no engine {engine_name!r}; there are {', '.join(ENGINES)}")
+        self._on_postgres = engine_name == "postgres"
+        self._folder = folder
+        self._databases: dict[Path, TestDatabase] = {}
+
+    def new(self, name: str = "home") -> Path:
+        """A home with nothing in it."""
+        home = self._folder / name
+        if self._on_postgres:
+            home.mkdir(mode=0o700)
+            self._keep(home, databases.take())
+        return home
+
+    def copy(self, source: Path, name: str) -> Path:
+        """A home with all that is in another, which nobody may have open."""
+        home = self._folder / name
+        shutil.copytree(source, home)
+        if self._on_postgres:
+            self._keep(home, databases.take_copy(self._databases[source]))
+        return home
+
+    def remove(self, home: Path) -> None:
+        """Remove a home and all that is in it."""
+        shutil.rmtree(home)
+        if home in self._databases:
+            databases.give_back(self._databases.pop(home))
+
+    def close(self) -> None:
+        """Give the databases back; the folders stay."""
+        while self._databases:
+            databases.give_back(self._databases.popitem()[1])
+
+    def _keep(self, home: Path, database: TestDatabase) -> None:
+        self._databases[home] = database
+        (home / "retain.toml").write_text(f"url = {json.dumps(database.url)}\n")
+        (home / "retain.toml").chmod(0o600)
+
+    def __enter__(self) -> Homes:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()

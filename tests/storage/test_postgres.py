@@ -1,0 +1,278 @@
+"""PostgreSQL as a store: how it is opened, what it must have, what its schema is, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import LiteralString
+
+import psycopg
+import pytest
+from bench.servers import PostgresServer, postgres
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from retain import Retain
+from retain.core.errors import (
+    ClosedError,
+    InvalidSettingsError,
+    RetainError,
+    StorageError,
+    StoreAwayError,
+    StoreBusyError,
+    StoreReadOnlyError,
+    StoreTooNewError,
+    StoreUnavailableError,
+)
+from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from retain.storage.postgres.database import PostgresDatabase
+from storage.postgres_relay import Fuse, relayed
+
+SECRET = "hunter2"  # noqa: S105
+_roles = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as running:
+        yield running
+
+
+@contextmanager
+def opened(url: str) -> Iterator[PostgresDatabase]:
+    with closing(PostgresDatabase(url, pool_size=2)) as database:
+        yield database
+
+
+def refusal(url: str, kind: type[RetainError]) -> RetainError:
+    """The error of an attempt to open a store, which must tell the password to nobody."""
+    with pytest.raises(RetainError) as caught, opened(url):
+        pass
+    problem: BaseException | None = caught.value
+    assert type(problem) is kind, problem
+    while problem is not None:
+        assert SECRET not in f"{problem} {problem!r}"
+        problem = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+    return caught.value
+
+
+def administer(url: str, statement: LiteralString, *names: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def name_of(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
+
+
+def new_role(server: PostgresServer) -> str:
+    role = f"role_{next(_roles)}"
+    administer(server.url(), "CREATE ROLE {} LOGIN", role)
+    return role
+
+
+# --- a URL that leads nowhere ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://retain:{SECRET}@[::bad/x",
+        f"postgresql://retain:{SECRET} {SECRET}@127.0.0.1/x",
+        f"postgresql://retain:{SECRET}%zz@127.0.0.1/x",
+        f'postgresql://retain:a"{SECRET}"b c@127.0.0.1/x',
+        f"postgresql://retain:p@{SECRET}@127.0.0.1/x",
+        f"postgresql://retain:{SECRET}/p@127.0.0.1/x",
+        f"postgresql://retain:p/{SECRET}@127.0.0.1/x",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?nonsense=1",
+        f"postgresql://retain:{SECRET}@127.0.0.1:five/x",
+    ],
+)
+def test_a_url_that_is_not_understood_is_refused_without_quoting_it(url: str) -> None:
+    problem = refusal(url, InvalidSettingsError)
+    assert "write it as postgresql://user:password@host:5432/database" in str(problem)
+    assert not problem.retryable
+
+
+@pytest.mark.parametrize("rest", ["?sslmode=bogus", "?target_session_attrs=bogus", "?sslmode=require"])
+def test_a_connection_that_can_never_be_made_is_not_worth_another_try(server: PostgresServer, rest: str) -> None:
+    problem = refusal(server.url(tcp=True, password=SECRET) + rest, StoreUnavailableError)
+    assert "correct RETAIN_URL" in str(problem)
+    assert not problem.retryable
+
+
+def test_a_port_where_nobody_listens_may_be_tried_again(server: PostgresServer) -> None:
+    problem = refusal(f"postgresql://retain:{SECRET}@127.0.0.1:1/memories", StoreAwayError)
+    assert "'memories' at 127.0.0.1:1 does not answer" in str(problem)
+    assert problem.retryable
+
+
+def test_a_wrong_password_a_wrong_database_and_a_wrong_role_are_told_apart(server: PostgresServer) -> None:
+    assert "check user and password" in str(refusal(server.url(tcp=True, password=SECRET), StoreUnavailableError))
+    assert '"nowhere" does not exist' in str(refusal(server.url("nowhere"), StoreUnavailableError))
+    assert '"nobody_here" does not exist' in str(refusal(server.url(user="nobody_here"), StoreUnavailableError))
+
+
+def test_a_server_without_a_connection_to_spare_is_busy(server: PostgresServer) -> None:
+    role = new_role(server)
+    administer(server.url(), "ALTER ROLE {} CONNECTION LIMIT 0", role)
+    assert refusal(server.url(user=role), StoreBusyError).retryable
+
+
+# --- a server that lacks something -------------------------------------------------------------------------------------
+
+
+def test_a_server_without_pgvector_is_refused_with_what_to_install(server: PostgresServer) -> None:
+    url = server.new_database()
+    administer(server.url(), "ALTER DATABASE {} SET extension_control_path = '/nowhere'", name_of(url))
+    problem = refusal(url, StoreUnavailableError)
+    assert "has no pgvector" in str(problem)
+    assert "postgresql-NN-pgvector" in str(problem)
+    assert not problem.retryable
+
+
+def test_a_server_that_is_too_old_is_refused(server: PostgresServer) -> None:
+    with relayed(server, server.new_database(), version="14.13") as (_, url):
+        assert "is PostgreSQL 14; Retain needs 15 or newer" in str(refusal(url, StoreUnavailableError))
+
+
+def test_a_role_that_may_not_make_things_is_told_what_it_needs(server: PostgresServer) -> None:
+    role, url = new_role(server), server.new_database()
+    theirs = server.url(name_of(url), user=role)
+    assert "CREATE EXTENSION vector" in str(refusal(theirs, StoreUnavailableError))
+    administer(url, "CREATE EXTENSION vector")
+    assert "grant the user what it needs" in str(refusal(theirs, StoreUnavailableError))
+    administer(url, "GRANT CREATE ON DATABASE {} TO {}", name_of(url), role)
+    with opened(theirs):
+        pass
+    administer(url, "REVOKE CONNECT ON DATABASE {} FROM PUBLIC", name_of(url))
+    assert not refusal(theirs, StoreUnavailableError).retryable
+
+
+def test_where_pgvector_is_enabled_a_role_that_may_create_needs_nothing_more(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    role, url = new_role(server), server.new_database()
+    administer(url, "CREATE EXTENSION vector")
+    administer(url, "GRANT CREATE ON DATABASE {} TO {}", name_of(url), role)
+    with Retain.open(server.url(name_of(url), user=role), home=tmp_path) as retain:
+        memory_id = retain.manager("ann", "guide").add("likes trains", "long_term")["memory_id"]
+        assert [hit["memory_id"] for hit in retain.manager("ann", "guide").retrieve("trains")] == [memory_id]
+
+
+def test_a_database_that_cannot_be_written_says_so(server: PostgresServer) -> None:
+    url = server.new_database()
+    with opened(url):
+        pass
+    administer(url, "ALTER DATABASE {} SET default_transaction_read_only = on", name_of(url))
+    with opened(url) as database, pytest.raises(StoreReadOnlyError, match=r"name the primary"), database.write() as tx:
+        tx.number_for("t/u")
+
+
+def test_a_table_that_is_gone_is_no_matter_of_trying_again(server: PostgresServer) -> None:
+    url = server.new_database()
+    with opened(url) as database:
+        administer(url, "DROP TABLE retain.leases")
+        with pytest.raises(StorageError, match=r"restore a backup") as problem, database.read() as tx:
+            tx.rows("jobs.lease", ("sweeper",))
+        assert not problem.value.retryable
+
+
+def test_tables_are_not_distributed_where_citus_is_not(server: PostgresServer) -> None:
+    with pytest.raises(StoreUnavailableError, match=r"does not have the citus extension .* RETAIN_DISTRIBUTE"):
+        PostgresDatabase(server.new_database(), distribute=True)
+
+
+# --- who waits for whom ------------------------------------------------------------------------------------------------
+
+
+def write_for(database: PostgresDatabase, subject: str) -> None:
+    with database.write() as tx:
+        tx.number_for(subject)
+
+
+def govern(database: PostgresDatabase, tenant: str) -> None:
+    with database.govern(tenant):
+        pass
+
+
+def test_nobody_writes_for_a_tenant_that_is_being_governed_and_nobody_governs_one_that_is_written_for(
+    server: PostgresServer,
+) -> None:
+    url = server.new_database()
+    with opened(url) as one, closing(PostgresDatabase(url, busy_seconds=0.1)) as hasty:
+        write_for(one, "t/u")
+        with one.govern("t"):
+            with pytest.raises(StoreBusyError):
+                write_for(hasty, "t/u")
+            with pytest.raises(StoreBusyError):
+                write_for(hasty, "t/one who was never seen")
+            with pytest.raises(StoreBusyError):
+                govern(hasty, "t")
+            write_for(hasty, "tt/u")
+        with one.write() as tx:
+            tx.number_for("t/u")
+            with pytest.raises(StoreBusyError):
+                govern(hasty, "t")
+            with pytest.raises(StoreBusyError):
+                write_for(hasty, "t/u")
+            write_for(hasty, "t/another")
+            govern(hasty, "tt")
+
+
+# --- the schema --------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_of_a_newer_version_is_left_alone(server: PostgresServer) -> None:
+    url = server.new_database()
+    with opened(url):
+        pass
+    administer(url, "UPDATE retain.schema_version SET version = 999")
+    assert "has schema version 999" in str(refusal(url, StoreTooNewError))
+
+
+def test_two_schemas_of_one_database_are_two_stores(server: PostgresServer) -> None:
+    url = server.new_database()
+    other = f"{url}&options=-csearch_path%3Dsomewhere"
+    with opened(url) as one, opened(other) as another:
+        with one.write() as tx:
+            tx.number_for("t/u")
+        with another.read() as tx:
+            assert tx.number_of("t/u") is None
+
+
+def test_every_table_is_spread_by_subject_or_whole_everywhere(server: PostgresServer) -> None:
+    url = server.new_database()
+    with opened(url), psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT relname, (SELECT attname FROM pg_attribute WHERE attrelid = pg_class.oid AND attnum = indkey[0]) "
+            "FROM pg_class JOIN pg_index ON indrelid = pg_class.oid AND indisprimary "
+            "WHERE relnamespace = 'retain'::regnamespace AND relkind = 'r'"
+        )
+        first_of_key: dict[str, str] = dict(found.fetchall())
+    assert set(BY_SUBJECT) | set(EVERYWHERE) | {"schema_version"} == first_of_key.keys()
+    assert not set(BY_SUBJECT) & set(EVERYWHERE)
+    assert {first_of_key[table] for table in BY_SUBJECT} == {"subject"}
+
+
+@pytest.mark.parametrize("made", [2, 5, 7, 8, 9])
+def test_an_opening_that_breaks_off_is_made_good_by_the_next(server: PostgresServer, made: int) -> None:
+    def makes(statement: bytes) -> bool:
+        return not statement.startswith((b"SELECT", b"SET"))
+
+    with relayed(server, server.new_database()) as (relay, url):
+        with relay.burning(Fuse(made, wanted=makes)) as fuse:
+            assert refusal(url, StoreAwayError).retryable
+            assert fuse.burnt.is_set()
+        with opened(url) as database, database.write() as tx:
+            assert tx.number_for("t/u") == 1
+
+
+def test_what_is_closed_says_so(server: PostgresServer) -> None:
+    with opened(server.new_database()) as database:
+        database.check_usable()
+    with pytest.raises(ClosedError, match=r"open it again"), database.read():
+        pass
+    database.close()

@@ -1,0 +1,443 @@
+"""PostgreSQL breaks off, restarts, crashes or runs out of connections, at any moment of any operation.
+
+Between Retain and the server stands a relay that counts statements. Each operation is run once for every statement that
+it sends, and is broken off there: before the server has the statement, or after the server has carried it out and nobody
+heard of it. Whatever happens, the error says that the same call may succeed, the store is as it was or as it was to be,
+and the same engine goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from bench.servers import PostgresServer, postgres
+
+from clocks import FakeClock
+from retain import Retain, engine
+from retain.core.errors import StorageError, StoreAwayError, StoreBusyError
+from retain.recall.embedders import open_embedder
+from retain.storage.postgres import database as module
+from retain.storage.postgres.database import PostgresDatabase
+from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
+
+_tenants = itertools.count(1)
+#: So many breaks of each sort (at a commit, after one, elsewhere) are tried of each operation. With 1,000, all of them are.
+TRIES = 2
+Picture = dict[str, list[tuple[Any, ...]]]
+
+#: What a tenant has, in words that do not change from one try to the next.
+LOOKS = {
+    "records": "SELECT kind, state, version, agent_id, name, metadata, content, purge_at, profile IN (SELECT no FROM profiles)",
+    "scopes": "SELECT scope & 7, memories, bytes",
+    "sessions": "SELECT agent_id, session_id, state, messages, size",
+    "history": "SELECT role, content, purge_at",
+    "facts": "SELECT name, value, until",
+    "audit": "SELECT (entry::jsonb -> 'action')::text, seq",
+    "totals": "SELECT kind, state, cause, count",
+    "short_messages": "SELECT role, content",
+}
+SHARED = {
+    "holds": "SELECT user_id, agent_id, tag, released_at IS NULL FROM holds WHERE tenant = %s",
+    "rules": "SELECT kind, user_id, agent_id, terms, version FROM rules WHERE tenant = %s AND version > 0",
+    "registry": "SELECT sort, id, state FROM registry WHERE tenant = %s",
+    "quotas": "SELECT user_id, kind, max_memories, max_bytes FROM quotas WHERE tenant = %s",
+    "schemas": "SELECT collection, schema FROM schemas WHERE tenant = %s",
+}
+
+
+class Eye:
+    """Looks at a store past Retain and past the relay."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def rows(self, statement: str, *bindings: object) -> list[tuple[Any, ...]]:
+        """What a statement gives, sorted."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True, options="-csearch_path=retain")
+        try:
+            return sorted(self._connection.execute(statement.encode(), bindings or None).fetchall(), key=repr)
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+            return self.rows(statement, *bindings)  # the server was restarted
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def picture(self, tenant: str) -> Picture:
+        """Everything of a tenant, as it lies in the tables."""
+        whose = "subject IN (SELECT no FROM subjects WHERE subject LIKE %s)"
+        seen = {
+            table: self.rows(f"{select} FROM {table} WHERE {whose}", f"{tenant}/%") for table, select in LOOKS.items()
+        }
+        seen |= {table: self.rows(statement, tenant) for table, statement in SHARED.items()}
+        return {table: found for table, found in seen.items() if found}
+
+    def check_sound(self, retain: Retain) -> None:
+        """What is counted is there, what is there has a profile, and the audit chain is whole."""
+        live = "FROM records WHERE state IN ('active', 'archived')"
+        counted = self.rows("SELECT scope, memories, bytes FROM scopes WHERE memories <> 0 OR bytes <> 0")
+        assert counted == self.rows(f"SELECT key >> 29, count(*), sum(size)::bigint {live} GROUP BY 1")
+        for table in ("records", "sessions"):
+            assert self.rows(f"SELECT * FROM {table} WHERE profile NOT IN (SELECT no FROM profiles)") == []  # noqa: S608
+        kept = "FROM history WHERE history.subject = sessions.subject AND key >> 24 = sessions.no AND purge_at IS NULL"
+        wrong = f"SELECT subject, no FROM sessions WHERE state = 'active' AND messages <> (SELECT count(*) {kept})"  # noqa: S608
+        assert self.rows(wrong) == []
+        verdict = retain.audit.verify()
+        assert verdict.ok, verdict.findings
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is there before, and what is done."""
+
+    act: Callable[[Retain, FakeClock], object]
+    prepare: Callable[[Retain, FakeClock], object] = lambda _retain, _clock: None
+    whole: bool = True
+    """One transaction: an error means that nothing was done. Otherwise the same call finishes what was begun."""
+
+
+def memory(retain: Retain) -> Any:
+    return retain.manager("ann", "guide", "trip")
+
+
+def remember(retain: Retain, clock: FakeClock) -> None:
+    memory(retain).add_many(["likes the window seat", "takes tea with milk", "speaks Greek"], "long_term")
+
+
+def first(retain: Retain) -> str:
+    return str(min(row["memory_id"] for row in memory(retain).list_memories("long_term")))
+
+
+def forget_one(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    memory(retain).delete(first(retain))
+
+
+def due(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    memory(retain).short_term.add_message("user", "hello")
+    retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
+    clock.advance(days=31)
+
+
+def with_agent(retain: Retain, clock: FakeClock) -> None:
+    retain.agents.add("guide", "books trains")
+    memory(retain).add("speaks like a friend", "persona")
+    memory(retain).add("is never late", "persona")
+    memory(retain).short_term.add_message("user", "hello")
+
+
+def without_agent(retain: Retain, clock: FakeClock) -> None:
+    with_agent(retain, clock)
+    retain.agents.remove("guide")
+
+
+def full(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.quotas.set("long_term", max_memories=3, user_id="ann")
+
+
+def due_purge(retain: Retain, clock: FakeClock) -> None:
+    forget_one(retain, clock)
+    clock.advance(days=16)
+
+
+def held(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.holds.add(user_id="ann", reason="a case", author="law")
+
+
+OPERATIONS = {
+    "add": Operation(lambda retain, _: memory(retain).add("likes trains", "long_term")),
+    "add with a prune": Operation(
+        lambda retain, _: memory(retain).add_with_auto_prune("likes trains", "long_term"),
+        full,
+    ),
+    "add_many": Operation(lambda retain, _: memory(retain).add_many([f"memory {n}" for n in range(4)], "long_term")),
+    "update": Operation(lambda retain, _: memory(retain).update(first(retain), "likes the aisle"), remember),
+    "delete": Operation(lambda retain, _: memory(retain).delete(first(retain)), remember),
+    "restore": Operation(
+        lambda retain, _: [memory(retain).restore(row["memory_id"]) for row in retain.recycle.list()],
+        forget_one,
+        whole=False,
+    ),
+    "delete_user_memories": Operation(
+        lambda retain, _: memory(retain).delete_user_memories("ann"), remember, whole=False
+    ),
+    "retrieve": Operation(lambda retain, _: memory(retain).retrieve("which seat?"), remember),
+    "add_message": Operation(
+        lambda retain, _: memory(retain).short_term.add_message("user", "good day"),
+        lambda retain, _: memory(retain).short_term.add_message("user", "hello"),
+        whole=False,
+    ),
+    "record_episode": Operation(
+        lambda retain, _: memory(retain).episodic.record_episode("book a train", ["found it", "paid it"])
+    ),
+    "add of an entity": Operation(lambda retain, _: memory(retain).add("Rome is a city", "entity", {"name": "Rome"})),
+    "structured": Operation(
+        lambda retain, _: memory(retain).structured.put("trips", {"city": "Rome"}, key="rome"),
+    ),
+    "sweep": Operation(lambda retain, _: retain.sweep(confirm=True), due, whole=False),
+    "purge": Operation(
+        lambda retain, _: retain.sweep(confirm=True),
+        due_purge,
+        whole=False,
+    ),
+    "hold": Operation(lambda retain, _: retain.holds.add(user_id="ann", reason="a case", author="law"), remember),
+    "release of a hold": Operation(
+        lambda retain, _: [retain.holds.release(hold.id, author="law") for hold in retain.holds.list()],
+        held,
+    ),
+    "rule": Operation(
+        lambda retain, _: retain.policies.set("long_term", agent_id="guide", delete_after_days=25, confirm=True),
+        remember,
+        whole=False,
+    ),
+    "removal of an agent": Operation(lambda retain, _: retain.agents.remove("guide"), with_agent, whole=False),
+    "return of an agent": Operation(
+        lambda retain, _: retain.agents.restore("guide"),
+        without_agent,
+        whole=False,
+    ),
+    "quota": Operation(lambda retain, _: retain.quotas.set("long_term", max_memories=7, user_id="ann")),
+    "seal": Operation(lambda retain, _: retain.audit.seal(), forget_one),
+}
+
+
+class Stage:
+    """One database, reached through a relay; every try has a tenant of its own in it."""
+
+    def __init__(self, server: PostgresServer, direct: str, relay: Relay, url: str, home: Path) -> None:
+        self.server, self.relay, self.url, self.home = server, relay, url, home
+        self.eye = Eye(direct)
+        self._ends: dict[str, Picture] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Retain, FakeClock]]:
+        """An engine for a tenant that nobody knows yet."""
+        clock = FakeClock()
+        with Retain.open(self.url, home=self.home, tenant=f"t{next(_tenants):06}", clock=clock) as retain:
+            yield retain, clock
+
+    def attempt(self, operation: Operation, fuse: Fuse, retain: Retain, clock: FakeClock) -> bool:
+        """Do it with a fuse burning; whether it was done. An error must be one that allows another try."""
+        with self.relay.burning(fuse):
+            try:
+                operation.act(retain, clock)
+            except (StoreAwayError, StoreBusyError):
+                return False
+        return True
+
+    def statements_of(self, name: str) -> list[bytes]:
+        """What an operation sends to the server."""
+        with self.opened() as (retain, clock):
+            OPERATIONS[name].prepare(retain, clock)
+            with self.relay.burning(Fuse(at=0)):
+                OPERATIONS[name].act(retain, clock)
+                return self.relay.statements
+
+    def end_of(self, name: str) -> Picture:
+        """What an operation leads to when nothing breaks."""
+        if name not in self._ends:
+            with self.opened() as (retain, clock):
+                OPERATIONS[name].prepare(retain, clock)
+                OPERATIONS[name].act(retain, clock)
+                self._ends[name] = self.eye.picture(retain.tenant)
+        return self._ends[name]
+
+    def check_try(self, name: str, fuse: Fuse) -> bool | None:
+        """Break an operation off once, and see to it that it was done, or was not and can be; ``None`` if it was over
+        before the fuse had burnt.
+        """
+        operation = OPERATIONS[name]
+        with self.opened() as (retain, clock):
+            operation.prepare(retain, clock)
+            before = self.eye.picture(retain.tenant)
+            done = self.attempt(operation, fuse, retain, clock)
+            if not done:
+                if operation.whole:
+                    assert self.eye.picture(retain.tenant) == before, "an error, and yet something was done"
+                operation.act(retain, clock)
+            assert self.eye.picture(retain.tenant) == self.end_of(name)
+        return done if fuse.burnt.is_set() else None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres(durable=True, settings={"wal_writer_delay": "10s"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stage(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    direct = server.new_database()
+    with relayed(server, direct) as (relay, url), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "open_embedder", cache(open_embedder))  # so many engines, and it takes a while
+        stage = Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
+        yield stage
+        stage.eye.close()
+
+
+def some(count: int) -> list[int]:
+    """A few of many, spread over all of them."""
+    return sorted({1 + (2 * n + 1) * count // (2 * TRIES) for n in range(TRIES)}) if count else []
+
+
+def is_commit(statement: bytes) -> bool:
+    return statement == COMMIT
+
+
+def is_other(statement: bytes) -> bool:
+    return statement != COMMIT
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_connection_that_breaks_at_any_statement_leaves_all_or_nothing(stage: Stage, name: str) -> None:
+    statements = stage.statements_of(name)
+    commits = some(sum(map(is_commit, statements)))
+    for at in some(sum(map(is_other, statements))):
+        stage.check_try(name, Fuse(at, wanted=is_other))
+    undone = [stage.check_try(name, Fuse(at, wanted=is_commit)) for at in commits]
+    done = [stage.check_try(name, Fuse(at, after=True, wanted=is_commit)) for at in commits]
+
+    assert False in undone or name == "retrieve", "a commit that the server never got is an error"
+    assert all(done), "one of which only the answer was lost is none"
+
+
+def crash(server: PostgresServer) -> None:
+    server.kill()
+    server.start()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", ["add", "update", "delete", "sweep", "rule", "hold", "removal of an agent"])
+def test_a_server_that_crashes_at_a_commit_and_is_back_leaves_all_or_nothing(
+    stage: Stage, name: str, after: bool
+) -> None:
+    commits = sum(map(is_commit, stage.statements_of(name)))
+    stage.end_of(name)
+
+    done = stage.check_try(name, Fuse(commits, after, act=lambda: crash(stage.server), wanted=is_commit))
+
+    assert done is after, "what the server had carried out is done, whoever heard of it"
+
+
+def test_a_commit_that_a_crash_undid_is_not_taken_for_another_that_was_given_its_number(stage: Stage) -> None:
+    with stage.opened() as (retain, _):
+        memory(retain).add("before", "long_term")
+        numbers: list[int] = []
+
+        def crash_and_reuse() -> None:
+            number = "SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+            ((lost,),) = stage.eye.rows(number)
+            stage.relay.open.clear()
+            crash(stage.server)
+            while (last := stage.eye.rows("SELECT pg_current_xact_id()::text::bigint")[0][0]) <= lost:
+                numbers.append(last)
+            stage.relay.open.set()
+
+        with stage.relay.burning(Fuse(1, act=crash_and_reuse, wanted=is_commit)) as fuse:
+            with pytest.raises(StoreAwayError) as problem:
+                memory(retain).add("lost", "long_term")
+            assert fuse.burnt.is_set()
+        assert numbers, "the number was given again"
+        assert "look whether it is there" in str(problem.value)
+        assert memory(retain).count_memories("long_term") == 1
+
+
+def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(server: PostgresServer) -> None:
+    with closing(PostgresDatabase(server.new_database(), busy_seconds=0.2, pool_size=1)) as database:
+        with (
+            database.write(),
+            pytest.raises(StoreBusyError, match=r"no connection .* came free") as problem,
+            database.read(),
+        ):
+            pass
+        assert problem.value.retryable
+        assert "RETAIN_POOL_SIZE" in str(problem.value)
+        with database.read() as tx:
+            assert tx.rows("dues.tenants") == []
+
+
+def take_turn(database: PostgresDatabase) -> int:
+    with database.write() as tx:
+        return tx.number_for("t/u")
+
+
+def test_a_writer_that_waits_too_long_for_another_says_so(server: PostgresServer) -> None:
+    url = server.new_database()
+    with closing(PostgresDatabase(url)) as patient, closing(PostgresDatabase(url, busy_seconds=0.1)) as hasty:
+        number = take_turn(patient)
+        with patient.write() as tx:
+            assert tx.number_for("t/u") == number
+            with pytest.raises(StoreBusyError, match=r"kept busy by other writers") as problem:
+                take_turn(hasty)
+        assert problem.value.retryable
+        assert take_turn(hasty) == number
+
+
+def test_a_server_that_stays_away_is_reported_and_used_again_when_it_is_back(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)  # so that even the pool has given up before the server is back
+    with closing(PostgresDatabase(server.new_database(tcp=True), pool_size=4)) as database:
+        server.stop()
+        try:
+            for _ in range(3):
+                with pytest.raises(StoreAwayError, match=r"does not answer") as problem:
+                    take_turn(database)
+                assert problem.value.retryable
+                assert server.password not in f"{problem.value} {problem.value!r} {problem.value.__cause__!r}"
+        finally:
+            server.start()
+        assert take_turn(database) == 1
+
+
+def stand_still(database: PostgresDatabase) -> None:
+    """Do nothing within a transaction until the server has had enough of it."""
+    with database.write() as tx:
+        tx.number_for("t/u")
+        tx.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 1")
+        assert select.select([tx.connection.fileno()], [], [], 60)[0], "the server said nothing"
+
+
+def test_a_transaction_that_the_server_gave_up_changed_nothing_and_may_be_tried_again(server: PostgresServer) -> None:
+    with closing(PostgresDatabase(server.new_database())) as database:
+        with pytest.raises(StoreAwayError, match=r"idle-in-transaction timeout") as problem:
+            stand_still(database)
+        assert problem.value.retryable
+        with database.read() as tx:
+            assert tx.number_of("t/u") is None
+
+
+def overlook_an_error(database: PostgresDatabase) -> None:
+    with database.write() as tx:
+        tx.number_for("t/u")
+        with suppress(psycopg.Error):
+            tx.connection.execute("SELECT 1 / 0")
+
+
+def test_a_failed_statement_that_was_overlooked_is_not_taken_for_a_commit(server: PostgresServer) -> None:
+    with closing(PostgresDatabase(server.new_database())) as database:
+        with pytest.raises(StorageError, match=r"answered ROLLBACK; nothing was changed"):
+            overlook_an_error(database)
+        with database.read() as tx:
+            assert tx.number_of("t/u") is None
+
+
+def test_after_all_of_it_the_store_is_sound(stage: Stage) -> None:
+    with stage.opened() as (retain, _):
+        stage.eye.check_sound(retain)
