@@ -204,6 +204,8 @@ def test_long_texts_are_found_by_their_passages(retain: Retain, held: Retain, in
             here, there = memory.retrieve(query, **how), same.retrieve(query, **how)
             assert [hit["memory_id"] for hit in here] == [hit["memory_id"] for hit in there]
             assert [hit["score"] for hit in here] == pytest.approx([hit["score"] for hit in there], abs=0.02)
+    assert len(found(memory, "a quokka", top_k=300)) == 300
+    assert found(memory, " ".join(turns), top_k=5) == found(same, " ".join(turns), top_k=5)
     assert is_searched_there(retain, memory)
 
 

@@ -14,6 +14,8 @@ BY_SUBJECT: Final = (
     "turns",
     "scopes",
     "records",
+    "passages",
+    "fillings",
     "changes",
     "sessions",
     "history",
@@ -67,5 +69,7 @@ def distribute_tables(connection: Connection, schema: str, place: str) -> None:
                 connection.execute(
                     "SELECT create_distributed_table(%s::regclass, 'subject', colocate_with => %s)", (table, beside)
                 )
+    except psycopg.OperationalError:
+        raise  # the server is away, or busy: that is no matter of distribution
     except psycopg.Error as problem:
         raise StoreUnavailableError(f"{place}: the tables could not be distributed ({problem})") from problem

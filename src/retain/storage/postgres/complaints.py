@@ -27,8 +27,7 @@ _LOGIN: Final = ("password authentication failed", "no password supplied", "no p
 _SETTING: Final = (
     "invalid port number",
     "invalid integer value",
-    "invalid sslmode",
-    "value: ",
+    ' value: "',
     "does not support ssl",
     "certificate",
     "permission denied for database",
@@ -57,8 +56,6 @@ def in_our_words(problem: psycopg.Error, place: str) -> RetainError:
             if isinstance(problem, errors.DiskFull):
                 return StoreFullError(f"no room to write in {place}: {said}; free some space and try again")
             return StoreBusyError(f"{place} is overloaded ({said}); try again")
-        case errors.IdleInTransactionSessionTimeout():
-            return StoreAwayError(f"{place} gave up a transaction that stood still for too long; try again")
         case errors.ReadOnlySqlTransaction():
             return StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in RETAIN_URL")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
@@ -69,7 +66,7 @@ def in_our_words(problem: psycopg.Error, place: str) -> RetainError:
             return StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct RETAIN_URL")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
             return StorageError(f"{place} has no longer what Retain made there ({said}); restore a backup")
-        case psycopg.OperationalError() | psycopg.InterfaceError():
+        case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
             return _away(said, place)
         case psycopg.DataError():
             return InvalidInputError(f"{place} cannot hold this: {said}")

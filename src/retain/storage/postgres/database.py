@@ -7,16 +7,16 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
-from psycopg import pq
+from psycopg import errors, pq
 from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from retain.core.errors import ClosedError, ConflictError, RetainError, StoreAwayError
+from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
 from retain.storage.postgres.opening import prepare, quoted
 from retain.storage.postgres.transactions import Connection, PostgresTransaction
@@ -24,9 +24,20 @@ from retain.storage.relational.database import DuplicateError, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
 _PATIENCE: Final = 10.0
+#: After so long the server gives up a transaction whose process stands still, and lets others pass: before that
+#: process's lease is over.
+STANDSTILL_MS: Final = 10_000
 #: How many broken connections in a row are put down to a server that was restarted.
 _STALE: Final = 64
 _READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+#: How a transaction ended; whether it had its number before the last checkpoint; and for how long that has been (to the
+#: second). A crash ends in a checkpoint, and gives numbers that it has forgotten to others.
+_ENDING: Final = """
+SELECT pg_xact_status(%s::text::xid8),
+       (split_part(next_xid, ':', 1)::bigint << 32) + split_part(next_xid, ':', 2)::bigint > %s::text::bigint,
+       extract(epoch FROM clock_timestamp() - checkpoint_time)::float8
+FROM pg_control_checkpoint()
+"""
 
 
 class PostgresDatabase:
@@ -36,17 +47,25 @@ class PostgresDatabase:
     lost is looked up before anything is said of it.
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 60.0, pool_size: int = 16, distribute: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        busy_seconds: float = 60.0,
+        pool_size: int = 16,
+        distribute: bool = False,
+        copying: bool = False,
+    ) -> None:
         parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
-        self.schema = _schema_of(parts)
-        self._conninfo = make_conninfo("", **_with_defaults(parts))
+        self.schema = schema_of(parts)
+        self._conninfo = make_conninfo("", **with_defaults(parts))
         self.place = place_of(self._conninfo)
         self._busy_seconds = busy_seconds
         self._patience = min(busy_seconds, _PATIENCE)
         self._pid = os.getpid()
         self._closed = False
         with self._translated(), self._connect() as connection:
-            prepare(connection, self.schema, self.place, distribute=distribute)
+            prepare(connection, self.schema, self.place, distribute=distribute, copying=copying)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
             kwargs={"autocommit": True, "prepare_threshold": 1},
@@ -67,33 +86,41 @@ class PostgresDatabase:
         """A consistent view of the store as it is now."""
         with self._translated(), self._begun(_READ) as connection:
             yield PostgresTransaction(connection, schema=self.schema, writes=False)
-            connection.execute(b"COMMIT")
+            with suppress(psycopg.OperationalError):  # all was read
+                connection.execute(b"COMMIT")
 
-    @contextmanager
-    def write(self) -> Iterator[PostgresTransaction]:
+    def write(self) -> AbstractContextManager[PostgresTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
-        with self._translated(), self._begun(b"BEGIN") as connection:
-            tx = PostgresTransaction(connection, schema=self.schema, writes=True)
-            yield tx
-            self._commit(tx)
+        return self._writing()
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
-        with self._translated(), self._begun(b"BEGIN") as connection:
-            tx = PostgresTransaction(connection, schema=self.schema, writes=True, governed=tenant)
+        with self._writing(governed=tenant) as tx:
             tx.close_gate(tenant)
             yield tx
-            self._commit(tx)
 
     @contextmanager
     def alone(self, what: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
-        with self._translated(), self._begun(b"BEGIN") as connection:
-            tx = PostgresTransaction(connection, schema=self.schema, writes=True)
+        with self._writing() as tx:
             tx.take(what)
             yield tx
-            self._commit(tx)
+
+    @contextmanager
+    def _writing(self, *, governed: str | None = None) -> Iterator[PostgresTransaction]:
+        began = time.monotonic()
+        with self._translated(), self._begun(b"BEGIN") as connection:
+            tx = PostgresTransaction(connection, schema=self.schema, writes=True, governed=governed)
+            yield tx
+            self._commit(tx, began)
+
+    @contextmanager
+    def outside(self) -> Iterator[Connection]:
+        """A connection of its own, outside of any transaction: for what PostgreSQL does not do inside of one."""
+        self.check_usable()
+        with self._translated(), self._connect() as connection:
+            yield connection
 
     def groups(self, batches: Sequence[T]) -> Iterator[Sequence[T]]:
         """Each by itself: no transaction holds more than one subject."""
@@ -105,27 +132,40 @@ class PostgresDatabase:
         del pages
         return 0
 
-    def _commit(self, tx: PostgresTransaction) -> None:
+    def _commit(self, tx: PostgresTransaction, began: float) -> None:
+        """End a transaction that began at a moment of ``time.monotonic``."""
+        xid = tx.xid
+        if xid is None:  # it needed nobody's turn; but it may have written
+            row = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+            xid = None if row is None else row[0]
         try:
-            tx.connection.execute(b"COMMIT")
-        except psycopg.OperationalError as problem:
-            if not tx.connection.broken:
+            said = tx.connection.execute(b"COMMIT").statusmessage
+        except psycopg.OperationalError:
+            if not tx.connection.broken or (xid is not None and not self._was_committed(xid, began)):
                 raise
-            if not self._was_committed(tx.xid):
-                raise
-            del problem  # it is done; only the answer was lost
+            return  # it is done, and only the answer was lost; or there was nothing to be done
+        if said != "COMMIT":  # the server undoes what a failed statement was part of, and does not call it an error
+            raise StorageError(f"{self.place} did not commit a write but answered {said}; nothing was changed")
 
-    def _was_committed(self, xid: str | None) -> bool:
+    def _was_committed(self, xid: str, began: float) -> bool:
         """How a transaction ended whose answer was lost."""
         deadline = time.monotonic() + self._patience
-        while xid is not None and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             with suppress(psycopg.OperationalError), self._connect() as connection:
-                row = connection.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
-                if row is not None and row[0] in {"committed", "aborted"}:
-                    return str(row[0]) == "committed"
+                try:
+                    found = connection.execute(_ENDING, (xid, xid)).fetchone() or (None, False, 0.0)
+                except errors.InvalidParameterValue:
+                    return False  # a number that is still to come: a crash has forgotten this transaction
+                status, is_old, since = found
+                if status == "aborted":
+                    return False
+                if status == "committed" and (is_old or since > time.monotonic() - began + 1.0):
+                    return True
+                if status == "committed":
+                    break  # by us, or by another who was given the number after a crash
             time.sleep(0.1)
         raise StoreAwayError(
-            f"{self.place} broke off before it said whether a write was done, and does not answer; "
+            f"{self.place} broke off before it said whether a write was done, and cannot tell now; "
             "look whether it is there before you try again"
         )
 
@@ -183,7 +223,7 @@ class PostgresDatabase:
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.execute(
             f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
-            "SET idle_in_transaction_session_timeout = 10000; SET timezone = 'UTC'".encode()
+            f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'".encode()
         )
 
     @contextmanager
@@ -221,14 +261,14 @@ class PostgresDatabase:
             self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
 
 
-def _schema_of(parts: dict[str, str]) -> str:
+def schema_of(parts: dict[str, str]) -> str:
     """The schema that a URL names, by ``options=-csearch_path=``."""
     options = parts.get("options", "")
     _, found, rest = options.partition("search_path=")
     return rest.split(",")[0].split()[0] if found else "retain"
 
 
-def _with_defaults(parts: dict[str, str]) -> dict[str, Any]:
+def with_defaults(parts: dict[str, str]) -> dict[str, Any]:
     """What a connection is made with: a network that went away is noticed within seconds."""
     defaults = {
         "application_name": "retain",

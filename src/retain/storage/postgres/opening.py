@@ -22,11 +22,21 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def prepare(connection: Connection, schema: str, place: str, *, distribute: bool = False) -> None:
-    """Refuse a server that cannot be used, in plain words; then bring the schema up to date."""
+def prepare(
+    connection: Connection, schema: str, place: str, *, distribute: bool = False, copying: bool = False
+) -> None:
+    """Refuse a server that cannot be used, in plain words; then bring the schema up to date.
+
+    One that holds a part of another store is opened only to go on ``copying`` that.
+    """
     if connection.info.server_version < _OLDEST:
         raise StoreUnavailableError(
             f"{place} is PostgreSQL {connection.info.server_version // 10000}; Retain needs {_OLDEST // 10000} or newer"
+        )
+    if not copying and _one(connection, "SELECT to_regclass(%s)::text", f"{quoted(schema)}.copying") is not None:
+        raise StoreUnavailableError(
+            f"{place} holds an unfinished copy of another store; finish it with the same retain migrate, "
+            "or name another database"
         )
     version = _version(connection, schema)
     steps = migrations(PACKAGE)
@@ -59,7 +69,8 @@ def _migrate(connection: Connection, schema: str, place: str) -> None:
     version = _version(connection, schema)  # another process may have been faster
     if version == 0:
         _extend(connection, place)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
+        if _one(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", schema) is None:  # may be made beforehand
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.schema_version "
             "(one integer PRIMARY KEY CHECK (one = 1), version integer NOT NULL)".encode()
