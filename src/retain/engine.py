@@ -44,7 +44,7 @@ from retain.recall.summaries import open_summarizer
 from retain.settings import Settings, read_settings
 from retain.storage.objects import open_objects
 from retain.storage.relational.jobs import new_holder
-from retain.storage.stores import open_database, open_short_term, stores_over
+from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 
@@ -85,7 +85,8 @@ class Retain:
         stores = stores_over(database, open_short_term(settings))
         feed = stores.feed
         feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
-        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes)
+        large = large_scopes_in(database, settings.index_records)
+        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes, large=large)
         records, history, short_term = stores.records, stores.history, stores.short_term
         rules, holds, registered = stores.rules, stores.holds, stores.registry
         self.dues = stores.dues
@@ -150,14 +151,26 @@ class Retain:
             purge=self.upkeep.empty_bin,
             retell=partial(retell_entities, parts),
         )
+        jobs = runners(self.dues, upkeep_of)
+        jobs["minutely"] = self._tending(jobs["minutely"])
         self.schedule = Schedule(
             stores.jobs,
             leadership,
-            runners(self.dues, upkeep_of),
+            jobs,
             clock=parts.clock,
             timezone=settings.timezone,
         )
         self.schedule.enrol()
+
+    def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """A job that then makes large scopes ready to be searched."""
+
+        def run() -> dict[str, Any]:
+            result = job()
+            made = sum(self.recall.tend(tenant, thorough=False) for tenant in self.dues.tenants())
+            return {**result, "made_searchable": made} if made else result
+
+        return run
 
     @classmethod
     def open(

@@ -78,15 +78,13 @@ class Changes(NamedTuple):
     """What happened to a scope since a caller last looked."""
 
     cursor: Cursor
-    """Hand this back next time."""
+    """Hand this back next time. Empty, if there are more live records than were asked for, and nothing else is said."""
     reload: bool
     """``rows`` is everything there is; what the caller had is to be forgotten."""
     rows: list[IndexRow]
     """Live records that are new or changed, or (``reload``) all of them."""
     gone: list[str]
     """Ids that are no longer live."""
-    too_many: bool = False
-    """The scope has more live records than the caller can hold; nothing else is said of it."""
 
 
 class Added(NamedTuple):
@@ -567,8 +565,8 @@ class RecallFeed(Protocol):
     def changes(
         self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
     ) -> Changes:
-        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it; with ``most``,
-        ``too_many`` of one whose user has more live records of the kind.
+        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it; with ``most``, nothing
+        (an empty cursor) if the user has more live records of the kind.
 
         Writes and deletes of any process are in the answer once they have committed.
         """
@@ -619,7 +617,7 @@ class Wanted(NamedTuple):
     """How many there are in the scope."""
     usual: float
     """How many words they have."""
-    count: int
+    enough: int
     """How many candidates there should be of each sort."""
     now: int
     where: Filter | None
@@ -679,9 +677,11 @@ class LargeScopes(Protocol):
     ) -> list[str]:
         """Ids of records that pass the filter and are to be seen, newest first."""
 
-    def tend(self, tenant: str, space: Space) -> int:
-        """Make all of a tenant's large scopes ready, with the index that makes their search fast, and let go of what
-        was made for scopes that have become small; how many records were made ready.
+    def tend(self, tenant: str, space: Space, *, thorough: bool) -> int:
+        """Make a tenant's large scopes ready, with the index that makes their search fast, and let go of what was made
+        for scopes that have become small; how many records were made ready.
+
+        ``thorough``: all of the large scopes, not only those that were searched before. It looks at every scope.
         """
 
 

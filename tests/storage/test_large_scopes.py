@@ -339,8 +339,8 @@ def test_archived_records_are_found_where_they_are_asked_for(
             retain.sweep(confirm=True)
         assert old not in found(memory, "quokka", top_k=1_000)
         assert found(memory, "quokka", top_k=1, include_archived=True) == [old]
-        for query in questions()[:5]:
-            assert found(memory, query) == found(same, query)
+        agree = [len({*found(memory, query)} & {*found(same, query)}) / 5 for query in questions()]
+        assert sum(agree) / len(agree) >= 0.9
     assert is_searched_there(retain, memory)
 
 

@@ -7,7 +7,7 @@ came to hold its records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -44,10 +44,39 @@ class Hit(NamedTuple):
     """If asked for: the evidence of which the score is made, which adds up to ``evidence``."""
 
 
+class Survey(NamedTuple):
+    """What the records of a scope are like, taken together."""
+
+    direction: Floats
+    """The direction that their vectors share; of length 0 where there are none."""
+    removed: float
+    """How much of it is taken out."""
+    usual: float
+    """How many words they have."""
+    thread: float
+    """How far adjacent ones follow one thread."""
+
+
+class Whole(NamedTuple):
+    """The scope of which an index holds a part."""
+
+    survey: Survey
+    records: float
+    """How many it has."""
+    holding: npt.NDArray[np.float64]
+    """How many of them hold each of the query's terms."""
+
+
 class ScopeIndex:
     """What is recalled from one scope and kind. Calls must not overlap."""
 
-    def __init__(self, memory_type: MemoryType, rows: Iterable[IndexRow] = ()) -> None:
+    def __init__(
+        self, memory_type: MemoryType, rows: Iterable[IndexRow] = (), *, runs: Mapping[str, str] | None = None
+    ) -> None:
+        """``runs`` names, where not all of a scope is here, the run of its session that each record stands in without a
+        gap; one that is not named stands alone.
+        """
+        self._runs = runs
         self._ids: list[str] = []
         self._slot_of: dict[str, int] = {}
         self._sorted = True  # slots are in the order of their ids
@@ -113,7 +142,7 @@ class ScopeIndex:
         for at in np.flatnonzero(decoded.passages > 1).tolist():
             self._blobs[start + at] = batch[at].terms
             self._blob_bytes += len(batch[at].terms)
-        self._sessions.add([row.session_id for row in batch])
+        self._sessions.add([row.session_id if self._runs is None else self._runs.get(row.id) for row in batch])
         self._derived = None
 
     def remove(self, ids: Iterable[str]) -> None:
@@ -195,21 +224,26 @@ class ScopeIndex:
         where: Filter | None = None,
         include_archived: bool = False,
         explain: bool = False,
+        whole: Whole | None = None,
     ) -> list[Hit]:
         """The records closest to a query, best first; of equals, the newest first.
 
         ``query_vector`` is of unit length (``None``: by words alone), ``query_terms`` what ``terms.query_terms`` gives.
         What is hidden at ``now``, archived (unless asked for) or outside the filter does not count among the ``top_k``.
-        A record without vectors is found by its words and its neighbours.
+        A record without vectors is found by its words and its neighbours. With ``whole``, evidence is what it would be
+        in an index of that scope.
         """
         visible, wanted = self._masks(now, where, include_archived)
         passing = int(np.count_nonzero(wanted))
         count = min(top_k, passing)
         if count <= 0:
             return []
-        derived = self._derived = self._derived or self._derive()
+        if whole is None:
+            derived = self._derived = self._derived or self._derive()
+        else:
+            derived = self._derive(whole.survey)
         closeness = self._closeness(query_vector, derived)
-        lexical, weights = self._lexical(query_terms, derived)
+        lexical, weights = self._lexical(query_terms, derived, whole)
         evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
         borrowed = None
         if derived.reach is not None:
@@ -244,33 +278,46 @@ class ScopeIndex:
             visible &= self._archived_from.view > now
         return visible, visible if where is None else visible & self._columns.mask(where)
 
-    def _derive(self) -> _Derived:
+    def survey(self) -> Survey:
+        """What the records are like, taken together."""
+        derived = self._derived = self._derived or self._derive()
+        return Survey(derived.direction, derived.removed, derived.usual, derived.thread)
+
+    def _derive(self, whole: Survey | None = None) -> _Derived:
         """What depends on the records and not on the query."""
         slots = len(self._ids)
         direction, removed = ranking.common_direction(self._total, self._embedded)
+        usual = ranking.usual_length(self._words, len(self._slot_of))
+        if whole is not None:
+            usual = whole.usual
+            if len(whole.direction) == len(direction):
+                direction, removed = whole.direction, whole.removed
         common = self._products.dot(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
         near = (self._sessions.previous, self._sessions.next)
         linked = np.flatnonzero(near[0] != NONE)
         reach = None
         far = near
+        thread = 0.0
         if len(linked):
             here, there = (self._first.view[ends] for ends in (linked, near[0][linked]))
             dots = self._sessions.likeness[linked] - removed * common[here] * common[there]
-            if thread := ranking.thread(dots / (own[here] * own[there])):
-                reach = ranking.openness(self._length.view) * np.float32(thread)
-                far = (_step(near[0]), _step(near[1]))
+            thread = ranking.thread(dots / (own[here] * own[there])) if whole is None else whole.thread
+        if thread:
+            reach = ranking.openness(self._length.view) * np.float32(thread)
+            far = (_step(near[0]), _step(near[1]))
         return _Derived(
             direction=direction,
             removed=removed,
             common=common,
             own=own,
-            usual=ranking.usual_length(self._words, len(self._slot_of)),
+            usual=usual,
             present=None if len(self._slot_of) == slots else self._here.view,
             one_each=len(self._vectors) == slots,
             near=near,
             far=far,
             reach=reach,
+            thread=thread,
         )
 
     def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> Floats | None:
@@ -287,11 +334,15 @@ class ScopeIndex:
         return best
 
     def _lexical(
-        self, query_terms: npt.NDArray[np.uint32], derived: _Derived
+        self, query_terms: npt.NDArray[np.uint32], derived: _Derived, whole: Whole | None
     ) -> tuple[Floats, npt.NDArray[np.float64]]:
         """Each record's evidence by words, and what each term weighs."""
         records, impact, holding = self._postings.find(query_terms, derived.present, self._length.view, derived.usual)
-        weights = ranking.rarity(len(self._slot_of), holding)
+        weights = (
+            ranking.rarity(len(self._slot_of), holding)
+            if whole is None
+            else ranking.rarity(whole.records, np.maximum(whole.holding, holding))
+        )
         each = np.repeat(weights, holding)
         covered = np.bincount(records, each, len(self._ids)).astype(np.float32)
         each *= impact
@@ -341,6 +392,7 @@ class _Derived(NamedTuple):
     near: tuple[Ints, Ints]
     far: tuple[Ints, Ints]
     reach: Floats | None
+    thread: float
 
 
 def _step(links: Ints) -> Ints:

@@ -85,10 +85,11 @@ def cosines(dots: Floats, common: Floats, own: Floats, query_common: float, remo
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def rarity(records: int, holding: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def rarity(records: float, holding: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """BM25's weight for words held by so many of a scope's records (with a few imagined ones, for scopes of a few)."""
     held = holding + 1.0
-    weight: npt.NDArray[np.float64] = np.log1p((records + _PRIOR_TEXTS - held + 0.5) / (held + 0.5))
+    rest = np.maximum(records + _PRIOR_TEXTS - held + 0.5, 0)  # estimates may not add up
+    weight: npt.NDArray[np.float64] = np.log1p(rest / (held + 0.5))
     return weight
 
 

@@ -8,20 +8,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from retain.core.content import to_json
 from retain.core.errors import EmbedderError, EmbedderUnavailableError
-from retain.core.filters import Filter
 from retain.core.records import Encoding, Message, Record, Scope
 from retain.core.types import TYPES, Kind, MemoryType
-from retain.ports import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors
+from retain.ports import Changes, Cursor, Embedder, IndexRow, LargeScopes, RecallFeed, Space, Vectors
 from retain.recall import terms
+from retain.recall.asking import Ask, Query
 from retain.recall.index import Hit, ScopeIndex
+from retain.recall.large import LargeRecall, read_terms
 from retain.recall.passages import of_record
+
+__all__ = ("Ask", "Query", "Recall")
 
 _log = logging.getLogger("retain.recall")
 #: After the embedder failed, records and queries do without vectors for so long.
@@ -35,21 +38,8 @@ _SLOT_BYTES: Final = 6_000
 _T = TypeVar("_T")
 
 
-class Query(NamedTuple):
-    """What is asked, ready to be compared."""
-
-    vector: npt.NDArray[np.float32] | None
-    terms: npt.NDArray[np.uint32]
-
-
-class Ask(NamedTuple):
-    """How it is asked."""
-
-    top_k: int
-    now: int
-    where: Filter | None = None
-    include_archived: bool = False
-    explain: bool = False
+class _TooManyError(Exception):
+    """A scope has too many records to be held."""
 
 
 _Key = tuple[str, str | None, str | None, MemoryType]
@@ -75,8 +65,12 @@ class _Slot:
 class Recall:
     """Answers queries over the scopes of one engine."""
 
-    def __init__(self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int) -> None:
+    def __init__(
+        self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int, large: LargeScopes | None = None
+    ) -> None:
         self._feed = feed
+        self._large = None if large is None else LargeRecall(large)
+        self._many: set[_Key] = set()  # scopes that had too many records to be held, when last seen
         self._embedder = embedder
         self._max_bytes = max_bytes
         self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
@@ -129,7 +123,19 @@ class Recall:
 
     def search(self, scope: Scope, kind: Kind, query: Query, ask: Ask) -> list[Hit]:
         """The best matches among a scope's durable records, best first."""
-        return self._on(scope, kind, self._follow_feed, lambda index: _search(index, query, ask))
+        memories = self._memories_elsewhere(scope, kind)
+        if self._large is not None and memories:
+            space = self._space
+            hits, bare = self._large.search(scope, kind, query, ask, space=space, memories=memories)
+            if bare and time.monotonic() >= max(self._without_until, self._reembed_after):
+                self._embed_some(scope, kind)
+            return hits
+        try:
+            follow = partial(self._follow_feed, most=self._most(scope, kind))
+            return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
+        except _TooManyError:
+            self._many.add(_key(scope, kind))
+        return self.search(scope, kind, query, ask)
 
     def search_among(self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
         """The best matches among items that the caller holds, best first."""
@@ -147,12 +153,20 @@ class Recall:
 
     def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
         """Ids of a scope's durable records that pass the filter, newest first."""
-        return self._on(
-            scope,
-            kind,
-            self._catch_up,
-            lambda index: index.select(ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived),
-        )
+        if self._large is not None and self._memories_elsewhere(scope, kind):
+            return self._large.select(scope, kind, ask)
+        try:
+            return self._on(
+                scope,
+                kind,
+                partial(self._catch_up, most=self._most(scope, kind)),
+                lambda index: index.select(
+                    ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived
+                ),
+            )
+        except _TooManyError:
+            self._many.add(_key(scope, kind))
+        return self.select(scope, kind, ask)
 
     def reembed(
         self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
@@ -172,7 +186,21 @@ class Recall:
                     progress(done)
                 if self._without_until:
                     raise EmbedderUnavailableError(f"the embedder went away after {total:,} memories; try again")
+        self.tend(tenant)
         return total
+
+    def tend(self, tenant: str, *, thorough: bool = True) -> int:
+        """Make a tenant's scopes that are too large for memory ready to be searched fast (or only those that were
+        searched before); how many records that took.
+
+        Recall does it by itself, a little with each query, but for the index of vectors, which takes minutes.
+        """
+        if self._large is None:
+            return 0
+        made = self._large.scopes.tend(tenant, self._space, thorough=thorough)
+        if made:
+            self._large.forget()
+        return made
 
     def drop(self, scope: Scope, kind: Kind) -> None:
         """Let go of one scope's index."""
@@ -186,12 +214,35 @@ class Recall:
             self._slots.clear()
             self._bytes.clear()
             self._total = 0
+        if self._large is not None:
+            self._large.forget()
         terms.forget()
 
     @property
     def nbytes(self) -> int:
         """What the indexes hold in memory."""
         return self._total
+
+    # --- scopes that are not held -----------------------------------------------------------------------------------
+
+    @property
+    def _space(self) -> Space:
+        return Space(self.model, self._embedder.dim, read_terms)
+
+    def _most(self, scope: Scope, kind: Kind) -> int | None:
+        """With how many records a scope is searched elsewhere; one that cannot be, yet, is held however many it has."""
+        return None if self._large is None or _key(scope, kind) in self._many else self._large.most
+
+    def _memories_elsewhere(self, scope: Scope, kind: Kind) -> int:
+        """How many records a scope has that is to be searched elsewhere; 0 for any other."""
+        if self._large is None or _key(scope, kind) not in self._many:
+            return 0
+        memories, ready = self._large.prepare(scope, kind, self._space)
+        if memories <= self._large.most:
+            self._many.discard(_key(scope, kind))
+        if ready:
+            self.drop(scope, kind)
+        return memories if ready else 0
 
     # --- following a scope -------------------------------------------------------------------------------------------
 
@@ -212,6 +263,8 @@ class Recall:
             try:
                 follow(slot, scope, kind)
                 result = answer(slot.index)
+            except _TooManyError:
+                raise
             except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
                 slot.forget(kind)
                 raise
@@ -238,11 +291,11 @@ class Recall:
                 old, _ = self._slots.popitem(last=False)
                 self._total -= self._bytes.pop(old, 0)
 
-    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
-        self._catch_up(slot, scope, kind)
+    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
+        self._catch_up(slot, scope, kind, most=most)
         if slot.bare and time.monotonic() >= max(self._without_until, self._reembed_after):
             self._embed_some(scope, kind)
-            self._catch_up(slot, scope, kind)
+            self._catch_up(slot, scope, kind, most=most)
 
     def _embed_some(self, scope: Scope, kind: Kind) -> None:
         """Embed records that have no vectors of the store's model, for about as long as one recall may take.
@@ -261,8 +314,10 @@ class Recall:
             _log.warning("records are left without vectors: %s", problem)
             self._reembed_after = time.monotonic() + _RESPITE_SECONDS
 
-    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
-        changes = self._feed.changes(scope, kind, slot.cursor, model=self.model)
+    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
+        changes = self._feed.changes(scope, kind, slot.cursor, model=self.model, most=most)
+        if not changes.cursor:
+            raise _TooManyError
         if changes.cursor != slot.cursor or changes.reload:
             _take(slot, kind, changes)
 

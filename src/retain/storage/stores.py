@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retain.core.errors import InvalidSettingsError, MissingExtraError, told
-from retain.ports import ShortTermStore
+from retain.ports import LargeScopes, ShortTermStore
 from retain.settings import Settings, sqlite_path, without_password
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
@@ -93,3 +93,13 @@ def open_short_term(settings: Settings) -> ShortTermStore | None:
     from retain.storage.valkey import open_short_term as open_valkey  # noqa: PLC0415 - the extra may not be installed
 
     return open_valkey(settings.short_term_url)
+
+
+def large_scopes_in(database: Database, most: int) -> LargeScopes | None:
+    """Where scopes of more than ``most`` records are searched; ``None`` if the database cannot do that."""
+    if isinstance(database, SqliteDatabase):
+        return None
+    from retain.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    from retain.storage.postgres.passages import PostgresPassages  # noqa: PLC0415
+
+    return PostgresPassages(database, most) if isinstance(database, PostgresDatabase) else None

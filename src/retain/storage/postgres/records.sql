@@ -93,7 +93,10 @@ SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::bool
        name
 FROM records WHERE id = $1 AND subject = $2
 
+-- What was made of its text for large scopes goes at once, and is made anew later.
 -- name: replace
+WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
+               WHERE subject = $10::bigint >> 32 AND key = $10)
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
                    terms = $6, metadata = $7, content = packed($8), body = packed($9)
 WHERE subject = $10::bigint >> 32 AND key = $10
@@ -128,6 +131,8 @@ WHERE subject = $2 AND key = ANY (ARRAY(
 RETURNING id, kind, size
 
 -- name: move_keeping
+WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
+               WHERE subject = $15::bigint >> 32 AND key = $15)
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
                    purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
                    bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
@@ -173,6 +178,8 @@ WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
 SELECT 1 FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
 
 -- name: embed
+WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
+               WHERE subject = $4::bigint >> 32 AND key = $4)
 UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> 32 AND key = $4 AND version = $5
 
 -- name: unembedded

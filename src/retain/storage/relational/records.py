@@ -198,7 +198,9 @@ class SqlFeed:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def changes(self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str) -> Changes:
+    def changes(
+        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
+    ) -> Changes:
         with self._database.read() as tx:
             number = tx.number_of(scope.subject)
             if number is None:
@@ -206,6 +208,8 @@ class SqlFeed:
             agent = scope.agent_id if "agent" in kind.scope else None
             opened = opening(tx, scope.subject, number, kind, () if agent is None else (agent,))
             tally = Tally(tx, number, kind, opened.counts)
+            if most is not None and tally.memories > most and not opened.is_removed:
+                return Changes((), False, [], [])
             removed, rules = opened.is_removed, opened.version
             cursor = (number, tally.seq, tally.next, rules, int(removed))
             if since == cursor:
