@@ -81,8 +81,8 @@ def transactions(retain: Retain) -> Iterator[list[float]]:
     write = retain.database.write
 
     @contextmanager
-    def timed() -> Iterator[Transaction]:
-        with write() as tx:
+    def timed(subject: str | None = None) -> Iterator[Transaction]:
+        with write(subject) as tx:
             start = time.perf_counter()
             yield tx
             taken.append(time.perf_counter() - start)

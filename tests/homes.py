@@ -66,6 +66,10 @@ class Homes:
             self._keep(home, databases.take_copy(self._databases[source]))
         return home
 
+    def tables(self, home: Path) -> dict[str, bytes]:
+        """Every row that a server has of a home, by table; none, if it is all in the home's own files."""
+        return self._databases[home].read().tables if home in self._databases else {}
+
     def remove(self, home: Path) -> None:
         """Remove a home and all that is in it."""
         shutil.rmtree(home)

@@ -99,6 +99,7 @@ class AsyncEntity(_Wrapper[Entity]):
     end = _verb(Entity.end)
     delete = _verb(Entity.delete)
     delete_user_entities = _verb(Entity.delete_user_entities)
+    export_all = _verb(Entity.export_all)
     retell_sources = _verb(Entity.retell_sources)
     get = _verb(Entity.get)
     history = _verb(Entity.history)
@@ -115,6 +116,7 @@ class AsyncStructured(_Wrapper[Structured]):
     find = _verb(Structured.find)
     delete = _verb(Structured.delete)
     delete_user_data = _verb(Structured.delete_user_data)
+    export_all = _verb(Structured.export_all)
     add_documents = _verb(Structured.add_documents)
     draft = _verb(Structured.draft)
 
@@ -127,6 +129,7 @@ class AsyncPlain(_Wrapper[Plain]):
     list = _verb(Plain.list)
     count = _verb(Plain.count)
     delete_all = _verb(Plain.delete_all)
+    export_all = _verb(Plain.export_all)
     archive_old_memories = _verb(Plain.archive_old_memories)
 
 
@@ -149,6 +152,7 @@ class AsyncMemory(_Wrapper[Memory]):
     retrieve = _verb(Memory.retrieve)
     list_memories = _verb(Memory.list_memories)
     get = _verb(Memory.get)
+    derived = _verb(Memory.derived)
     update = _verb(Memory.update)
     delete = _verb(Memory.delete)
     restore = _verb(Memory.restore)
@@ -157,7 +161,10 @@ class AsyncMemory(_Wrapper[Memory]):
     explain = _verb(Memory.explain)
     rehydrate = _verb(Memory.rehydrate)
     delete_user_memories = _verb(Memory.delete_user_memories)
+    gdpr_export_user_data = _verb(Memory.gdpr_export_user_data)
+    export_kind = _verb(Memory.export_kind)
     archive_due = _verb(Memory.archive_due)
+    gdpr_delete_user_data = _verb(Memory.gdpr_delete_user_data)
 
 
 class AsyncQuotas(_Wrapper[engine.Quotas]):
@@ -300,7 +307,12 @@ class Retain(_Wrapper[engine.Retain]):
     reembed = _verb(engine.Retain.reembed)
     sweep = _verb(engine.Retain.sweep)
     explain = _verb(engine.Retain.explain)
+    forget_source = _verb(engine.Retain.forget_source)
+    erase_user = _verb(engine.Retain.erase_user)
+    gdpr_delete_user_data = _verb(engine.Retain.gdpr_delete_user_data)
     metrics = _verb(engine.Retain.metrics)
+    export_user = _verb(engine.Retain.export_user)
+    gdpr_export_user_data = _verb(engine.Retain.gdpr_export_user_data)
     close = _verb(engine.Retain.close)
 
     async def __aenter__(self) -> Retain:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from retain import __version__
 from retain.core.content import check_id, check_tenant
 from retain.core.errors import InvalidInputError, told
 from retain.core.records import Scope, Usage
@@ -29,6 +30,7 @@ from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.metrics import Collector, exposition
 from retain.lifecycle.plan import Plan, Report
 from retain.lifecycle.policies import Policies
+from retain.lifecycle.provenance import Sources
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.safety import ClockWatch
@@ -36,7 +38,14 @@ from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.sessions import Belongings, Sessions
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.manager import Memory, explain
-from retain.ports import Embedder, Summarizer
+from retain.ports import Embedder, ObjectStore, ShortTermStore, Summarizer
+from retain.privacy.erasure import Eraser, Erasure
+from retain.privacy.export import Target
+from retain.privacy.issuing import Certificates, erasure_on
+from retain.privacy.keyring import open_keyring
+from retain.privacy.ledger import Ledger
+from retain.privacy.sealed_objects import SealedObjects
+from retain.privacy.signing import SigningKeys
 from retain.recall import terms
 from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
@@ -44,7 +53,7 @@ from retain.recall.summaries import open_summarizer
 from retain.settings import Settings, read_settings
 from retain.storage.objects import open_objects
 from retain.storage.relational.jobs import new_holder
-from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
+from retain.storage.stores import Stores, large_scopes_in, open_database, open_short_term, stores_over
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 
@@ -82,7 +91,9 @@ class Retain:
     def _assemble(self, summarizer: Summarizer, clock: Clock | None) -> None:
         """Put the parts together."""
         database, settings, tenant = self.database, self.settings, self.tenant
-        stores = stores_over(database, open_short_term(settings))
+        elsewhere = open_short_term(settings)
+        stores = stores_over(database, elsewhere)
+        self._open_state()
         feed = stores.feed
         feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
         large = large_scopes_in(database, settings.index_records)
@@ -93,6 +104,7 @@ class Retain:
         leadership = Leadership(stores.leases, wall=_wall, holder=new_holder())
         self._parts = Parts(
             records=records,
+            provenance=stores.provenance,
             history=history,
             short_term=short_term,
             facts=stores.facts,
@@ -102,8 +114,10 @@ class Retain:
             holds=holds,
             audit=stores.audit,
             packs=stores.packs,
+            reader=stores.reader,
             leadership=leadership,
-            objects=cache(lambda: open_objects(settings.cold_url())),
+            objects=cache(self._open_cold),
+            erase=self._erase,
             recall=self.recall,
             summarizer=summarizer,
             clock=clock or system_clock,
@@ -111,6 +125,9 @@ class Retain:
             max_content_bytes=settings.max_content_bytes,
         )
         parts = self._parts
+        self.eraser = self._make_eraser(stores, elsewhere)
+        self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
+        self.eraser.finish_unfinished()
         self.quotas = Quotas(parts, tenant)
         self.holds = Holds(holds, tenant, parts.now, parts.new_id)
         self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
@@ -133,6 +150,7 @@ class Retain:
                 now=parts.now,
                 watch=watch,
                 load=settings.sweep_load,
+                finish_erasures=self.eraser.finish_unfinished,
             )
 
         self.sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
@@ -151,6 +169,14 @@ class Retain:
             purge=self.upkeep.empty_bin,
             retell=partial(retell_entities, parts),
         )
+        self._sources = Sources(
+            tenant,
+            records=records,
+            provenance=stores.provenance,
+            holds=holds,
+            now=parts.now,
+            retell=partial(retell_entities, parts),
+        )
         jobs = runners(self.dues, upkeep_of)
         jobs["minutely"] = self._tending(jobs["minutely"])
         self.schedule = Schedule(
@@ -161,6 +187,51 @@ class Retain:
             timezone=settings.timezone,
         )
         self.schedule.enrol()
+
+    def _open_state(self) -> None:
+        """Keys and the ledger; neither a key nor a folder is made before one is needed."""
+        setting, path = self.settings.master_key, self.settings.master_path()
+        state = open_objects(self.settings.keeping_url())
+        self.keyring = open_keyring(state, setting, path)
+        self.ledger = Ledger(state)
+        self._state = state
+
+    def _open_cold(self) -> ObjectStore:
+        """Cold storage, in which everything is sealed under its user's key."""
+        plain = open_objects(self.settings.cold_url())
+        return SealedObjects(plain, self.keyring, self._parts.now, lambda alias: self.ledger.find(alias) is not None)
+
+    def _make_eraser(self, stores: Stores, elsewhere: ShortTermStore | None) -> Eraser:
+        """``elsewhere`` is short-term memory that is not kept in the store."""
+
+        def forget(subject: str) -> dict[str, int]:
+            self.recall.forget_user(subject)
+            return {MemoryType.WORKING.value: self._parts.working.clear_user(subject)}
+
+        self.certificates = Certificates(
+            self._state,
+            SigningKeys(self._state, self.keyring),
+            engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
+            short_term_elsewhere=elsewhere is not None,
+            software=f"retain {__version__}",
+            audited=lambda alias: erasure_on(stores.audit, (self.tenant, *self.dues.tenants()), alias),
+            now=self._parts.now,
+            new_id=lambda: self._parts.new_id(self._parts.now()),
+        )
+        return Eraser(
+            stores.subjects,
+            self.ledger,
+            self.keyring,
+            self._parts.objects,
+            now=self._parts.now,
+            forget=forget,
+            short_term=elsewhere,
+            certify=self.certificates.certify,
+        )
+
+    def _erase(self, subject: str) -> Erasure:
+        self.certificates.prepare()  # what could not be certified is not begun
+        return self.eraser.erase(subject)
 
     def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
         """A job that then makes large scopes ready to be searched."""
@@ -239,6 +310,44 @@ class Retain:
         """
         subject = None if user_id is None else f"{self.tenant}/{check_id(user_id, 'user_id')}"
         return explain(self._parts, self.tenant, memory_id, subject)
+
+    def export_user(
+        self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None
+    ) -> dict[str, Any]:
+        """Everything that is held on a user, in whatever state and place: ``user_id``, ``export_date``, ``memories`` by
+        kind, and beside them conversations, facts, rules, holds and what the audit chain says.
+
+        With ``to`` (a path, or a binary stream) it is written there as a ZIP, in bounded memory, and the answer has
+        counts where it would have lists. A path gets the whole file, or none. ``progress`` hears how much more was
+        read.
+        """
+        return self._parts.exports.export(self.tenant, user_id, to, progress=progress)
+
+    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+        """The same as ``export_user(user_id)``."""
+        return self.export_user(user_id)
+
+    def forget_source(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Send all that came from a source, of a user or of everyone, and all that was derived from it, to the recycle
+        bin for 15 days; how much that was. With ``dry_run``, how much it would be.
+
+        ``memories`` counts what the source wrote, ``derived`` what others made of it, ``held`` what holds keep. All of
+        it comes back with ``recycle.restore(bundle=...)``. ``HeldError`` if holds keep all there is.
+        """
+        return self._sources.forget(source, user_id, dry_run=dry_run)
+
+    def erase_user(self, user_id: str) -> Erasure:
+        """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
+
+        It is in the ledger before anything goes, so that no copy of the store brings it back. ``HeldError``, audited,
+        while a hold stands on anything of theirs. Where something is away just now, the answer says that it is
+        pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
+        """
+        return self._erase(Scope.checked(self.tenant, user_id, "anyone").subject)
+
+    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
+        """Erase a user for good, as ``erase_user`` does; how many memories of each kind there were."""
+        return dict(self.erase_user(user_id).kinds)
 
     def metrics(self) -> bytes:
         """All metrics in Prometheus' format."""

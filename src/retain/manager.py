@@ -17,13 +17,25 @@ from retain.core.errors import (
 )
 from retain.core.filters import Filter, parse
 from retain.core.ids import is_id
+from retain.core.provenance import Origin, agent_source, check_source
 from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
 from retain.core.times import iso
-from retain.core.types import EMPTY_LATENCY_MS, SEVERAL_LATENCY_MS, TYPES, Archive, Kind, MemoryType, State, kind_of
+from retain.core.types import (
+    EMPTY_LATENCY_MS,
+    LIVE,
+    SEVERAL_LATENCY_MS,
+    TYPES,
+    Archive,
+    Kind,
+    MemoryType,
+    State,
+    kind_of,
+)
 from retain.kinds.durable import Draft, Durable, check_at_hand, refuse_kind, shown
-from retain.kinds.entity import Entity
+from retain.kinds.entity import Entity, retell_entities
 from retain.kinds.episodic import Episodic
 from retain.kinds.latency import Stopwatch
+from retain.kinds.lineage import Lineage
 from retain.kinds.parts import Parts
 from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
@@ -37,6 +49,7 @@ from retain.recall.service import Ask, Query
 MemoryKind = MemoryType | str
 Content = str | Mapping[str, Any]
 _MOST_AT_ONCE = 100_000
+_WITH_SOURCE = "deleted by the user, with what it was derived from"
 
 
 class Memory:
@@ -50,6 +63,7 @@ class Memory:
         self._parts = parts
         self._scope = scope
         self._records = Durable(parts, scope)
+        self._lineage = Lineage(self._records)
         self.working = Working(parts, scope)
         self.long_term = Plain(self, MemoryType.LONG_TERM)
         self.persona = Plain(self, MemoryType.PERSONA)
@@ -83,35 +97,49 @@ class Memory:
         content: Content,
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Remember ``content``; when this returns, it is durable (working memory aside).
 
         Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
         limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself.
+
+        ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
+        has the ids of the memories and messages of this user that it was made from.
         """
-        return self._add_one(content, memory_type, metadata, prune=self.auto_prune)
+        origin = Origin.checked(source, derived_from)
+        return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune)
 
     def add_with_auto_prune(
         self,
         content: Content,
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Remember ``content``; at the quota, the oldest tenth of the kind goes to the recycle bin first.
 
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
-        return self._add_one(content, memory_type, metadata, prune=True)
+        return self._add_one(content, memory_type, metadata, Origin.checked(source, derived_from), prune=True)
 
     def add_many(
         self,
         contents: Sequence[Content],
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Remember many contents in one transaction, all of them or none.
 
-        ``metadata`` is one object for all, or a list with one for each. Gives ``memory_ids`` in the contents' order.
+        ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
+        Gives ``memory_ids`` in the contents' order.
         """
         watch = Stopwatch()
         kind = kind_of(memory_type)
@@ -119,7 +147,10 @@ class Memory:
             raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
         if len(contents) > _MOST_AT_ONCE:
             raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
-        ids, usage, pruned = self._write(kind, contents, metadata, prune=self.auto_prune) if contents else ([], None, 0)
+        origin = Origin.checked(source, derived_from)
+        ids, usage, pruned = (
+            self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
+        )
         result: dict[str, Any] = {
             "memory_ids": ids,
             "operation": "add_with_prune" if pruned else "add_many",
@@ -130,11 +161,17 @@ class Memory:
         return {**result, "pruned": pruned} if pruned else result
 
     def _add_one(
-        self, content: Content, memory_type: MemoryKind, metadata: Mapping[str, Any] | None, *, prune: bool
+        self,
+        content: Content,
+        memory_type: MemoryKind,
+        metadata: Mapping[str, Any] | None,
+        origin: Origin,
+        *,
+        prune: bool,
     ) -> dict[str, Any]:
         watch = Stopwatch()
         kind = kind_of(memory_type)
-        (memory_id,), usage, pruned = self._write(kind, [content], metadata, prune=prune)
+        (memory_id,), usage, pruned = self._write(kind, [content], metadata, origin, prune=prune)
         elapsed = watch.ms()
         self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
         result: dict[str, Any] = {
@@ -147,13 +184,17 @@ class Memory:
         return {**result, "pruned": pruned} if pruned else result
 
     def _write(
-        self, kind: Kind, contents: Sequence[Content], metadata: object, *, prune: bool
+        self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
+        if origin.is_said and not kind.durable:
+            raise refuse_kind(
+                kind, "given a source", "it is what the agent has in mind now; leave out where it is from"
+            )
         if isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes):
-            return self._write_each(kind, contents, metadata, prune=prune)
+            return self._write_each(kind, contents, metadata, origin, prune=prune)
         shared: Any = metadata
         if kind.name is MemoryType.STRUCTURED:
-            ids, added = self.structured.add_documents(contents, shared, prune=prune)
+            ids, added = self.structured.add_documents(contents, shared, prune=prune, origin=origin)
             return ids, added.usage, added.pruned
         texts = [_as_text(content, kind) for content in contents]
         match kind.name:
@@ -164,16 +205,17 @@ class Memory:
                 ids, held = self.short_term.append(role, texts, shared)
                 return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
             case MemoryType.EPISODIC:
-                ids, added = self.episodic.add_texts(texts, shared, prune=prune)
+                ids, added = self.episodic.add_texts(texts, shared, prune=prune, origin=origin)
             case MemoryType.ENTITY:
-                ids, added = self.entity.add_texts(texts, shared, prune=prune)
+                ids, added = self.entity.add_texts(texts, shared, prune=prune, origin=origin)
             case _:
                 kept = check_metadata(shared)
-                ids, added = self._records.write(kind.name, [Draft(text, kept) for text in texts], prune=prune)
+                drafts = [Draft(text, kept, origin=origin) for text in texts]
+                ids, added = self._records.write(kind.name, drafts, prune=prune)
         return ids, added.usage, added.pruned
 
     def _write_each(
-        self, kind: Kind, contents: Sequence[Content], metadata: Sequence[object], *, prune: bool
+        self, kind: Kind, contents: Sequence[Content], metadata: Sequence[object], origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
         """Contents with metadata of their own: one transaction still, for the kinds that are plain texts."""
         if len(metadata) != len(contents):
@@ -181,7 +223,8 @@ class Memory:
         if kind.name not in (MemoryType.LONG_TERM, MemoryType.PERSONA):
             raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
         drafts = [
-            Draft(_as_text(content, kind), check_metadata(own)) for content, own in zip(contents, metadata, strict=True)
+            Draft(_as_text(content, kind), check_metadata(own), origin=origin)
+            for content, own in zip(contents, metadata, strict=True)
         ]
         ids, added = self._records.write(kind.name, drafts, prune=prune)
         return ids, added.usage, added.pruned
@@ -240,15 +283,21 @@ class Memory:
         *,
         limit: int = 100,
         include_archived: bool = False,
+        source: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Memories of a kind that pass the filters, newest first."""
+        """Memories of a kind that pass the filters, newest first; with ``source``, those that came from there."""
         kind = kind_of(memory_type)
         check_count(limit, "limit", most=_MOST_AT_ONCE)
         where: Filter | None = parse(filters)
         if not kind.durable:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
             raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
-        found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
+        if source is None:
+            found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
+        else:
+            found = self._lineage.of_source(
+                kind.name, check_source(source), where, limit=limit, include_archived=include_archived
+            )
         now = self._parts.now()
         return [shown(record, now) for record in found]
 
@@ -262,6 +311,15 @@ class Memory:
         body = record.body if record.body is not None and not record.is_archived(now) else {}
         return {**shown(record, now), **body}
 
+    def derived(self, memory_id: str, *, deep: bool = False) -> list[dict[str, Any]]:
+        """The memories that say they were derived from a memory or a message, which need not be there any more; with
+        ``deep``, what was derived from those too, and so on, nearest first.
+        """
+        if not is_id(memory_id):
+            raise InvalidInputError(f"{told(memory_id)} is not the id of a memory or a message")
+        now = self._parts.now()
+        return [shown(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
+
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
         kind = kind_of(memory_type)
@@ -272,17 +330,33 @@ class Memory:
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def update(
-        self, memory_id: str, content: Content | None = None, metadata: Mapping[str, Any] | None = None
+        self,
+        memory_id: str,
+        content: Content | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Change what a memory says, or its metadata (all of it is replaced); its age stays what it was."""
-        if content is None and metadata is None:
-            raise InvalidInputError("nothing to update: give content, metadata, or both")
+        """Change what a memory says, its metadata (all of it is replaced), or where it comes from; what is not given
+        stays, and so does its age.
+        """
+        origin = Origin.checked(source, derived_from)
+        if content is None and metadata is None and not origin.is_said:
+            raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
+        if memory_id in (origin.derived_from or ()):
+            raise InvalidInputError(f"memory {memory_id} cannot be derived from itself")
         found = self._item(memory_id)
         if found is not None:
+            if origin.is_said:
+                raise refuse_kind(found[0], "given a source", "leave out where it is from")
             return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
         check_at_hand(record)
-        changed = self._records.change(record, **self._changes(record, content, metadata))
+        changes = origin.fields(record.scope.agent_id)
+        if content is not None or metadata is not None:
+            changes |= self._changes(record, content, metadata)
+        changed = self._records.change(record, **changes)
         return shown(changed, self._parts.now())
 
     def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -309,24 +383,46 @@ class Memory:
         self.working.update(changed)
         return self._shown_item(kind, changed)
 
-    def delete(self, memory_id: str) -> dict[str, Any]:
-        """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good."""
+    def delete(self, memory_id: str, *, with_derived: bool = False) -> dict[str, Any]:
+        """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
+
+        With ``with_derived``, all that was derived from it goes to the bin too, and ``deleted_with`` has the ids; a
+        restore brings it all back. What stays though it was derived from it is named in ``derived``.
+        """
         found = self._item(memory_id)
+        went: list[str] = []
         if found is not None:
             kind, item = found
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
-            return {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
-        record = self._records.recycle(memory_id, reason="deleted by the user")
-        if record.kind is MemoryType.ENTITY:
-            self.entity.retell_sources(record.id)
-        return {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
+            result = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
+            if with_derived:
+                went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
+        else:
+            if with_derived:
+                record, went = self._lineage.recycle(
+                    memory_id, reason="deleted by the user, together with what was derived"
+                )
+            else:
+                record = self._records.recycle(memory_id, reason="deleted by the user")
+            result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
+            if record.kind is MemoryType.ENTITY:
+                self.entity.retell_sources(record.id)
+        retell_entities(self._parts, self._scope.subject, went)
+        left = [one.id for one in self._lineage.live_derived(memory_id)]
+        more = {"deleted_with": went, "derived": left}
+        return {**result, **{name: ids for name, ids in more.items() if ids}}
 
     def restore(self, memory_id: str) -> dict[str, Any]:
-        """Bring a memory back from the recycle bin, exactly as it was."""
+        """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
+        derived from it (``restored_with``).
+        """
         record = self._records.restore(memory_id)
+        came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
             self.entity.retell_sources(record.id)
-        return shown(self._records.read(memory_id), self._parts.now())
+        retell_entities(self._parts, self._scope.subject, came)
+        back = shown(self._records.read(memory_id), self._parts.now())
+        return {**back, "restored_with": came} if came else back
 
     def explain(self, memory_id: str) -> dict[str, Any]:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
@@ -365,6 +461,28 @@ class Memory:
             moved, held = self._clear(subject, kind)
             total = Cleared(total.moved + moved, total.held + held)
         return counted(total, user_id)
+
+    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+        """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by
+        kind, and beside them conversations, facts, rules, holds and what the audit chain says.
+        """
+        return self._parts.exports.export(self._scope.tenant, user_id)
+
+    def export_kind(self, user_id: str, memory_type: MemoryKind) -> list[dict[str, Any]]:
+        """All of a user's memories of a durable kind, whole, in whatever state, whichever agent they are with."""
+        kind = kind_of(memory_type)
+        if not kind.durable:
+            raise refuse_kind(kind, "exported by itself", "use gdpr_export_user_data")
+        return self._parts.exports.of_kind(self._scope.tenant, user_id, kind.name)
+
+    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
+        """Erase a user: everything of all kinds, with all agents, in every place, past the recycle bin, for good.
+
+        How many memories of each kind there were. ``HeldError`` while a hold stands on anything of theirs. What became
+        of each place, and the certificate, is in the answer of ``retain.erase_user``.
+        """
+        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        return dict(self._parts.erase(subject).kinds)
 
     def archive_due(self, memory_type: MemoryKind) -> int:
         """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
@@ -423,6 +541,8 @@ class Memory:
             "created_at": iso(item.created_at),
             "updated_at": iso(item.created_at),
             "is_archived": False,
+            "source": agent_source(self.agent_id),
+            "derived_from": [],
         }
 
     def _usage(self, kind: Kind) -> Usage:
@@ -441,7 +561,9 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
     if found is not None:
         entries = parts.audit.of_item(found.scope.subject, memory_id)
         life = parts.rules.life(found.kind.value, found.scope, found.id)
-        return explain_record(found, life, parts.holds.list(tenant), entries, now)
+        derived = parts.provenance.derived(found.scope.subject, [memory_id])
+        live = [written.standing.id for written in derived if written.standing.state in LIVE]
+        return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=live)
     if subject is None:
         raise NotFoundError(f"no memory {memory_id} is there; of one that is gone, say whose it was with user_id")
     entries = parts.audit.of_item(subject, memory_id)
@@ -472,14 +594,26 @@ class Plain:
         self._memory = memory
         self._kind = kind
 
-    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+    def add(
+        self,
+        content: str,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> str:
         """Remember a text; its id."""
-        memory_id: str = self._memory.add(content, self._kind, metadata)["memory_id"]
+        added = self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)
+        memory_id: str = added["memory_id"]
         return memory_id
 
     def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """What is remembered of this kind that bears on ``query``."""
         return self._memory.retrieve(query, [self._kind], top_k, filters)
+
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's memories of this kind, whole, in whatever state, whichever agent they are with."""
+        return self._memory.export_kind(user_id, self._kind)
 
     def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
         """What is remembered of this kind, newest first."""

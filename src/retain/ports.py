@@ -20,6 +20,7 @@ from retain.core.filters import Filter
 from retain.core.holds import Hold
 from retain.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope, Usage
 from retain.core.rules import Life, Rule
+from retain.core.tombstones import Tombstone
 from retain.core.types import Kind, State
 
 Vectors = npt.NDArray[np.float32]
@@ -157,6 +158,11 @@ class RecordStore(Protocol):
     ) -> tuple[list[Record], tuple[int, int]]:
         """Some of the records in the recycle bin, those that leave it first first, and where to go on from."""
 
+    def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        """Some of the records in the recycle bin that went there together, each user's together, and where to go on
+        from.
+        """
+
     def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
@@ -165,6 +171,28 @@ class RecordStore(Protocol):
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
         """Set ``max_memories`` and ``max_bytes`` (those that are given; ``None``: no limit) for a user or a tenant."""
+
+
+class Written(NamedTuple):
+    """A record that is there, in whatever state, and who or what wrote it."""
+
+    standing: Standing
+    """Without the record's metadata."""
+    source: str
+
+
+class ProvenanceStore(Protocol):
+    """Where records came from: who or what wrote them, and what they were derived from. Each record says it itself."""
+
+    def derived(self, subject: str, source_ids: Sequence[str]) -> list[Written]:
+        """The subject's records that say they were derived from any of these memories and messages, each once."""
+
+    def of_source(
+        self, tenant: str, source: str, subject: str | None = None, *, after: int = 0, limit: int
+    ) -> tuple[list[Written], int]:
+        """Some of the records that a source wrote, of a subject or of all of a tenant's, each subject's together, and
+        where to go on from. Costs what the source wrote; of an agent's own, what there is.
+        """
 
 
 class Lease(NamedTuple):
@@ -303,7 +331,7 @@ class DueStore(Protocol):
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
         """How many live records of each kind age from before each bound and after the next older one, the newest first
-        (so one count more than there are bounds), and the sum of the moments that they age from.
+        (so one count more than there are bounds), and the sum of the moments that they age from, each to the second.
         """
 
     def give_back(self, pages: int) -> int:
@@ -412,10 +440,23 @@ class PackStore(Protocol):
     """
 
     def alias(self, subject: str) -> str:
-        """The subject's pseudonym."""
+        """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
 
-    def open(self, subject: str, *, name: str, records: int, size: int, digest: bytes, now: int) -> int:
-        """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``."""
+    def open(
+        self,
+        subject: str,
+        *,
+        name: str,
+        records: int,
+        size: int,
+        digest: bytes,
+        now: int,
+        alias: str | None = None,
+    ) -> int:
+        """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``.
+
+        ``NotFoundError``, if the subject does not go by the pseudonym ``alias`` (any more).
+        """
 
     def get(self, number: int) -> Pack | None:
         """A pack that is kept, or stale."""
@@ -863,6 +904,16 @@ class RegistryStore(Protocol):
         """Forget one for good, once nothing of its own is left; whether it is gone."""
 
 
+class ShortWindow(NamedTuple):
+    """The short-term messages of a session."""
+
+    agent_id: str | None
+    """``None``, if only a digest of it is kept, and it is not known whose that is; ``session_id`` is ``None`` then."""
+    session_id: str | None
+    expires_at: int
+    messages: list[Message]
+
+
 class ShortTermStore(Protocol):
     """Messages of a session that are gone ``ttl`` after the session's last write."""
 
@@ -893,6 +944,11 @@ class ShortTermStore(Protocol):
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
         """Take messages out for good; how many there were."""
 
+    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
+        """All messages of a user that are kept, session by session, also those that have expired and have not been
+        cleared away. Where only digests of ids are kept, ``known`` are agents and sessions to tell them by.
+        """
+
 
 class FactStore(Protocol):
     """Facts of a subject's entities."""
@@ -915,3 +971,117 @@ class SchemaStore(Protocol):
 
     def get(self, tenant: str, collection: str) -> str | None:
         """The schema of a collection, as JSON text."""
+
+
+class KeptMessage(NamedTuple):
+    """A message of a conversation, and until when it is in the recycle bin, if it was deleted by itself."""
+
+    message: Message
+    purge_at: int | None
+
+
+class SetQuota(NamedTuple):
+    """A limit that was set for a user. ``None``: nothing was set; -1: no limit."""
+
+    kind: Kind
+    max_memories: int | None
+    max_bytes: int | None
+
+
+class SubjectReader(Protocol):
+    """All that a store keeps of a subject, in whatever state, to be read from beginning to end.
+
+    It is read in pages, each of them consistent, of ``limit`` at most and fewer where they are large; ``after`` is
+    where the page before ended, and an empty page is the end. What is there from the first page to the last is given
+    exactly once, whatever happens to it meanwhile.
+    """
+
+    def alias(self, subject: str) -> str | None:
+        """The subject's pseudonym; ``None`` if nothing was ever kept of it. Another, and it was erased meanwhile."""
+
+    def size(self, subject: str) -> int:
+        """How many records and messages there are, more or less."""
+
+    def records(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        """Some records of a kind, and where to go on from."""
+
+    def sessions(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
+        """Some conversations, and where to go on from."""
+
+    def messages(self, subject: str, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
+        """Some messages of a conversation, in their order, and where to go on from."""
+
+    def facts(self, subject: str, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
+        """Some facts, current and ended, and where to go on from."""
+
+    def audit(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
+        """Some entries of the subject's chain, oldest first, and where to go on from."""
+
+    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
+        """The limits that were set for a user."""
+
+
+class Found(NamedTuple):
+    """What there was of a subject."""
+
+    rows: dict[str, int]
+    """By what they are."""
+    kinds: dict[str, int]
+    """Memories of each durable kind, in whatever state."""
+
+
+class SubjectStore(Protocol):
+    """How a subject is erased: the name first, then what there is of it in batches, the tombstone last.
+
+    Every step can be repeated, and several may take it at once.
+    """
+
+    def detach(
+        self, subject: str, *, alias: str | None = None, now: int, begin: Callable[[str], None]
+    ) -> tuple[Tombstone | None, Found]:
+        """Take a subject's name away, with all that is found by it: from that instant nobody finds anything of it, and
+        a user who comes back under the name begins anew. ``None``, if there is no such subject.
+
+        ``HeldError`` (audited), changing nothing, while a hold stands that names the user or covers anything of theirs.
+        ``begin`` is called with the pseudonym once that is settled, before anything is changed, while nobody can add a
+        hold. With ``alias``, an erasure that began before is done again: for the subject of that pseudonym only,
+        whatever is held by now.
+        """
+
+    def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""
+
+    def tombstones(self) -> list[Tombstone]:
+        """Every subject that is being erased."""
+
+    def found(self, tombstone: Tombstone) -> Found:
+        """What there was when the name was taken away."""
+
+    def forget_name(self, tombstone: Tombstone) -> None:
+        """Nothing is left that is found by the name only."""
+
+    def objects(self, tombstone: Tombstone) -> list[str]:
+        """The names of the cold objects that are noted."""
+
+    def forget_objects(self, tombstone: Tombstone) -> None:
+        """The cold objects are gone."""
+
+    def remove(self, tombstone: Tombstone, *, limit: int) -> int:
+        """Remove some rows; how many. Fewer than ``limit`` means that none is left."""
+
+    def left(self, tombstone: Tombstone) -> dict[str, int]:
+        """How many rows there still are, by what they are."""
+
+    def scrub(self) -> bool:
+        """Leave nothing of removed rows in the store's files, as far as the engine can; ``False`` while somebody's
+        reading prevents it.
+        """
+
+    def bury(self, tombstone: Tombstone) -> None:
+        """Remove the tombstone: nothing is left."""
+
+    def ledger_seen(self) -> tuple[int, str] | None:
+        """The last entry of the ledger that the store has been held against: its number and hash."""
+
+    def see_ledger(self, number: int, entry_hash: str) -> None:
+        """The store has been held against the ledger up to this entry."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +54,16 @@ SETTINGS: Final = (
     Setting(
         "archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."
     ),
+    Setting(
+        "state_url",
+        "file://<home>",
+        "Keys and the ledger of erasures, outside of the store and its backups: as archive_url. A bucket for replicas.",
+    ),
+    Setting(
+        "master_key",
+        "file:<home>/keys/master.key, made when it is first needed",
+        "What users' keys are wrapped with: file:<path>, command:<command>, or 32 bytes in base64.",
+    ),
     Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
     Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
     Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
@@ -80,10 +90,20 @@ class Settings:
     short_term_url: str = ""
     pool_size: int = 16
     distribute: bool = False
+    state_url: str = ""
+    master_key: str = field(default="", repr=False)
 
     def cold_url(self) -> str:
         """Where cold storage is."""
         return self.archive_url or f"file://{self.home / 'archive'}"
+
+    def keeping_url(self) -> str:
+        """Where keys and the ledger of erasures are."""
+        return self.state_url or f"file://{self.home}"
+
+    def master_path(self) -> Path:
+        """Where the master key is, if it is not said."""
+        return self.home / "keys" / "master.key"
 
 
 class Given(NamedTuple):
@@ -130,12 +150,20 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         short_term_url=given.get("short_term_url", ""),
         pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
         distribute=_yes("distribute", given),
+        state_url=given.get("state_url", ""),
+        master_key=given.get("master_key", ""),
     )
 
 
 def without_password(text: str) -> str:
     """A setting as it may be shown."""
     return _PASSWORD.sub(r"\1:…@", text)
+
+
+def shown_setting(name: str, value: str) -> str:
+    """What a setting was given as, without what is secret in it."""
+    is_key = name == "master_key" and not value.startswith(("file:", "command:"))
+    return "…" if is_key else without_password(value)
 
 
 def sqlite_path(url: str) -> Path:

@@ -125,6 +125,7 @@ def moved(record: Record, step: Move, *, now: int = NOW) -> Record:
         moved_at=now,
         reason=step.reason,
         purge_at=step.purge_at,
+        bundle=step.bundle,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Person, entry, move, new_id, there
-from retain.core.errors import LeaseLostError
+from retain.core.errors import LeaseLostError, NotFoundError
 from retain.core.records import Encoding, Keeping, Outcome, Record
 from retain.core.times import SECOND
 from retain.core.types import TYPES, MemoryType, State
@@ -86,10 +86,16 @@ def test_packs_have_numbers_of_their_own(engine: Engine, me: Person) -> None:
     assert engine.packs.get(2**40) is None
 
 
-def test_a_pseudonym_is_the_subjects_own_and_stays(packs: PackStore, elsewhere: Engine, me: Person) -> None:
+def test_a_pseudonym_is_the_subjects_own_and_stays(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    packs, other = engine.packs, me.other("other")
+    with pytest.raises(NotFoundError):
+        packs.alias(me.subject)
+    opened(engine, me, 1)
+    opened(engine, other, 1)
+
     mine = packs.alias(me.subject)
     assert elsewhere.packs.alias(me.subject) == mine
-    assert packs.alias(me.other("other").subject) != mine
+    assert packs.alias(other.subject) != mine
     assert me.user_id not in mine
     assert len(bytes.fromhex(mine)) == 16
 

@@ -37,11 +37,15 @@ class Fuse:
         self, what: str, effect: Callable[..., AbstractContextManager[Any] | None]
     ) -> Callable[..., AbstractContextManager[Any] | None]:
         def guarded(*arguments: Any) -> AbstractContextManager[Any] | None:
-            if self._count == self._burns_at:
-                self.is_dead, self.last = True, what
-            self._count += 1
-            if self.is_dead:
-                raise DeathError(what)
+            self.burn(what)
             return effect(*arguments)
 
         return guarded
+
+    def burn(self, what: str) -> None:
+        """An effect is about to happen."""
+        if self._count == self._burns_at:
+            self.is_dead, self.last = True, what
+        self._count += 1
+        if self.is_dead:
+            raise DeathError(what)

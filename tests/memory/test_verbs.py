@@ -34,6 +34,8 @@ def test_what_was_added_comes_back_as_it_was(memory: MemoryManager, clock: FakeC
         "created_at": clock().isoformat(),
         "updated_at": clock().isoformat(),
         "is_archived": False,
+        "source": "agent:travel_agent",
+        "derived_from": [],
     }
 
 

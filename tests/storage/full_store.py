@@ -25,6 +25,8 @@ def fill(retain: Retain, clock: FakeClock) -> None:
     retain.sweep(confirm=True)  # into cold storage, and the episode in place
     for user in USERS:
         _live(retain, user, clock)
+    retain.manager("erased", "travel", "s2").add("to be erased", "long_term")
+    retain.erase_user("erased")
     lose(retain, clock)
     _remove(retain)
     retain.audit.seal()
@@ -46,7 +48,7 @@ def _live(retain: Retain, user: str, clock: FakeClock) -> None:
     memory.add_many([f"{user} enjoys {what}" for what in ("skiing", "tea", "long walks", "music")], "long_term")
     changed = memory.add("said twice", "long_term")["memory_id"]
     memory.update(changed, "said in other words, and at length: " + LONG, {"by": user})
-    memory.add("Formal, and brief.", "persona")
+    memory.add("Formal, and brief.", "persona", source="import:crm", derived_from=[changed])
     memory.episodic.record_episode("plan a trip", ["ask", "book"], tool_calls=[{"name": "search", "arguments": {}}])
     memory.entity.add("Rex", "dog", {"age": 3}, since="2020-01-01")
     memory.entity.set("Rex", {"age": 4})

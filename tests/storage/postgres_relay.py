@@ -128,7 +128,9 @@ class _Line:
             text = self._prepared.get(body.split(b"\0", 2)[1], b"")
         if text.startswith(b"BEGIN"):
             self._looks = b"READ ONLY" in text
-        return b"COMMIT of what only looked" if text == COMMIT and self._looks else text
+        if text.endswith(COMMIT):
+            return b"COMMIT of what only looked" if self._looks else COMMIT
+        return text
 
     def _back(self, version: str | None) -> None:
         swallowed = b""

@@ -20,6 +20,14 @@ ENGINES = sorted({file.parent.name for file in STORAGE.glob("*/*.sql")})
 COMPUTED = {
     ("facts", "statement"): ["of_source", "of_target"],
     ("jobs", "statement"): ["claim", "reclaim", "finish"],
+    ("subjects", "statement"): [
+        "remove_records",
+        "remove_history",
+        "remove_sessions",
+        "remove_windows",
+        "remove_facts",
+        "remove_changes",
+    ],
     ("registry", "statement"): ["own_records", "own_sessions"],
     ("registry", 'f"{statement}_{what}"'): ["own_records", "own_sessions", "bundled_records", "bundled_sessions"],
 }

@@ -62,6 +62,16 @@ def add(
             "--meta", metavar="KEY=VALUE", help="One field of the metadata; a value that is JSON is read as JSON."
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Who or what it comes from; the agent, if not given."),
+    ] = None,
+    derived_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--derived-from", metavar="ID", help="A memory or message that it was made from; may be repeated."
+        ),
+    ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="At the quota, recycle the oldest tenth to make room.")
     ] = False,
@@ -81,7 +91,7 @@ def add(
     content = _read_stdin() if text == "-" else text
     with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
         verb = memory.add_with_auto_prune if prune else memory.add
-        added = verb(content, kind, said)
+        added = verb(content, kind, said, source=source, derived_from=derived_from)
     if quiet and not as_json:
         typer.echo(added["memory_id"])
     else:
@@ -152,11 +162,20 @@ def get(
 @command(
     app,
     "delete",
-    examples=('id=$(retain add "Likes tea" --user alice --quiet)\nretain delete $id --user alice',),
+    examples=(
+        'id=$(retain add "Likes tea" --user alice --quiet)\nretain delete $id --user alice',
+        """\
+id=$(retain add "Likes tea" --user alice --quiet)
+retain add "Bring tea" --user alice --derived-from $id
+retain delete $id --user alice --with-derived""",
+    ),
 )
 def delete(
     *,
     memory_id: MemoryId,
+    with_derived: Annotated[
+        bool, typer.Option("--with-derived", help="All that was derived from it goes to the bin, too.")
+    ] = False,
     user: User,
     agent: Agent = DEFAULT_AGENT,
     session: Session = None,
@@ -167,7 +186,7 @@ def delete(
 ) -> None:
     """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)"""
     with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        done = memory.delete(memory_id)
+        done = memory.delete(memory_id, with_derived=with_derived)
     show(done, _show_deleted, as_json=as_json)
 
 
@@ -265,10 +284,18 @@ def _show_deleted(console: Console, done: Mapping[str, Any]) -> None:
         console.print(f"Recycled {done['memory_id']}; retain restore brings it back.")
     else:
         console.print(f"Deleted {done['memory_id']} for good.")
+    for gone in done.get("deleted_with", ()):
+        console.print(f"Recycled {gone} with it, which was derived from it.")
+    for left in done.get("derived", ()):
+        console.print(f"{left} was derived from it and is still there.")
+    if done.get("derived"):
+        console.print("(retain delete ID --with-derived takes a memory and all that was derived from it.)")
 
 
 def _show_restored(console: Console, back: Mapping[str, Any]) -> None:
     console.print(f"Restored {back['memory_id']}.")
+    for came in back.get("restored_with", ()):
+        console.print(f"Restored {came} with it, which was derived from it.")
 
 
 def _refuse_working() -> NoReturn:

@@ -23,6 +23,7 @@ _NARROWED: Final = {
     "session_id": {"agent_id", "user_id"},
     "agent_id": set[str](),
     "tool_id": set[str](),
+    "bundle": {"user_id"},
     "user_id": set[str](),
 }
 _SHOWN: Final = 40
@@ -68,21 +69,34 @@ def restore_from_bin(
         typer.Option("--tool", metavar="TOOL", help="A tool.", rich_help_panel="What it is for"),
     ] = None,
     user: OfUser = None,
+    bundle: Annotated[
+        str | None,
+        typer.Option(
+            "--bundle",
+            metavar="NAME",
+            help="All that went together, as retain recycle list --json names it.",
+            rich_help_panel="What it is for",
+        ),
+    ] = None,
     tenant: Tenant = DEFAULT_TENANT,
     home: Home = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Bring back a memory, a session, an agent, a tool, or all that a user has in the bin, exactly as it was.
+    """Bring back a memory, a session, an agent, a tool, what went together, or all that a user has in the bin, exactly
+    as it was.
 
-    A session may be named with its agent and user, a memory with its user.
+    A session may be named with its agent and user, a memory or a bundle with its user.
     """
-    given = scope_of(user, agent, session, memory) | ({} if tool is None else {"tool_id": tool})
+    others = {"tool_id": tool, "bundle": bundle}
+    given = scope_of(user, agent, session, memory) | {
+        name: value for name, value in others.items() if value is not None
+    }
     first = next((name for name in _NARROWED if name in given), None)
     if first is None or given.keys() - {first} - _NARROWED[first]:
         raise InvalidInputError(
-            "say what to restore by one of --memory, --session, --agent, --tool and --user "
-            "(a session with its --agent and --user, a memory with its --user)"
+            "say what to restore by one of --memory, --session, --agent, --tool, --bundle and --user "
+            "(a session with its --agent and --user, a memory or a bundle with its --user)"
         )
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         count = engine.recycle.restore(**given)

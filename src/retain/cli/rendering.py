@@ -89,6 +89,8 @@ def show_memory(console: Console, memory: Mapping[str, Any]) -> None:
         "session": memory["session_id"] or "",
         "created": memory["created_at"],
         "updated": memory["updated_at"] if memory["updated_at"] != memory["created_at"] else "",
+        "source": memory["source"],
+        "made from": ", ".join(memory["derived_from"]),
         "metadata": json.dumps(memory["metadata"], ensure_ascii=False) if memory["metadata"] else "",
     }
     for part in ("steps", "messages", "tool_calls"):
@@ -108,6 +110,9 @@ def show_explanation(console: Console, said: Mapping[str, Any]) -> None:
         "kind": str(said["memory_type"] or ""),
         "state": said["state"] + ("" if said["is_visible"] else " (out of recall)"),
         "created": said.get("created_at", ""),
+        "source": said.get("source", ""),
+        "made from": ", ".join(said.get("derived_from", ())),
+        "made of it": ", ".join(said.get("derived", ())),
         "archive": _rule(rules, "archive_after_days", "archive_by", "after {} days"),
         "remove": _rule(rules, "delete_after_days", "delete_by", "after {} days"),
         "keep": _rule(rules, "keep_days", "keep_by", "for {} days"),

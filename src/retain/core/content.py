@@ -188,7 +188,7 @@ def pack(text: str) -> str | bytes:
 
 
 def unpack(stored: str | bytes) -> str:
-    """The text that ``pack`` was given. Where texts are stored as bytes, a zero byte is before one that is as it was."""
+    """The text that ``pack`` was given. Where texts are stored as bytes, a plain one has a zero byte first."""
     if isinstance(stored, str):
         return stored
     return zlib.decompress(stored).decode() if is_packed(stored) else stored[1:].decode()

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from retain.core.content import check_id, check_tenant
+from retain.core.provenance import agent_source
 from retain.core.types import MemoryType, State
 
 #: Every user, or every agent, in verbs that maintain the store.
@@ -81,6 +82,17 @@ class Record:
     pack: int | None = None
     """Where the rest of it lies in the object store."""
     compressed: bool = False
+    source: str | None = None
+    """Who or what wrote it; ``None``: its agent."""
+    derived_from: tuple[str, ...] = ()
+    """Ids of the memories and messages that it was made from, be they there or not."""
+    bundle: str | None = None
+    """What it went to the recycle bin together with."""
+
+    @property
+    def written_by(self) -> str:
+        """Who or what wrote it."""
+        return self.source or agent_source(self.scope.agent_id)
 
     def is_archived(self, now: int) -> bool:
         """Whether it counts as archived, swept or not."""
@@ -112,7 +124,9 @@ class Cause(StrEnum):
     CLEANUP = "cleanup"
     AGENT = "agent"
     BIN = "bin"
+    SOURCE = "source"
     RESTORE = "restore"
+    ERASURE = "erasure"
 
 
 class Outcome(StrEnum):

@@ -13,7 +13,7 @@ from retain import __version__
 from retain.core.types import MIB
 from retain.health.checks import Check, failed, nearest, ok, warned
 from retain.recall.http import KEY_NAMES
-from retain.settings import SETTINGS, Given, without_password
+from retain.settings import SETTINGS, Given, shown_setting
 
 _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
@@ -32,7 +32,7 @@ def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Ch
     lines = []
     for name, default, _meaning in SETTINGS:
         value, source = given.get(name, (default, "default"))
-        lines.append(f"{name} = {without_password(value)} ({source})")
+        lines.append(f"{name} = {shown_setting(name, value)} ({source})")
     known = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
     unknown = sorted(name for name in environ if name.startswith("RETAIN_") and name not in known)
     if unknown:

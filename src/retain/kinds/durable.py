@@ -17,6 +17,7 @@ from retain.core.errors import (
 )
 from retain.core.filters import Filter
 from retain.core.ids import is_id
+from retain.core.provenance import UNSAID, Origin
 from retain.core.records import Entry, Move, Outcome, Record, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
@@ -40,6 +41,7 @@ class Draft:
     body: dict[str, Any] | None = None
     name: str | None = None
     dated_at: int | None = None
+    origin: Origin = UNSAID
 
 
 class Durable:
@@ -66,6 +68,7 @@ class Durable:
                 metadata=draft.metadata,
                 body=draft.body,
                 name=draft.name,
+                **draft.origin.fields(self.scope.agent_id),
             )
             for draft, record_id in zip(drafts, self.parts.new_ids(now, len(drafts)), strict=True)
         ]
@@ -78,7 +81,7 @@ class Durable:
         if not is_id(record_id):
             return None
         record = self.parts.records.get(self.scope.subject, record_id)
-        return record if record is not None and self._selects(record) else None
+        return record if record is not None and self.selects(record) else None
 
     def read(self, record_id: str, only: MemoryType | None = None) -> Record:
         """The live record; ``NotFoundError`` says why there is none."""
@@ -116,9 +119,7 @@ class Durable:
             if outcome is Outcome.DONE:
                 return record
             if outcome is Outcome.HELD:
-                raise HeldError(
-                    f"memory {record_id} is on hold and was not deleted; see the holds with: retain hold list"
-                )
+                raise held(record_id)
         raise StaleError(f"memory {record_id} keeps changing; try again")
 
     def restore(self, record_id: str) -> Record:
@@ -162,7 +163,8 @@ class Durable:
         ids = self.parts.recall.select(self.scope, TYPES[name], ask)
         return list(self.parts.records.fetch(self.scope.subject, ids, now=ask.now).values())
 
-    def _selects(self, record: Record) -> bool:
+    def selects(self, record: Record) -> bool:
+        """Whether a record is within the scope: of some kinds, each agent has its own."""
         kind = TYPES[record.kind]
         return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
 
@@ -181,7 +183,14 @@ def shown(record: Record, now: int) -> dict[str, Any]:
         "created_at": created,
         "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
         "is_archived": record.is_archived(now),
+        "source": record.written_by,
+        "derived_from": list(record.derived_from),
     }
+
+
+def held(record_id: str) -> HeldError:
+    """The error for a memory that a hold keeps."""
+    return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: retain hold list")
 
 
 def check_at_hand(record: Record) -> None:

@@ -19,6 +19,7 @@ from retain.core.errors import (
 )
 from retain.core.facts import holds_at, says_already
 from retain.core.ids import is_id
+from retain.core.provenance import UNSAID, Origin
 from retain.core.records import Cause, Fact, Record, Scope
 from retain.core.times import iso, moment
 from retain.core.types import MemoryType
@@ -56,9 +57,15 @@ class Entity:
         description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         since: When = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> str:
-        """Make an entity known, or add to what is known of it; its id. One entity of a user goes by a name."""
+        """Make an entity known, or add to what is known of it; its id. One entity of a user goes by a name.
+
+        ``source`` and ``derived_from`` are the entity's, with all that is known of it: the last that were given count.
+        """
         _check_name(name)
+        origin = Origin.checked(source, derived_from)
         given = {**check_metadata(metadata), "name": name}
         if entity_type is not None:
             given["entity_type"] = check_id(entity_type, "entity_type")
@@ -66,7 +73,7 @@ class Entity:
             given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
         checked = _check_attributes(attributes or {})
         begins = None if since is None else moment(since, what="since")
-        entity_id = self._ensure(name, given)
+        entity_id = self._ensure(name, given, origin)
         self._set(entity_id, checked, begins)
         return entity_id
 
@@ -148,6 +155,11 @@ class Entity:
         cleared = clear(parts.records, scope.subject, _ENTITY, reason=reason, cause=Cause.USER, now=parts.now())
         return counted(cleared, user_id)
 
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's entities, whole, in whatever state they are."""
+        parts = self._records.parts
+        return parts.exports.of_kind(self._records.scope.tenant, user_id, _ENTITY)
+
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def get(self, entity: str, *, at: When = None) -> dict[str, Any]:
@@ -220,28 +232,31 @@ class Entity:
     # --- plain texts -------------------------------------------------------------------------------------------------
 
     def add_texts(
-        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool
+        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
     ) -> tuple[list[str], Added]:
         """Keep plain texts about entities; ``metadata`` may give one a ``name`` that it can be looked up by."""
         given = check_metadata(metadata)
         name = None if given.get("name") is None else _key(check_id(given["name"], "name"))
-        drafts = [Draft(check_content(text), {**given, "description": text}, name=name) for text in contents]
+        drafts = [
+            Draft(check_content(text), {**given, "description": text}, name=name, origin=origin) for text in contents
+        ]
         ids, added = self._records.write(_ENTITY, drafts, prune=prune)
         retell_entities(self._parts, self._records.scope.subject, added.gone)
         return ids, added
 
     # --- within ------------------------------------------------------------------------------------------------------
 
-    def _ensure(self, name: str, metadata: dict[str, Any]) -> str:
-        """The entity of a name with this metadata added to its own; made if there is none."""
+    def _ensure(self, name: str, metadata: dict[str, Any], origin: Origin = UNSAID) -> str:
+        """The entity of a name with this metadata added to its own, and where it comes from; made if there is none."""
         for _ in range(_TRIES):
             there = self._records.named(_ENTITY, _key(name))
             try:
                 if there is None:
-                    return self._records.write(_ENTITY, [Draft(name, metadata, name=_key(name))])[0][0]
+                    return self._records.write(_ENTITY, [Draft(name, metadata, name=_key(name), origin=origin)])[0][0]
                 merged = {**there.metadata, **metadata, "name": there.metadata.get("name", name)}
-                if merged != there.metadata:
-                    self._records.change(there, metadata=merged)
+                said = origin.fields(there.scope.agent_id)
+                if merged != there.metadata or any(getattr(there, field) != value for field, value in said.items()):
+                    self._records.change(there, metadata=merged, **said)
             except ConflictError:
                 continue  # another writer made or changed it; look again
             return there.id

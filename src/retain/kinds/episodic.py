@@ -8,6 +8,8 @@ from typing import Any, Final, Literal
 
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
 from retain.core.errors import InvalidContentError, InvalidInputError, told
+from retain.core.ids import is_id
+from retain.core.provenance import MAX_DERIVED_FROM, UNSAID, Origin
 from retain.core.records import ALL, Message, Record
 from retain.core.times import SECOND, iso, moment
 from retain.core.types import MemoryType
@@ -44,15 +46,19 @@ class Episodic:
         summary: str | None = None,
         timestamp: datetime | float | str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> str:
         """Keep an episode; its id.
 
         ``steps``, ``messages`` and ``tool_calls`` are texts or JSON objects (a message has ``role`` and ``content``).
         The episode ended at ``timestamp`` (an aware datetime, seconds since 1970 or ISO 8601; now, if not given). A
-        summary that is not given is made.
+        summary that is not given is made. Where ``derived_from`` is not given, it is derived from those of the messages
+        that have a ``message_id``, as a conversation's history gives them (the last 1,000).
         """
         check_content(task, "task")
-        body = {
+        origin = Origin.checked(source, derived_from)
+        body: dict[str, Any] = {
             "task": task,
             "steps": _listed(steps, "steps"),
             "messages": _listed(messages, "messages"),
@@ -69,6 +75,7 @@ class Episodic:
             metadata={**check_metadata(metadata), "task": task},
             body=body,
             dated_at=self._ended_at(timestamp),
+            origin=origin if derived_from is not None else origin._replace(derived_from=_message_ids(body["messages"])),
         )
         return self._records.write(_EPISODIC, [draft])[0][0]
 
@@ -155,10 +162,12 @@ class Episodic:
         return ended
 
     def add_texts(
-        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool
+        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
     ) -> tuple[list[str], Added]:
         """Keep plain texts as episodes that are nothing but their summary."""
-        drafts = [Draft(check_content(content), {**check_metadata(metadata)}, _EMPTY) for content in contents]
+        drafts = [
+            Draft(check_content(content), {**check_metadata(metadata)}, _EMPTY, origin=origin) for content in contents
+        ]
         return self._records.write(_EPISODIC, drafts, prune=prune)
 
 
@@ -175,6 +184,12 @@ def _listed(items: object, what: str) -> list[dict[str, Any]]:
             raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {told(item)}")
         listed.append({"content": item} if isinstance(item, str) else dict(item))
     return listed
+
+
+def _message_ids(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The ids that messages of a conversation have there, each once."""
+    ids = [message["message_id"] for message in messages if is_id(message.get("message_id"))]
+    return tuple(dict.fromkeys(ids))[-MAX_DERIVED_FROM:]
 
 
 def _text(item: Mapping[str, Any]) -> str:

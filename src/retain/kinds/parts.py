@@ -23,12 +23,17 @@ from retain.ports import (
     HoldStore,
     ObjectStore,
     PackStore,
+    ProvenanceStore,
     RecordStore,
     RuleStore,
     SchemaStore,
     ShortTermStore,
+    SubjectReader,
     Summarizer,
 )
+from retain.privacy.erasure import Erasure
+from retain.privacy.export import Exports
+from retain.privacy.gathering import Sources
 from retain.recall.service import Recall
 
 
@@ -37,6 +42,7 @@ class Parts:
     """The engine's parts, shared by all memories of one engine and safe for many threads."""
 
     records: RecordStore
+    provenance: ProvenanceStore
     history: History
     short_term: ShortTermStore
     facts: FactStore
@@ -46,6 +52,7 @@ class Parts:
     holds: HoldStore
     audit: AuditStore
     packs: PackStore
+    reader: SubjectReader
     leadership: Leadership
     """Whoever writes to cold storage, or sweeps, does so alone."""
     objects: Callable[[], ObjectStore]
@@ -53,6 +60,8 @@ class Parts:
     recall: Recall
     summarizer: Summarizer
     clock: Clock
+    erase: Callable[[str], Erasure]
+    """Erases a subject for good, in every place."""
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
@@ -65,6 +74,21 @@ class Parts:
     def archives(self) -> Archives:
         """Archives records, and brings them back."""
         return Archives(self.records, self.packs, self.objects, self.summarizer, self.new_id)
+
+    @property
+    def exports(self) -> Exports:
+        """Gathers what is held on people."""
+        sources = Sources(
+            self.reader,
+            self.records,
+            self.short_term,
+            self.schemas,
+            self.rules,
+            self.holds,
+            self.archives,
+            self.working.of_user,
+        )
+        return Exports(sources, self.now)
 
     def sweeper(
         self,

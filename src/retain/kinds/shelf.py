@@ -90,6 +90,13 @@ class Shelf:
         with self._lock:
             self._piles.clear()
 
+    def of_user(self, subject: str) -> list[tuple[Scope, list[Message]]]:
+        """All items of a subject, by their scopes."""
+        with self._lock:
+            return [
+                (scope, list(pile.items.values())) for scope, pile in self._piles.items() if scope.subject == subject
+            ]
+
     def clear_user(self, subject: str) -> int:
         """Take all items of a subject away, whatever the agent and the session; how many there were."""
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from retain.core.content import check_count, check_id, check_metadata, dump_json
@@ -17,6 +18,7 @@ from retain.core.errors import (
     told,
 )
 from retain.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
+from retain.core.provenance import UNSAID, Origin, agent_source
 from retain.core.records import Cause, Record, Scope
 from retain.core.types import MemoryType
 from retain.kinds.durable import Draft, Durable, shown
@@ -55,17 +57,23 @@ class Structured:
         *,
         key: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
     ) -> str:
-        """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it."""
+        """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it, and comes
+        from where is said now, whatever was said of that.
+        """
+        origin = Origin.checked(source, derived_from)
         draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
         for _ in range(_TRIES):
             there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)
             try:
                 if there is None:
-                    return self._records.write(_STRUCTURED, [draft])[0][0]
+                    return self._records.write(_STRUCTURED, [replace(draft, origin=origin)])[0][0]
                 if there.pack is not None:
                     there = self._records.rehydrate(there)
-                return self._records.change(there, content=draft.content, metadata=draft.metadata).id
+                said = _all_said(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
+                return self._records.change(there, content=draft.content, metadata=draft.metadata, **said).id
             except ConflictError:
                 continue  # another writer put the same key; look again
         raise StaleError(f"document {key!r} of {collection!r} keeps changing; try again")
@@ -87,6 +95,11 @@ class Structured:
         reason = "deleted by the user, with all of its kind"
         cleared = clear(parts.records, scope.subject, _STRUCTURED, reason=reason, cause=Cause.USER, now=parts.now())
         return counted(cleared, user_id)
+
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's documents, whole, in whatever state they are."""
+        parts = self._records.parts
+        return parts.exports.of_kind(self._records.scope.tenant, user_id, _STRUCTURED)
 
     def find(
         self,
@@ -122,10 +135,10 @@ class Structured:
         return record is not None
 
     def add_documents(
-        self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool
+        self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
     ) -> tuple[list[str], Added]:
         """Keep several documents at once; ``metadata`` may name their ``collection``."""
-        drafts = [self.draft(content, metadata) for content in contents]
+        drafts = [replace(self.draft(content, metadata), origin=origin) for content in contents]
         return self._records.write(_STRUCTURED, drafts, prune=prune)
 
     def draft(self, document: object, metadata: Mapping[str, Any] | None) -> Draft:
@@ -167,6 +180,11 @@ class Structured:
             raise SchemaViolationError(
                 f"a document for {collection!r} does not match its schema: {where}: {problem.message[:200]}"
             )
+
+
+def _all_said(origin: Origin, agent_id: str) -> Origin:
+    """Where a document that takes another's place comes from: what is not said of it is not as it was of that."""
+    return Origin(origin.source or agent_source(agent_id), origin.derived_from or ())
 
 
 def _refuse_foreign_references(schema: object, name: str) -> None:

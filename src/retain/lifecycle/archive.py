@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Decision
 from retain.core.errors import (
     ConflictError,
     LeaseLostError,
+    NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
     ObjectStoreError,
@@ -32,6 +34,7 @@ from retain.core.packs import (
     seal_pack,
 )
 from retain.core.records import Cause, Entry, Keeping, Move, Outcome, Record
+from retain.core.tombstones import is_tombstone
 from retain.core.types import TYPES, Archive, MemoryType, State
 from retain.ports import Lease, ObjectStore, Pack, PackStore, RecordStore, Summarizer
 from retain.recall.passages import kept_encoding
@@ -44,6 +47,13 @@ _PART, _LEAST = 5, 160
 #: Of a text longer than this, the beginning is summed up.
 _READ: Final = 50_000
 _BATCH: Final = 1_000
+
+
+class Owner(NamedTuple):
+    """Whose a pack is. What was read of one subject is never written for whoever has the name later."""
+
+    subject: str
+    alias: str
 
 
 class Archives:
@@ -76,6 +86,10 @@ class Archives:
     ) -> list[Outcome]:
         """Archive records of one subject and kind as decided; what became of each."""
         archive = TYPES[MemoryType(decisions[0].kind)].archive
+        try:
+            alias = self._packs.alias(subject)
+        except NotFoundError:
+            return [Outcome.STALE for _ in decisions]
         outcomes: list[Outcome] = []
         for start in range(0, len(decisions), _BATCH * 4):
             some = decisions[start : start + _BATCH * 4]
@@ -85,13 +99,13 @@ class Archives:
                 moves = [_move(decision, _in_place(entry)) for decision, entry in found.values()]
                 done = self._carry_out(subject, moves, now=now, lease=lease, rules=rules)
             else:
-                done = self._pack(subject, list(found.values()), now=now, lease=lease, rules=rules)
+                done = self._pack(Owner(subject, alias), list(found.values()), now=now, lease=lease, rules=rules)
             outcomes += [done.get(decision.id, Outcome.STALE) for decision in some]
         return outcomes
 
     def _pack(
         self,
-        subject: str,
+        owner: Owner,
         found: Sequence[tuple[Decision, Entry]],
         *,
         now: int,
@@ -102,10 +116,13 @@ class Archives:
         items = [_packed(entry) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
         for part in groups(sizes):
-            joined, old = self._to_join(subject)
-            number = self._write(subject, [*old, *items[part]], now)
+            joined, old = self._to_join(owner.subject)
+            try:
+                number = self._write(owner, [*old, *items[part]], now)
+            except NotFoundError:  # erased meanwhile
+                return done
             moves = [_move(decision, self._cold(entry, number)) for decision, entry in found[part]]
-            done.update(self._carry_out(subject, moves, now=now, lease=lease, rules=rules))
+            done.update(self._carry_out(owner.subject, moves, now=now, lease=lease, rules=rules))
             if joined is not None:
                 self._packs.swap(joined.number, number, members=len(old), lease=lease)
             self._settle(number, lease, now)
@@ -127,15 +144,17 @@ class Archives:
         members = set(self._packs.members(pack.number))
         return [item for item in self._read(pack) if item.id in members]
 
-    def _write(self, subject: str, items: Sequence[Packed], now: int) -> int:
-        """Note an object, write it, read it back; its number."""
-        alias = self._packs.alias(subject)
+    def _write(self, owner: Owner, items: Sequence[Packed], now: int) -> int:
+        """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
+        subject, alias = owner
         data = seal_pack(alias, items)
         name = pack_name(alias, self._new_id(now))
         digest = pack_digest(data)
         objects = self._objects()
         objects.prepare()
-        number = self._packs.open(subject, name=name, records=len(items), size=len(data), digest=digest, now=now)
+        number = self._packs.open(
+            subject, name=name, records=len(items), size=len(data), digest=digest, now=now, alias=alias
+        )
         objects.put(name, data)
         if pack_digest(objects.get(name)) != digest:
             raise ObjectDamagedError(
@@ -178,6 +197,11 @@ class Archives:
             if item.id == record.id:
                 return item
         raise ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
+
+    def contents(self, number: int) -> dict[str, Packed] | None:
+        """All that lies in a pack, by id; ``None`` if there is no such pack (any more)."""
+        pack = self._packs.get(number)
+        return None if pack is None else {item.id: item for item in self._read(pack)}
 
     def rehydrate(self, record: Record, *, now: int) -> Record:
         """Bring a cold record back: all of it lies in the store again, and its age counts anew.
@@ -253,13 +277,22 @@ class Archives:
         """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
         state = self._packs.settle(number)
         if state == "stale":
-            pack = self._packs.get(number)
-            if pack is not None:
-                staying = self._copied(pack)
-                again = self._write(pack.subject, staying, now)
-                self._packs.swap(number, again, members=len(staying), lease=lease)
-                self._finish(again)
+            with suppress(NotFoundError):  # erased meanwhile
+                self._write_anew(number, lease, now)
         self._finish(number)
+
+    def _write_anew(self, number: int, lease: Lease | None, now: int) -> None:
+        """Write a pack again, with what is to stay."""
+        pack = self._packs.get(number)
+        if pack is None or is_tombstone(pack.subject):
+            return
+        owner = Owner(pack.subject, self._packs.alias(pack.subject))
+        if self._packs.get(number) != pack:  # another may have the name by now
+            return
+        staying = self._copied(pack)
+        again = self._write(owner, staying, now)
+        self._packs.swap(number, again, members=len(staying), lease=lease)
+        self._finish(again)
 
     def _finish(self, number: int) -> None:
         """Settle a pack once more, and let its object go if no record lies in it."""

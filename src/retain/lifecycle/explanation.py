@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from retain.core.chain import Entry as AuditEntry
@@ -17,9 +18,15 @@ from retain.lifecycle.policies import shown_life
 
 
 def explain_record(
-    record: Record, life: Life, holds: list[Hold], entries: list[AuditEntry], now: int
+    record: Record,
+    life: Life,
+    holds: list[Hold],
+    entries: list[AuditEntry],
+    now: int,
+    *,
+    derived: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """All that can be said of a record that is still there, in whatever state."""
+    """All that can be said of a record that is still there, in whatever state, and what was derived from it."""
     standing = as_standing(record)
     coming = next_move(standing, life, now)
     if coming is not None and record.aged_from not in (None, record.dated_at):
@@ -34,6 +41,9 @@ def explain_record(
         "is_visible": record.state in LIVE and (record.hidden_from is None or record.hidden_from > now),
         "is_archived": record.is_archived(now),
         "created_at": iso(record.created_at),
+        "source": record.written_by,
+        "derived_from": list(record.derived_from),
+        "derived": list(derived),
         "age_counts_from": iso(record.aged_from or record.dated_at),
         "rules": shown_life(life),
         "next": None,

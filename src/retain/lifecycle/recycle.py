@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
 from typing import Any, Final
 
 from retain.core.content import check_count, check_id
@@ -19,7 +20,7 @@ from retain.core.errors import (
 )
 from retain.core.records import Cause, Move, Outcome, Record, Scope
 from retain.core.times import DAY, iso
-from retain.core.types import State
+from retain.core.types import MemoryType, State
 from retain.lifecycle.registry import AGENT, TOOL, Registry
 from retain.ports import DueStore, History, RecordStore, RegistryStore
 
@@ -61,9 +62,11 @@ class Recycle:
         agent_id: str | None = None,
         tool_id: str | None = None,
         user_id: str | None = None,
+        bundle: str | None = None,
     ) -> int:
-        """Bring back one memory, a session (of an agent, if one is named), an agent, a tool, or all that a user has in
-        the bin; how many things came back, exactly as they were.
+        """Bring back one memory (with what was derived from it, if that went with it), a session (of an agent, if one
+        is named), an agent, a tool, all that a user has in the bin, or what went there together as a ``bundle``; how
+        many things came back, exactly as they were.
 
         ``ConflictError`` where a name has been taken meanwhile, ``QuotaExceededError`` where there is no room.
         """
@@ -71,6 +74,8 @@ class Recycle:
             return self._restore_one(check_id(memory_id, "memory_id"), user_id)
         if session_id is not None:
             return self._restore_session(check_id(session_id, "session_id"), agent_id, user_id)
+        if bundle is not None:
+            return self._restore_bundle(check_id(bundle, "bundle"), user_id)
         if user_id is not None and (agent_id is not None or tool_id is not None):
             raise InvalidInputError("an agent or a tool is restored for all its users; give agent_id or tool_id alone")
         if agent_id is not None:
@@ -79,7 +84,7 @@ class Recycle:
             return _came_back(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
         if user_id is not None:
             return self._restore_user(f"{self._tenant}/{check_id(user_id, 'user_id')}")
-        raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id or user_id")
+        raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
 
     def purge(self) -> dict[str, int]:
         """Delete for good what has been in the bin for its time; nothing else, whoever asks. How many, by kind."""
@@ -142,13 +147,30 @@ class Recycle:
         if record is None:
             subject = self._message_owner(memory_id, user_id, now)
             if subject is not None and self._history.restore_message(subject, memory_id, now=now):
-                return 1
+                return 1 + self._restore_derived(memory_id, now)
             raise NotFoundError(f"no memory {told(memory_id)} is in the recycle bin")
         (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
         if outcome is not Outcome.DONE:
             raise not_restored(record, outcome)
         self._retell(record.scope.subject, [record.id])
-        return 1
+        return 1 + (self._restore_derived(memory_id, now) if record.bundle == memory_id else 0)
+
+    def _restore_derived(self, memory_id: str, now: int) -> int:
+        """Bring back what was derived from a memory or a message and went with it; how much did."""
+        outcomes, _ = self._bring_back(bundled(self._records, self._tenant, memory_id), now)
+        return outcomes[Outcome.DONE]
+
+    def _restore_bundle(self, bundle: str, user_id: str | None) -> int:
+        now = self._now()
+        found = bundled(self._records, self._tenant, bundle)
+        theirs = (record for record in found if user_id in (None, record.scope.user_id))
+        outcomes, problem = self._bring_back(theirs, now)
+        if not outcomes:
+            raise NotFoundError(f"nothing that went as {told(bundle)} is in the recycle bin")
+        _check_came_back(outcomes, problem)
+        if problem is not None and not outcomes[Outcome.DONE]:
+            raise not_restored(problem, Outcome.PARTED)
+        return outcomes[Outcome.DONE]
 
     def _find(self, memory_id: str, user_id: str | None) -> Record | None:
         """A record in the bin, whoever's it is."""
@@ -214,46 +236,34 @@ class Recycle:
 
     def _restore_user(self, subject: str) -> int:
         now = self._now()
-        outcomes: Counter[Outcome] = Counter()
-        problem: Record | None = None
-        batch: list[Record] = []
-
-        def flush() -> None:
-            nonlocal problem
-            answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
-            for record, outcome in zip(batch, answers, strict=True):
-                outcomes[outcome] += 1
-                if outcome is Outcome.FULL or (problem is None and outcome is Outcome.TAKEN):
-                    problem = record
-            self._retell(subject, [record.id for record in batch])
-            batch.clear()
-
-        for record in self._all(subject):
-            if record.purge_at is not None and record.purge_at > now:
-                batch.append(record)
-            if len(batch) == _BATCH:
-                flush()
-        if batch:
-            flush()
+        outcomes, problem = self._bring_back(self._all(subject), now)
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
         for session in sessions:
             if session.purge_at is not None and session.purge_at > now:
                 outcomes[self._bring_back_session(subject, session.id, now)] += 1
         for binned in self._history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
             outcomes[Outcome.DONE] += self._history.restore_message(subject, binned.message.id, now=now)
-        if outcomes[Outcome.FULL] and problem is not None:
-            raise QuotaExceededError(
-                f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: "
-                f"the quota for {problem.kind} memories of user {problem.scope.user_id!r} has no room for them"
-            )
-        if outcomes[Outcome.TAKEN]:
-            raise ConflictError(
-                f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
-                "others go by their names now; delete or rename those first"
-            )
         if not outcomes:
             raise NotFoundError(f"nothing of user {subject.split('/', 1)[1]!r} is in the recycle bin")
+        _check_came_back(outcomes, problem)
         return outcomes[Outcome.DONE]
+
+    def _bring_back(self, found: Iterable[Record], now: int) -> tuple[Counter[Outcome], Record | None]:
+        """Bring back records, each subject's together, in batches; what became of them, and one that did not come."""
+        outcomes: Counter[Outcome] = Counter()
+        problem: Record | None = None
+        in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
+        for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
+            while batch := list(islice(theirs, _BATCH)):
+                answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
+                for record, outcome in zip(batch, answers, strict=True):
+                    outcomes[outcome] += 1
+                    if outcome is Outcome.FULL or (problem is None and outcome in (Outcome.TAKEN, Outcome.PARTED)):
+                        problem = record
+                entities = [record.id for record in batch if record.kind is MemoryType.ENTITY]
+                if entities:
+                    self._retell(subject, entities)
+        return outcomes, problem
 
     def _all(self, subject: str | None) -> Iterator[Record]:
         after: dict[str, Any] = {}
@@ -274,6 +284,30 @@ class Recycle:
         found += [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
         found += self._conversations(subject, limit, now)
         return sorted(found, key=lambda item: str(item["purge_at"]))[:limit]
+
+
+def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
+    """All that went to the recycle bin together, and is there still."""
+    place = 0
+    while True:
+        some, place = records.bundled(tenant, bundle, after=place, limit=_BATCH)
+        yield from some
+        if len(some) < _BATCH:
+            return
+
+
+def _check_came_back(outcomes: Counter[Outcome], problem: Record | None) -> None:
+    """Raise an error where not all came back."""
+    if outcomes[Outcome.FULL] and problem is not None:
+        raise QuotaExceededError(
+            f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: "
+            f"the quota for {problem.kind} memories of user {problem.scope.user_id!r} has no room for them"
+        )
+    if outcomes[Outcome.TAKEN]:
+        raise ConflictError(
+            f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
+            "others go by their names now; delete or rename those first"
+        )
 
 
 def restoring(record: Record, now: int) -> Move:
@@ -332,5 +366,6 @@ def _shown_record(record: Record, now: int) -> dict[str, Any]:
         "content": record.content,
         "deleted_at": iso(record.moved_at or now),
         "reason": record.reason,
+        "bundle": record.bundle,
         **_left(record.purge_at, now),
     }

@@ -60,6 +60,7 @@ class Upkeep:
         now: Callable[[], int],
         watch: ClockWatch | None,
         load: float = 1.0,
+        finish_erasures: Callable[[], int] = lambda: 0,
     ) -> None:
         self._tenant = tenant
         self._sweeper = sweeper
@@ -74,6 +75,7 @@ class Upkeep:
         self._now = now
         self._watch = watch
         self._load = load
+        self._finish_erasures = finish_erasures
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
@@ -104,6 +106,7 @@ class Upkeep:
             if digest is None:
                 self._policies.finish()
                 self._registry.finish_unfinished(self._leadership.lease)
+                self._finish_erasures()
             report: Report | None = None
             trouble: ObjectStoreError | None = None
             try:

@@ -1,7 +1,8 @@
 """The keyring: a random key for each user, wrapped by the master key, outside of the data and of every backup.
 
 A key goes by the user's pseudonym. Destroying it makes everything that was sealed under it unreadable, wherever a copy
-of that may be; a user who comes back has another pseudonym, and another key.
+of that may be; a user who comes back has another pseudonym, and another key. The private half of the key that
+certificates are signed with is wrapped in the same way, and lies beside them.
 """
 
 from __future__ import annotations
@@ -12,28 +13,58 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 from retain.core.content import to_json
-from retain.core.errors import ConflictError, KeyDestroyedError, MasterKeyError, ObjectDamagedError, ObjectMissingError
+from retain.core.errors import (
+    ConflictError,
+    KeyDestroyedError,
+    MasterKeyError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    StaleError,
+)
 from retain.core.times import iso
 from retain.ports import ObjectStore
-from retain.privacy.master import MasterKey
+from retain.privacy.master import MasterKey, make_master, master_reader, read_previous
 from retain.privacy.sealing import DataKey, SealBrokenError, new_key, seal, unseal
 
 FOLDER: Final = "keys/"
-_NAME: Final = re.compile(r"keys/[0-9a-f]{2}/([0-9a-f]{32})\.json")
+SIGNING: Final = f"{FOLDER}signing/"
+_NAME: Final = re.compile(r"keys/([0-9a-f]{2}|signing)/([0-9a-f]{32})\.json")
+_GONE: Final = (
+    "the master key is gone, and keys are there that only it opens; bring it back from where you keep it: "
+    "without it, cold memories and backups cannot be read again"
+)
+
+
+class KeptKey(NamedTuple):
+    """What can be said of a key without opening it."""
+
+    id: str
+    purpose: Literal["data", "signing"]
+    master: str | None
+    """The master key that it is wrapped with; ``None`` if what is kept of it is damaged."""
+    made_at: str | None
 
 
 class Keyring:
-    """Data keys in an object store. ``master`` gives the master key if there is one; ``make`` makes it."""
+    """Data keys in an object store. ``master`` reads the master key if there is one; ``make`` makes it; ``previous``
+    reads the one before, while the master key is being changed.
+    """
 
     def __init__(
-        self, objects: ObjectStore, master: Callable[[], MasterKey | None], make: Callable[[], MasterKey]
+        self,
+        objects: ObjectStore,
+        master: Callable[[], MasterKey | None],
+        make: Callable[[], MasterKey],
+        previous: Callable[[], MasterKey | None] = lambda: None,
     ) -> None:
         self._objects = objects
         self._read_master = master
         self._make = make
+        self._previous = previous
         self._master: MasterKey | None = None
         self._lock = threading.Lock()
 
@@ -47,16 +78,15 @@ class Keyring:
             raise KeyDestroyedError(
                 f"there is no key {key_id}: it was destroyed, and what was sealed under it cannot be read again"
             ) from problem
-        return self._unwrapped(key_id, data)
+        return self.unwrap(key_id, data)
 
     def ensure(self, key_id: str, *, now: int) -> DataKey:
         """The key of a pseudonym, made if there is none."""
         self._objects.prepare()
         with suppress(KeyDestroyedError):
             return self.get(key_id)
-        key = new_key(key_id)
         with suppress(ConflictError):  # another was faster
-            self._objects.put(_name(key_id), self._wrapped(key, self._current(make=True), now), absent=True)
+            self.keep(_name(key_id), new_key(key_id), now=now)
         return self.get(key_id)
 
     def destroy(self, key_id: str) -> bool:
@@ -70,69 +100,109 @@ class Keyring:
 
     def ids(self) -> Iterator[str]:
         """The pseudonyms that have a key."""
+        return (key_id for _, purpose, key_id in self._all() if purpose == "data")
+
+    def kept(self) -> Iterator[KeptKey]:
+        """Every key that is wrapped with a master key, as far as that can be said without opening it."""
+        for name, purpose, key_id in self._all():
+            with suppress(ObjectMissingError):  # destroyed meanwhile
+                try:
+                    said = _parsed(key_id, self._objects.get(name))
+                except ObjectDamagedError:
+                    yield KeptKey(key_id, purpose, None, None)
+                else:
+                    yield KeptKey(key_id, purpose, said["master"], said.get("made_at"))
+
+    def _all(self) -> Iterator[tuple[str, Literal["data", "signing"], str]]:
+        """The names of all wrapped keys, what each is for, and its id."""
         for name in self._objects.names(FOLDER):
             found = _NAME.fullmatch(name)
             if found:
-                yield found[1]
+                yield name, "signing" if found[1] == "signing" else "data", found[2]
 
     # --- the master key ------------------------------------------------------------------------------------------
 
     def rewrap(self, new: MasterKey, *, now: int, progress: Callable[[int], None] = lambda _count: None) -> int:
-        """Wrap every key with another master key; how many there were. Done again, it goes on where it stopped."""
-        count = 0
-        for key_id in self.ids():
-            data, tag = self._objects.get_with_tag(_name(key_id))
-            if _parsed(key_id, data)["master"] != new.id:
-                key = self._unwrapped(key_id, data)
-                self._objects.put(_name(key_id), self._wrapped(key, new, now), match=tag)
-                count += 1
-                progress(1)
+        """Wrap every key with another master key; how many were not yet. Done again, it goes on where it stopped.
+
+        A key that another process makes meanwhile under the old one is found, too: it ends when a look at all of them
+        finds none. Whoever still holds the old master key after that must let go of it before making another key.
+        What cannot be opened is left as it is: ``check`` names it.
+        """
+        done = 0
+        while again := sum(self._rewrapped(name, key_id, new, now, progress) for name, _, key_id in self._all()):
+            done += again
         with self._lock:
             self._master = new
-        return count
+        return done
+
+    def _rewrapped(self, name: str, key_id: str, new: MasterKey, now: int, progress: Callable[[int], None]) -> bool:
+        """Wrap one key with another master key; whether that was to be done. One that is destroyed stays so."""
+        try:
+            data, tag = self._objects.get_with_tag(name)
+            said = _parsed(key_id, data)
+            if said["master"] == new.id:
+                return False
+            fresh = _wrapped(self.unwrap(key_id, data), new, made_at=said.get("made_at"), wrapped_at=iso(now))
+            self._objects.put(name, fresh, match=tag)
+        except (ObjectMissingError, ObjectDamagedError, MasterKeyError):
+            return False
+        except StaleError:  # another has rewrapped or destroyed it: the next look tells
+            return True
+        progress(1)
+        return True
 
     def check(self) -> list[str]:
-        """The pseudonyms whose keys this master key does not open, or that are damaged."""
+        """The ids of keys, of users and for signing, that this master key does not open, or that are damaged."""
         wrong = []
-        for key_id in self.ids():
+        for name, _, key_id in self._all():
             try:
-                self.get(key_id)
+                self.unwrap(key_id, self._objects.get(name))
             except (MasterKeyError, ObjectDamagedError):
                 wrong.append(key_id)
+            except ObjectMissingError:  # destroyed meanwhile
+                continue
         return wrong
 
-    def _current(self, *, make: bool) -> MasterKey:
+    def _to_wrap_with(self) -> MasterKey:
+        """The master key of this moment, read anew; made if there is none, and nothing that one would have opened."""
         with self._lock:
+            master = self._read_master()
+            if master is None:
+                if next(self._all(), None) is not None:
+                    raise MasterKeyError(_GONE)
+                master = self._make()
+            self._master = master
+            return master
+
+    def _to_unwrap(self, master_id: str) -> MasterKey | None:
+        """The master key of an id: the one that is known, the one that is there by now, or the one before it."""
+        with self._lock:
+            if self._master is None or self._master.id != master_id:
+                self._master = self._read_master() or self._master
             if self._master is None:
-                self._master = self._read_master()
-            if self._master is None:
-                if not make or next(self.ids(), None) is not None:
-                    raise MasterKeyError(
-                        "the master key is gone, and keys are there that only it opens; bring it back from where you "
-                        "keep it: without it, cold memories and backups cannot be read again"
-                    )
-                self._master = self._make()
-            return self._master
+                raise MasterKeyError(_GONE)
+            previous = None if self._master.id == master_id else self._previous()
+            return next((one for one in (self._master, previous) if one is not None and one.id == master_id), None)
 
     # --- how a key is kept ---------------------------------------------------------------------------------------
 
-    def _wrapped(self, key: DataKey, master: MasterKey, now: int) -> bytes:
-        sealed = seal(DataKey(_as_id(master), master.secret), _bound(key.id), key.secret)
-        kept = {
-            "retain_key": 1,
-            "id": key.id,
-            "master": master.id,
-            "wrapped": base64.b64encode(sealed).decode(),
-            "made_at": iso(now),
-        }
-        return to_json(kept).encode() + b"\n"
+    def keep(self, name: str, key: DataKey, *, now: int) -> None:
+        """Keep a key, wrapped with the master key, under a name that nothing has: else ``ConflictError``."""
+        master = self._to_wrap_with()
+        tag = self._objects.put(name, _wrapped(key, master, made_at=iso(now)), absent=True)
+        current = self._read_master()
+        if current is not None and current.id != master.id:  # it was changed just now, and this key was not seen
+            with suppress(StaleError):
+                self._objects.put(name, _wrapped(key, current, made_at=iso(now)), match=tag)
 
-    def _unwrapped(self, key_id: str, data: bytes) -> DataKey:
+    def unwrap(self, key_id: str, data: bytes) -> DataKey:
+        """The key that was kept as ``data``; ``MasterKeyError`` if it takes another master key."""
         kept = _parsed(key_id, data)
-        master = self._current(make=False)
-        if kept["master"] != master.id:
+        master = self._to_unwrap(kept["master"])
+        if master is None:
             raise MasterKeyError(
-                f"key {key_id} was wrapped with master key {kept['master']}, and RETAIN_MASTER_KEY is {master.id}; "
+                f"key {key_id} was wrapped with master key {kept['master']}, which RETAIN_MASTER_KEY is not; "
                 "give the right one"
             )
         try:
@@ -142,6 +212,28 @@ class Keyring:
         except (SealBrokenError, ValueError) as problem:
             raise _damaged(key_id, problem) from problem
         return DataKey(key_id, secret)
+
+
+def open_keyring(objects: ObjectStore, setting: str, default: Path) -> Keyring:
+    """The keyring in an object store, its master key as a setting says, or in the ``default`` file."""
+    return Keyring(
+        objects,
+        master_reader(setting, default),
+        lambda: make_master(default),
+        lambda: read_previous(setting, default),
+    )
+
+
+def _wrapped(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
+    sealed = seal(DataKey(_as_id(master), master.secret), _bound(key.id), key.secret)
+    kept = {
+        "retain_key": 1,
+        "id": key.id,
+        "master": master.id,
+        "wrapped": base64.b64encode(sealed).decode(),
+        **moments,
+    }
+    return to_json(kept).encode() + b"\n"
 
 
 def _parsed(key_id: str, data: bytes) -> dict[str, Any]:

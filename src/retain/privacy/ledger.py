@@ -40,6 +40,11 @@ class Ledger:
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
 
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown."""
+        return self._objects.url
+
     def begin(self, key: str, *, at: int) -> Erased:
         """Write down that whoever has a key is being erased; the entry that is there, if that was written before."""
         self._objects.prepare()

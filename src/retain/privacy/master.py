@@ -9,12 +9,18 @@ import os
 import secrets
 import shlex
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from retain.core.errors import InvalidSettingsError, MasterKeyError
 from retain.privacy.sealing import KEY_BYTES
+from retain.storage.objects.disk import sync_folder
+from retain.storage.objects.locks import locked
 
+SETTING: Final = "RETAIN_MASTER_KEY"
 _SECONDS: Final = 30
 
 
@@ -28,10 +34,18 @@ class MasterKey(NamedTuple):
         return f"MasterKey({self.id})"
 
 
-def read_master(setting: str, default: Path) -> MasterKey | None:
+class Change(NamedTuple):
+    """A change of the master key in its file: from one to another."""
+
+    old: MasterKey
+    new: MasterKey
+
+
+def read_master(setting: str, default: Path, *, called: str = SETTING) -> MasterKey | None:
     """The master key that a setting gives: ``file:<path>``, ``command:<command>``, or the key itself in base64.
 
-    Without a setting it is in the ``default`` file; ``None`` if that is not there yet.
+    Without a setting it is in the ``default`` file; ``None`` if that is not there yet. ``called`` is what the setting
+    goes by in messages.
     """
     if not setting:
         return _of_file(default) if default.exists() else None
@@ -39,33 +53,105 @@ def read_master(setting: str, default: Path) -> MasterKey | None:
     if scheme == "file":
         path = Path(rest).expanduser()
         if not path.exists():
-            raise MasterKeyError(
-                f"the master key's file {path} is not there; bring it back, or correct RETAIN_MASTER_KEY"
-            )
+            raise MasterKeyError(f"the master key's file {path} is not there; bring it back, or correct {called}")
         return _of_file(path)
     if scheme == "command":
-        return _of_command(rest)
-    return _of_text(setting, "RETAIN_MASTER_KEY")
+        return _of_command(rest, called)
+    return _of_text(setting, called)
+
+
+def master_reader(setting: str, default: Path) -> Callable[[], MasterKey | None]:
+    """What reads the master key. A file is read each time, so that a change is noticed; a command is run once."""
+    read = partial(read_master, setting, default)
+    return read if master_file(setting, default) is not None else cache(read)
+
+
+def new_master_text() -> str:
+    """A new master key, as it is written into a file or a setting."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+def master_file(setting: str, default: Path) -> Path | None:
+    """The file that the master key is in, by a setting; ``None`` if it comes from elsewhere."""
+    if not setting:
+        return default
+    scheme, _, rest = setting.partition(":")
+    return Path(rest).expanduser() if scheme == "file" else None
 
 
 def make_master(path: Path) -> MasterKey:
     """A new master key, in a file that only its owner may read; the one that is there, if another was faster."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
+    with _locked(path):
+        if not path.exists():
+            _replace(path, new_master_text())
+    return _of_file(path)
+
+
+# --- changing it in its file --------------------------------------------------------------------------------------
+
+
+def begin_change(path: Path) -> Change:
+    """Put a new master key into a file, and the one it had into ``<file>.old`` until ``end_change``.
+
+    A change that was begun and not ended is gone on with: no third key is made.
+    """
+    old = _old(path)
+    if not path.exists():
+        raise MasterKeyError(f"there is no master key in {path} that could be changed")
+    with _locked(path):
+        if not old.exists():
+            _replace(old, path.read_text(encoding="ascii"))
+        if _of_file(old) == _of_file(path):
+            _replace(path, new_master_text())
+        return Change(_of_file(old), _of_file(path))
+
+
+def end_change(path: Path, change: Change) -> None:
+    """Destroy the master key that a change began with: nothing is wrapped with it any more."""
+    old = _old(path)
+    with _locked(path):
+        if old.exists() and _of_file(old) == change.old:  # not that of a later change
+            old.unlink()
+            sync_folder(path.parent)
+
+
+def read_previous(setting: str, default: Path) -> MasterKey | None:
+    """The master key before the one in force, while that is being changed in its file; ``None`` at other times."""
+    path = master_file(setting, default)
+    with suppress(FileNotFoundError):
+        return None if path is None else _of_text(_old(path).read_text(encoding="ascii").strip(), str(_old(path)))
+    return None
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _of_file(path)
-    with os.fdopen(file, "wb") as stream:
-        stream.write(text)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(path.parent, needed=True):
+            yield
+    except OSError as problem:
+        raise MasterKeyError(f"the master key cannot be written to {path}: {problem}") from problem
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read: whole, or not at all, and on the disk when this returns. Whoever
+    calls has the lock, so that what lies there of an earlier try is of one that was cut short.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+        stream.write(text.strip() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    return _of_file(path)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+# --- reading it ---------------------------------------------------------------------------------------------------
 
 
 def _of_file(path: Path) -> MasterKey:
@@ -75,15 +161,15 @@ def _of_file(path: Path) -> MasterKey:
         raise MasterKeyError(f"the master key cannot be read from {path}: {problem}") from problem
 
 
-def _of_command(command: str) -> MasterKey:
+def _of_command(command: str, called: str) -> MasterKey:
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command
             shlex.split(command), capture_output=True, text=True, timeout=_SECONDS, check=True
         )
     except (OSError, ValueError, subprocess.SubprocessError) as problem:
         said = getattr(problem, "stderr", "") or problem
-        raise MasterKeyError(f"the command that RETAIN_MASTER_KEY names gave no key: {str(said).strip()}") from None
-    return _of_text(done.stdout.strip(), "what the command of RETAIN_MASTER_KEY printed")
+        raise MasterKeyError(f"the command that {called} names gave no key: {str(said).strip()}") from None
+    return _of_text(done.stdout.strip(), f"what the command of {called} printed")
 
 
 def _of_text(text: str, source: str) -> MasterKey:

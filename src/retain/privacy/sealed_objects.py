@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from retain.core.errors import ObjectDamagedError, ObjectStoreError
+from retain.core.errors import KeyDestroyedError, ObjectDamagedError, ObjectMissingError, ObjectStoreError
 from retain.ports import ObjectStore
 from retain.privacy.keyring import Keyring
-from retain.privacy.sealing import SealBrokenError, seal, sealed_under, unseal
+from retain.privacy.sealing import DataKey, SealBrokenError, seal, sealed_under, unseal
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
@@ -18,10 +18,17 @@ _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
 class SealedObjects:
     """An object store that seals what belongs to someone. What was written before there were keys is read as it is."""
 
-    def __init__(self, objects: ObjectStore, keyring: Keyring, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        keyring: Keyring,
+        now: Callable[[], int],
+        is_erased: Callable[[str], bool] = lambda _alias: False,
+    ) -> None:
         self._objects = objects
         self._keyring = keyring
         self._now = now
+        self._is_erased = is_erased
 
     @property
     def url(self) -> str:
@@ -33,8 +40,18 @@ class SealedObjects:
     def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
         owner = _OWNED.match(name)
         if owner is not None:
-            data = seal(self._keyring.ensure(owner[1], now=self._now()), name, data)
+            data = seal(self._key_of(owner[1]), name, data)
         return self._objects.put(name, data, absent=absent, match=match)
+
+    def _key_of(self, alias: str) -> DataKey:
+        """The key of a user, made if there is none. Of one who is being erased none is made: an erasure is written down
+        before it looks for the key, so that either it finds this one, or it is found here.
+        """
+        key = self._keyring.ensure(alias, now=self._now())
+        if self._is_erased(alias):
+            self._keyring.destroy(alias)
+            raise _erased(alias)
+        return key
 
     def get(self, name: str) -> bytes:
         return self._opened(name, self._objects.get(name))
@@ -49,6 +66,10 @@ class SealedObjects:
             return data
         try:
             return unseal(self._keyring.get(key_id), name, data)
+        except KeyDestroyedError as problem:
+            if not self._is_erased(key_id):
+                raise
+            raise _erased(key_id) from problem
         except SealBrokenError as problem:
             raise ObjectDamagedError(
                 f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
@@ -72,3 +93,7 @@ class SealedObjects:
 
     def check(self) -> Sequence[str]:
         return self._objects.check()
+
+
+def _erased(alias: str) -> ObjectMissingError:
+    return ObjectMissingError(f"the user with the pseudonym {alias} was erased; nothing is kept for them")

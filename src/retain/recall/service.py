@@ -208,6 +208,16 @@ class Recall:
             self._slots.pop(_key(scope, kind), None)
             self._total -= self._bytes.pop(_key(scope, kind), 0)
 
+    def forget_user(self, subject: str) -> None:
+        """Let go of everything of one user."""
+        with self._lock:
+            for key in [key for key in self._slots if key[0] == subject]:
+                self._slots.pop(key, None)
+                self._total -= self._bytes.pop(key, 0)
+        if self._large is not None:
+            self._large.forget()
+        terms.forget()
+
     def forget(self) -> None:
         """Keep nothing of any text in memory; the next recall reads its scope again."""
         with self._lock:

@@ -15,10 +15,13 @@ from retain.storage.relational.facts import SqlFacts
 from retain.storage.relational.holds import SqlHolds
 from retain.storage.relational.jobs import SqlJobs, SqlLeases
 from retain.storage.relational.packs import SqlPacks
+from retain.storage.relational.provenance import SqlProvenance
+from retain.storage.relational.reading import SqlSubjectReader
 from retain.storage.relational.records import SqlFeed, SqlRecords
 from retain.storage.relational.registry import SqlRegistry
 from retain.storage.relational.rules import SqlRules
 from retain.storage.relational.schemas import SqlSchemas
+from retain.storage.relational.subjects import SqlSubjects
 from retain.storage.sqlite.database import Database as SqliteDatabase
 
 
@@ -27,6 +30,7 @@ class Stores:
     """One of each, over one database."""
 
     records: SqlRecords
+    provenance: SqlProvenance
     feed: SqlFeed
     history: SqlHistory
     short_term: ShortTermStore
@@ -40,12 +44,15 @@ class Stores:
     jobs: SqlJobs
     leases: SqlLeases
     registry: SqlRegistry
+    subjects: SqlSubjects
+    reader: SqlSubjectReader
 
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
     """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
     return Stores(
         records=SqlRecords(database),
+        provenance=SqlProvenance(database),
         feed=SqlFeed(database),
         history=SqlHistory(database),
         short_term=short_term or SqlShortTerm(database),
@@ -59,6 +66,8 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         jobs=SqlJobs(database),
         leases=SqlLeases(database),
         registry=SqlRegistry(database),
+        subjects=SqlSubjects(database),
+        reader=SqlSubjectReader(database),
     )
 
 

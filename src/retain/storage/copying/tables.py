@@ -87,11 +87,12 @@ TABLES: Final = (
         "subject:int key:int kind:int version:int profile:int aged_from:int created_at:int updated_at:int dated_at:int "
         "moved_at:int purge_at:int pack:int size:int model:int id:text state:text previous:text agent_id:text "
         "session_id:text name:text reason:text bundle:text metadata:text terms:bytes vectors:bytes content:packed "
-        "body:packed",
+        "body:packed source:text derived_from:text",
         "subject key",
         "key",
         tells=False,
     ),
+    _table("derivations", "subject:int source_id:text key:int", "subject source_id key", tells=False),
     _table("quotas", "tenant:text user_id:text kind:int max_memories:int max_bytes:int", "tenant user_id kind"),
     _table(
         "sessions",
@@ -163,6 +164,7 @@ TABLES: Final = (
     ),
     _table("totals", "subject:int kind:text state:text cause:text count:int", "subject kind state cause"),
     _table("seen", "one:int at:int", "one", is_data=False),
+    _table("ledger_seen", "one:int no:int hash:text", "one", is_data=False),
 )
 
 #: Not copied: a lease is its holder's; the others PostgreSQL makes from records, where and when they are needed.

@@ -14,6 +14,7 @@ BY_SUBJECT: Final = (
     "turns",
     "scopes",
     "records",
+    "derivations",
     "passages",
     "fillings",
     "changes",
@@ -43,6 +44,7 @@ EVERYWHERE: Final = (
     "jobs",
     "checkpoints",
     "seen",
+    "ledger_seen",
 )
 
 

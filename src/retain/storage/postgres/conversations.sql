@@ -140,6 +140,9 @@ DELETE FROM short_windows WHERE subject = $1 AND agent_id = $2 AND session_id = 
 -- name: end_windows_of_user
 DELETE FROM short_windows WHERE subject = $1
 
+-- name: windows_of_user
+SELECT no, agent_id, session_id, expires_at FROM short_windows WHERE subject = $1 ORDER BY no
+
 -- name: end_windows_of_agent
 DELETE FROM short_windows
 WHERE agent_id = $1

@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
 from retain.storage.postgres.opening import prepare, quoted
-from retain.storage.postgres.transactions import Connection, PostgresTransaction
+from retain.storage.postgres.transactions import Connection, PostgresTransaction, begin_for
 from retain.storage.relational.database import DuplicateError, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
@@ -82,21 +82,23 @@ class PostgresDatabase:
     # --- transactions --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def read(self) -> Iterator[PostgresTransaction]:
-        """A consistent view of the store as it is now."""
-        with self._translated(), self._begun(_READ) as connection:
-            yield PostgresTransaction(connection, schema=self.schema, writes=False)
+    def read(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
+        """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
+        with self._translated(), self._begun(_READ, subject, writes=False) as tx:
+            yield tx
             with suppress(psycopg.OperationalError):  # all was read
-                connection.execute(b"COMMIT")
+                tx.connection.execute(b"COMMIT")
 
-    def write(self) -> AbstractContextManager[PostgresTransaction]:
-        """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
-        return self._writing()
+    def write(self, subject: str | None = None) -> AbstractContextManager[PostgresTransaction]:
+        """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
+        where it is said for whom.
+        """
+        return self._writing(subject)
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
-        with self._writing(governed=tenant) as tx:
+        with self._writing() as tx:
             tx.close_gate(tenant)
             yield tx
 
@@ -108,10 +110,9 @@ class PostgresDatabase:
             yield tx
 
     @contextmanager
-    def _writing(self, *, governed: str | None = None) -> Iterator[PostgresTransaction]:
+    def _writing(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
-        with self._translated(), self._begun(b"BEGIN") as connection:
-            tx = PostgresTransaction(connection, schema=self.schema, writes=True, governed=governed)
+        with self._translated(), self._begun(b"BEGIN", subject, writes=True) as tx:
             yield tx
             self._commit(tx, began)
 
@@ -132,14 +133,18 @@ class PostgresDatabase:
         del pages
         return 0
 
+    def scrub(self) -> bool:
+        """Nothing to do: dead rows and old log go as the server vacuums and recycles."""
+        return True
+
     def _commit(self, tx: PostgresTransaction, began: float) -> None:
         """End a transaction that began at a moment of ``time.monotonic``."""
-        xid = tx.xid
+        ending, xid = tx.ending(), tx.xid
         if xid is None:  # it needed nobody's turn; but it may have written
             row = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
             xid = None if row is None else row[0]
         try:
-            said = tx.connection.execute(b"COMMIT").statusmessage
+            said = _last(tx.connection.execute(ending, prepare=False)).statusmessage
         except psycopg.OperationalError:
             if not tx.connection.broken or (xid is not None and not self._was_committed(xid, began)):
                 raise
@@ -172,24 +177,29 @@ class PostgresDatabase:
     # --- connections ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _begun(self, begin: bytes) -> Iterator[Connection]:
-        """A connection inside a transaction; what is not committed when the block ends is undone."""
-        connection = self._begin(begin)
+    def _begun(self, begin: bytes, subject: str | None, *, writes: bool) -> Iterator[PostgresTransaction]:
+        """A transaction; what is not committed when the block ends is undone."""
+        if subject is not None:
+            begin = begin_for(begin, self.schema, subject, writes=writes)
+        connection, found = self._begin(begin)
         try:
-            yield connection
+            tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
+            if subject is not None:
+                tx.begun_for(subject, found.fetchone() if found.nextset() else None)
+            yield tx
         finally:
             if not connection.closed and connection.info.transaction_status is not pq.TransactionStatus.IDLE:
                 with suppress(psycopg.Error):
                     connection.execute(b"ROLLBACK")
             self._pool.putconn(connection)
 
-    def _begin(self, begin: bytes) -> Connection:
+    def _begin(self, begin: bytes) -> tuple[Connection, psycopg.Cursor[Any]]:
         """Begin on a connection that works: those that broke while nobody used them are let go."""
         self.check_usable()
         for _ in range(_STALE):
             connection = self._get()
             try:
-                connection.execute(begin)
+                found = connection.execute(begin, prepare=False)
             except psycopg.OperationalError:
                 broken = connection.broken
                 self._pool.putconn(connection)
@@ -199,7 +209,7 @@ class PostgresDatabase:
                 self._pool.putconn(connection)
                 raise
             else:
-                return connection
+                return connection, found
         raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
     def _get(self) -> Connection:
@@ -261,6 +271,13 @@ class PostgresDatabase:
             self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
 
 
+def _last(cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:
+    """A cursor at the last of its results."""
+    while cursor.nextset():
+        pass
+    return cursor
+
+
 def schema_of(parts: dict[str, str]) -> str:
     """The schema that a URL names, by ``options=-csearch_path=``."""
     options = parts.get("options", "")
@@ -272,6 +289,7 @@ def with_defaults(parts: dict[str, str]) -> dict[str, Any]:
     """What a connection is made with: a network that went away is noticed within seconds."""
     defaults = {
         "application_name": "retain",
+        "client_encoding": "utf8",
         "connect_timeout": "5",
         "keepalives_idle": "10",
         "keepalives_interval": "5",

@@ -10,6 +10,9 @@ INSERT INTO subjects (subject, alias) VALUES ($1, uuid_send(gen_random_uuid())) 
 -- name: new_turn
 INSERT INTO turns (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
 
+-- name: take_turn
+SELECT number, xid FROM take_turn($1, $2)
+
 -- name: lock_subject
 SELECT subject FROM turns WHERE subject = $1 FOR NO KEY UPDATE
 
@@ -62,44 +65,48 @@ INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = mod
 
 -- name: insert
 INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
-                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body)
-VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19))
+                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
+                     derived_from)
+VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19),
+        $20, $21)
 
 -- name: get
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE id = $1 AND subject = $2
 
 -- name: fetch
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) AND subject = $2 AND state IN ('active', 'archived')
+       pack, source, derived_from, bundle
+FROM jsonb_array_elements_text($1::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
+JOIN profiles ON profiles.no = records.profile
+WHERE state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $3)
 
 -- name: get_named
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $4)
 
 -- name: standing
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END, pack,
-       name
+       name, derived_from
 FROM records WHERE id = $1 AND subject = $2
 
 -- What was made of its text for large scopes goes at once, and is made anew later.
 -- name: replace
 WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
-               WHERE subject = $10::bigint >> 32 AND key = $10)
+               WHERE subject = $12::bigint >> 32 AND key = $12)
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
-                   terms = $6, metadata = $7, content = packed($8), body = packed($9)
-WHERE subject = $10::bigint >> 32 AND key = $10
+                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
+WHERE subject = $12::bigint >> 32 AND key = $12
 
 -- What is being deleted stays where a sweep looks for it.
 -- name: move
@@ -185,7 +192,7 @@ UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigi
 -- name: unembedded
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND (model IS DISTINCT FROM $3 OR vectors IS NULL)
@@ -218,15 +225,16 @@ DELETE FROM changes WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq <= $2
 -- name: entries
 SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, models.id, vectors, terms
-FROM records JOIN profiles ON profiles.no = records.profile
-     LEFT JOIN models ON models.code = records.model
-WHERE records.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) AND subject = $2
+       pack, source, derived_from, bundle, models.id, vectors, terms
+FROM jsonb_array_elements_text($1::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
+JOIN profiles ON profiles.no = records.profile
+LEFT JOIN models ON models.code = records.model
 
 -- name: bin_of_subject
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE records.subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
@@ -235,7 +243,7 @@ ORDER BY purge_at, key LIMIT $3
 -- name: bin_of_tenant
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > ($1, $2)
@@ -250,7 +258,17 @@ ORDER BY key LIMIT $3
 -- name: find
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE id = $1 AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
+
+-- name: bundled
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE bundle = $1 AND key > $2 AND state = 'recycled'
+  AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
+ORDER BY key LIMIT $4

@@ -83,6 +83,37 @@ def _shifted(text: bytes, by: int) -> bytes:
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
 
 
+def begin_for(begin: bytes, schema: str, subject: str, *, writes: bool) -> bytes:
+    """The text that begins a transaction and takes a subject's turn, or looks it up, at one go."""
+    statement = STATEMENTS["records.take_turn" if writes else "records.subject_no"]
+    values = (gate_of(schema, subject), subject) if writes else (subject,)
+    return begin + b"; " + spelled_out(statement.text, values)
+
+
+def spelled_out(text: bytes, values: Bindings) -> bytes:
+    """A statement with its values in place of its parameters."""
+    return _PLACE.sub(lambda place: _literal(values[int(place[1]) - 1]), text)
+
+
+def _literal(value: object) -> bytes:
+    if value is None:
+        return b"NULL"
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, int):
+        return b"(%d)" % value
+    if isinstance(value, bytes):
+        return b"'\\x" + value.hex().encode() + b"'::bytea"
+    if not isinstance(value, str) or "\0" in value:
+        raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
+    return b" E'" + str.__str__(value).replace("\\", "\\\\").replace("'", "''").encode() + b"'"
+
+
+def gate_of(schema: str, subject: str) -> int:
+    """The lock that is the gate of a subject's tenant."""
+    return lock_key(schema, "gate", subject.split("/", 1)[0])
+
+
 def lock_key(*names: str) -> int:
     """The number that an advisory lock of this name has."""
     return int.from_bytes(blake2b("\0".join(names).encode(), digest_size=8, person=b"retain").digest(), signed=True)
@@ -93,7 +124,7 @@ class PostgresTransaction:
 
     is_alone = False
 
-    def __init__(self, connection: Connection, *, schema: str, writes: bool, governed: str | None = None) -> None:
+    def __init__(self, connection: Connection, *, schema: str, writes: bool) -> None:
         self.connection = connection
         self.xid: str | None = None
         """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
@@ -101,13 +132,14 @@ class PostgresTransaction:
         self._cursor.format = psycopg.pq.Format.BINARY
         self._schema = schema
         self._writes = writes
-        self._gates = set() if governed is None else {governed}
+        self._later: list[bytes] = []
         self._numbers: dict[str, int] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
 
     def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
         statement = STATEMENTS[name]
+        self._catch_up()
         try:
             return self._cursor.execute(statement.text, statement.bound(bindings))
         except errors.UniqueViolation as problem:
@@ -131,6 +163,7 @@ class PostgresTransaction:
         """The rows of a statement as they come: by a cursor of the server's, since they may be many."""
         name = f"retain_{lock_key(statement, str(id(bindings)), str(len(self._numbers))) & 0xFFFFFFFF:x}"
         text = b"DECLARE " + name.encode() + b" NO SCROLL CURSOR FOR " + STATEMENTS[statement].text
+        self._catch_up()
         self._cursor.execute(text, bindings)
         try:
             while page := self._cursor.execute(f"FETCH {_PAGE} FROM {name}".encode()).fetchall():
@@ -143,8 +176,24 @@ class PostgresTransaction:
         """Carry out a statement; how many rows it changed."""
         return max(0, self._execute(statement, bindings).rowcount)
 
+    def later(self, statement: str, bindings: Bindings = ()) -> None:
+        """Carry out a statement before the next one, or with the commit."""
+        known = STATEMENTS[statement]
+        self._later.append(spelled_out(known.text, known.bound(bindings)))
+
+    def _catch_up(self) -> None:
+        if self._later:
+            texts, self._later = self._later, []
+            self.connection.execute(b"; ".join(texts), prepare=False)
+
+    def ending(self) -> bytes:
+        """What is left to be carried out, and the commit, as one text."""
+        texts, self._later = self._later, []
+        return b"; ".join([*texts, b"COMMIT"])
+
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
+        self._catch_up()
         try:
             for text, values in STATEMENTS[statement].chunks(list(many)):
                 self._cursor.execute(text, values)
@@ -154,6 +203,7 @@ class PostgresTransaction:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
+        self._catch_up()
         self._cursor.execute(b"SAVEPOINT attempt")
         try:
             yield
@@ -171,15 +221,24 @@ class PostgresTransaction:
         here on.
         """
         if subject not in self._numbers:
-            if self._writes:
-                self.enter(subject.split("/", 1)[0])
-            row = self.one("records.subject_no", (subject,))
-            if row is None:
+            number = self._take_turn(subject) if self._writes else self.one("records.subject_no", (subject,))
+            if number is None or number[0] is None:
                 return None
-            if self._writes:
-                self.have(row[0])
-            self._numbers[subject] = row[0]
+            self._numbers[subject] = number[0]
         return self._numbers[subject]
+
+    def _take_turn(self, subject: str) -> Row:
+        """Pass the tenant's gate, find the subject, and wait for its turn: in one go."""
+        row = self.one("records.take_turn", (gate_of(self._schema, subject), subject)) or (None, None)
+        self.xid = row[1]
+        return row
+
+    def begun_for(self, subject: str, row: Row | None) -> None:
+        """It was begun by taking a subject's turn, or by looking a subject up; with what that gave."""
+        if row is not None and row[0] is not None:
+            self._numbers[subject] = row[0]
+        if self._writes and row is not None:
+            self.xid = row[1]
 
     def number_for(self, subject: str) -> int:
         """The same, for a subject seen before or not."""
@@ -194,12 +253,6 @@ class PostgresTransaction:
     def have(self, number: int) -> None:
         """Have a subject to itself, by its number."""
         self.one("records.lock_subject", (number,))
-
-    def enter(self, tenant: str) -> None:
-        """Pass a tenant's gate."""
-        if tenant not in self._gates:
-            self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared($1)", "gate", tenant)
-            self._gates.add(tenant)
 
     def close_gate(self, tenant: str) -> None:
         """Wait until nobody is past a tenant's gate, and let nobody pass."""

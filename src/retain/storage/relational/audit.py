@@ -58,7 +58,7 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
         hashed = link(hashed, text)
         added.append((no, subject, seq, event.at, event.item, text, hashed))
     tx.run_many(SQL["append"], added)
-    tx.run(SQL["move_head"], (subject, seq, hashed, GENESIS))
+    tx.later(SQL["move_head"], (subject, seq, hashed, GENESIS))
 
 
 class SqlAudit:

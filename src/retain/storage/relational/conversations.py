@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from retain.core.records import Message, Move, Outcome, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import BinnedMessage, Lease, Session, Summarize
+from retain.ports import BinnedMessage, Lease, Session, ShortWindow, Summarize
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Transaction
 from retain.storage.relational.jobs import check_lease
@@ -50,7 +50,7 @@ class SqlHistory:
     def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
         if not messages:
             return
-        with self._database.write() as tx:
+        with self._database.write(scope.subject) as tx:
             begun = messages[0].created_at
             number, session = open_session(tx, self._profiles, scope, now=now, begun=begun)
             subject, first, end = message_keys(tx.number_for(scope.subject), number)
@@ -62,7 +62,7 @@ class SqlHistory:
             latest = max(message.created_at for message in messages)
             size = sum(map(_size, stored))
             summary = summarize(session.summary, messages)
-            tx.run(SQL["touch_session"], (subject, latest, len(messages), size, summary, number))
+            tx.later(SQL["touch_session"], (subject, latest, len(messages), size, summary, number))
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as tx:
@@ -154,7 +154,7 @@ class SqlHistory:
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
         with self._database.read() as tx:
             found = tx.rows(SQL["binned_messages"], (now, *after, tenant, subject, limit))
-        binned = [BinnedMessage(_message(row[:5]), *row[5:9]) for row in found]
+        binned = [BinnedMessage(as_message(row[:5]), *row[5:9]) for row in found]
         return binned, ((found[-1][8], found[-1][9]) if found else after)
 
     def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
@@ -235,12 +235,14 @@ def _transition(
 
 def _last_messages(tx: Transaction, subject: int, session: int, limit: int) -> list[Message]:
     found = tx.rows(SQL["last_messages"], (*message_keys(subject, session), limit))
-    return [_message(row) for row in reversed(found)]
+    return [as_message(row) for row in reversed(found)]
 
 
 def _purge(tx: Transaction, subject: str, found: list[tuple[Any, ...]], *, now: int, limit: int) -> int:
     """Delete messages of one subject for good, but for those that a hold keeps; how many went."""
-    number = tx.number_for(subject)
+    number = tx.number_of(subject)
+    if number is None:  # erased meanwhile
+        return 0
     holds = standing_holds(tx, subject)
     free = [
         (key, message_id)
@@ -264,7 +266,7 @@ class SqlShortTerm:
         self._database = database
 
     def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
-        with self._database.write() as tx:
+        with self._database.write(scope.subject) as tx:
             if tx.is_alone:  # elsewhere, nobody waits for what is another's
                 tx.run(SQL["end_expired"], (now, 16))
             subject = tx.number_for(scope.subject)
@@ -285,7 +287,7 @@ class SqlShortTerm:
             subject = tx.number_of(scope.subject)
             window = _current(tx, (subject, *name_of(scope)), now)
             found = [] if window is None else tx.rows(SQL["short_messages"], (subject, window[0]))
-        return [_message(row) for row in found]
+        return [as_message(row) for row in found]
 
     def expires_at(self, scope: Scope, *, now: int) -> int | None:
         with self._database.read() as tx:
@@ -318,6 +320,17 @@ class SqlShortTerm:
         with self._database.write() as tx:
             return tx.run(SQL["end_expired"], (now, limit))
 
+    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
+        del known  # ids are kept as they are
+        with self._database.read() as tx:
+            subject = tx.number_of(f"{tenant}/{user_id}")
+            found = tx.rows(SQL["windows_of_user"], (subject,))
+        for number, agent_id, session_id, expires_at in found:
+            with self._database.read() as tx:
+                messages = [as_message(row) for row in tx.rows(SQL["short_messages"], (subject, number))]
+            if messages:
+                yield ShortWindow(agent_id, session_id or None, expires_at, messages)
+
 
 def _current(tx: Transaction, who: tuple[object, ...], now: int) -> tuple[Any, ...] | None:
     """The number and the expiry of a session's window, if it has not expired."""
@@ -336,5 +349,6 @@ def _size(row: tuple[Any, ...]) -> int:
     return len(content.encode()) if isinstance(content, str) else len(content)
 
 
-def _message(row: Sequence[Any]) -> Message:
+def as_message(row: Sequence[Any]) -> Message:
+    """A stored message as callers know it."""
     return Message(row[0], row[1], unpack(row[2]), row[3], parse_json_object(row[4]))

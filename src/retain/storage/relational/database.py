@@ -52,6 +52,9 @@ class Transaction(Protocol):
     def run(self, statement: str, bindings: Bindings = (), /) -> int:
         """Carry out a statement; how many rows it changed."""
 
+    def later(self, statement: str, bindings: Bindings = (), /) -> None:
+        """Carry out a statement before the next one, or with the commit: nobody waits for what it would say."""
+
     def run_many(self, statement: str, many: Iterable[Bindings], /) -> None:
         """Carry out a statement for each of many bindings."""
 
@@ -73,12 +76,12 @@ class Transaction(Protocol):
 class Database(Protocol):
     """Where the stores keep everything."""
 
-    def read(self) -> AbstractContextManager[Transaction]:
-        """A consistent view of the store as it is now."""
+    def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
+        """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 
-    def write(self) -> AbstractContextManager[Transaction]:
+    def write(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
-        when the block ends; undone if it raises.
+        when the block ends; undone if it raises. It is begun sooner where it is said for whom.
         """
 
     def govern(self, tenant: str, /) -> AbstractContextManager[Transaction]:
@@ -92,6 +95,9 @@ class Database(Protocol):
 
     def give_back(self, pages: int, /) -> int:
         """Give unused pages back to the disk, some at a time; how many are left."""
+
+    def scrub(self) -> bool:
+        """Leave nothing of deleted rows in files, as far as the engine can; ``False`` while a reader prevents it."""
 
     def check_usable(self) -> None:
         """Raise ``ClosedError`` unless it is open, in the process that opened it."""

@@ -12,6 +12,7 @@ from retain.core.decisions import Standing, Window
 from retain.core.holds import Held
 from retain.core.rules import HISTORY, Rule, resolve
 from retain.core.times import SECOND
+from retain.core.tombstones import is_tombstone
 from retain.core.types import State
 from retain.ports import Census, Page, Profile, Session
 from retain.storage.relational.database import Database, Names, Transaction
@@ -53,7 +54,7 @@ class SqlDues:
         statement = SQL["session_census" if profile.kind == HISTORY else "census"]
         with self._database.read() as tx:
             found = tx.rows(statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
-        return [Census(profile.kind, *row) for row in found]
+        return [Census(profile.kind, *row) for row in found if not is_tombstone(row[0])]
 
     def census_of_agents(
         self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
@@ -70,7 +71,7 @@ class SqlDues:
         statement = SQL["sessions_due" if profile.kind == HISTORY else "due"]
         with self._database.read() as tx:
             found = tx.rows(statement, (profile.number, state, *_bounds(window), *after, tags, limit))
-        standings = [_standing(row, profile.kind, state, row[1], None) for row in found]
+        standings = [_standing(row, profile.kind, state, row[1], None) for row in found if not is_tombstone(row[3])]
         return Page(standings, _last(found))
 
     def due_of(

@@ -25,7 +25,7 @@ class SqlFacts:
         with self._database.write() as tx:
             number = tx.number_for(subject)
             for fact in facts:
-                known = [_fact(row) for row in tx.rows(SQL["of_source"], (number, fact.source))]
+                known = [as_fact(row) for row in tx.rows(SQL["of_source"], (number, fact.source))]
                 ended, new = succession(known, fact, replacing=replacing)
                 for old in ended:
                     tx.run(SQL["end"], (old.until, number, old.id))
@@ -49,7 +49,7 @@ class SqlFacts:
             for entity_id in entity_ids:
                 for statement in ("of_source", "of_target"):
                     for row in tx.rows(SQL[statement], (number, entity_id)):
-                        found[row[0]] = _fact(row)
+                        found[row[0]] = as_fact(row)
         return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
 
 
@@ -58,5 +58,6 @@ def _row(fact: Fact) -> tuple[object, ...]:
     return fact.id, fact.source, fact.name, fact.target, value, fact.since, fact.until, fact.recorded_at
 
 
-def _fact(row: Sequence[Any]) -> Fact:
+def as_fact(row: Sequence[Any]) -> Fact:
+    """A stored fact as callers know it."""
     return Fact(row[0], row[1], row[2], row[3], None if row[4] is None else json.loads(row[4]), *row[5:])

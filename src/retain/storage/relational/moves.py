@@ -40,6 +40,7 @@ class Mover:
         self._events: list[Event] = []
         self._models: dict[str | None, int | None] = {}
         self._packs: dict[int, bool] = {}
+        self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
         self.holds = standing_holds(tx, subject) if is_held else []
@@ -55,7 +56,7 @@ class Mover:
         row = self._tx.one(SQL["standing"], (move.id, self.number, bool(self.holds)))
         if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
             return Outcome.STALE
-        key, code, _, _, size, agent_id, session_id, metadata, packed, name = row
+        key, code, _, _, size, agent_id, session_id, metadata, packed, name, _ = row
         if move.target is State.DELETED and packed is not None:
             return Outcome.STALE  # part of it still lies elsewhere
         kind = KINDS[code]
@@ -69,7 +70,7 @@ class Mover:
             if hold is not None:
                 self.refuse(move, kind.name.value, hold)
                 return Outcome.HELD
-        return self._carry_out(move, kind, key, size, packed)
+        return self._carry_out(move, kind, key, size, packed, named=name is not None)
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
         """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
@@ -133,20 +134,21 @@ class Mover:
             purge_at = self._now + BIN
             self.move(Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.RULE, purge_at=purge_at))
 
-    def _carry_out(self, move: Move, kind: Kind, key: int, size: int, packed: int | None) -> Outcome:
+    def _carry_out(self, move: Move, kind: Kind, key: int, size: int, packed: int | None, *, named: bool) -> Outcome:
         tally = self.tally(kind)
         entering = (move.target in LIVE) - (move.source in LIVE)
         stored = None if move.keeping is None else _stored(move.keeping)
         grown = 0 if stored is None else stored[0] - size
         wanted = size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:
-            maximum = limits(self._tx, self.subject, kind)
-            if excess(tally.usage(maximum), max(0, entering), wanted):
+            if kind.code not in self._limits:
+                self._limits[kind.code] = limits(self._tx, self.subject, kind)
+            if excess(tally.usage(self._limits[kind.code]), max(0, entering), wanted):
                 return Outcome.FULL
         if move.keeping is not None and not self._can_fill(move.keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
         try:
-            with self._tx.attempt() if entering > 0 else nullcontext():
+            with self._tx.attempt() if entering > 0 and named else nullcontext():  # only names can be taken
                 self._write(move, kind, key, stored)
         except DuplicateError:
             return Outcome.TAKEN
@@ -215,7 +217,7 @@ class Mover:
         if self._events:
             append(self._tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
-            self._tx.run(SQL["count_moves"], (self.number, kind, target, cause, count))
+            self._tx.later(SQL["count_moves"], (self.number, kind, target, cause, count))
 
 
 def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:

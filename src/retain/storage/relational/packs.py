@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from retain.core.errors import NotFoundError
 from retain.ports import Lease, Pack
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.jobs import check_lease
@@ -18,13 +19,25 @@ class SqlPacks:
         self._database = database
 
     def alias(self, subject: str) -> str:
-        with self._database.write() as tx:
-            row = tx.one(SQL["alias"], (tx.number_for(subject),))
-        return str((row or (b"",))[0].hex())
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            return _alias(tx, number)
 
-    def open(self, subject: str, *, name: str, records: int, size: int, digest: bytes, now: int) -> int:
+    def open(
+        self,
+        subject: str,
+        *,
+        name: str,
+        records: int,
+        size: int,
+        digest: bytes,
+        now: int,
+        alias: str | None = None,
+    ) -> int:
         with self._database.write() as tx:
-            number = tx.number_for(subject)
+            number = tx.number_for(subject) if alias is None else tx.number_of(subject)
+            if alias is not None and _alias(tx, number) != alias:
+                raise _erased()
             return tx.value(SQL["open"], (number, name, records, size, digest, now))
 
     def get(self, number: int) -> Pack | None:
@@ -73,6 +86,17 @@ class SqlPacks:
     def forget(self, number: int) -> None:
         with self._database.write() as tx:
             tx.run(SQL["forget"], (number,))
+
+
+def _alias(tx: Transaction, number: int | None) -> str:
+    row = None if number is None else tx.one(SQL["alias"], (number,))
+    if row is None:
+        raise _erased()
+    return str(row[0].hex())
+
+
+def _erased() -> NotFoundError:
+    return NotFoundError("nothing is kept of that user, or not any more: they were erased meanwhile")
 
 
 def _have(tx: Transaction, number: int) -> None:

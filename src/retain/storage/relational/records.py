@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -27,6 +28,7 @@ from retain.storage.relational.moves import (
     standing_holds,
     unique,
 )
+from retain.storage.relational.provenance import note_derivations, note_other_derivations
 from retain.storage.relational.rules import Profiles, check_rules
 from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening
 
@@ -35,6 +37,10 @@ _STATES: Final = {state.value: state for state in State}
 GONE: Final = 0
 #: Where a stored row has its size.
 _SIZE: Final = 8
+#: Where a row that was read has what is not the record's own.
+EXTRA: Final = 24
+#: Where a standing row has what the record was derived from.
+_DERIVED_FROM: Final = 10
 
 
 class SqlRecords:
@@ -48,7 +54,7 @@ class SqlRecords:
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         stored = [_row(entry) for entry in entries]
         size = sum(row[_SIZE] for row in stored)
-        with self._database.write() as tx, unique(kind.name):
+        with self._database.write(subject) as tx, unique(kind.name):
             number = tx.number_for(subject)
             opened = opening(tx, subject, number, kind, (entry.record.scope.agent_id for entry in entries))
             if opened.is_removed:
@@ -78,6 +84,9 @@ class SqlRecords:
                 first = (tally.new_key(), number, kind.code, profiles[whose])
                 rows.append((*first, *row[:9], models[encoding.model], *row[9:]))
             tx.run_many(SQL["insert"], rows)
+            keys = (row[0] for row in rows)
+            sources = (entry.record.derived_from for entry in entries)
+            note_derivations(tx, number, zip(keys, sources, strict=True))
             tally.count(len(stored), size)
             mover.save()
             added = Added(tally.usage(maximum), len(pruned), tuple(pruned))
@@ -85,15 +94,15 @@ class SqlRecords:
         return added
 
     def get(self, subject: str, record_id: str) -> Record | None:
-        with self._database.read() as tx:
+        with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             row = None if number is None else tx.one(SQL["get"], (record_id, number))
-            return None if row is None else _seen(tx, _record(subject, row))
+            return None if row is None else _seen(tx, as_record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
         with self._database.read() as tx:
             row = tx.one(SQL["find"], (record_id, tenant))
-        return None if row is None else _record(row[21], row)
+        return None if row is None else as_record(row[EXTRA], row)
 
     def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
         with self._database.read() as tx:
@@ -101,13 +110,13 @@ class SqlRecords:
             if number is None:
                 return None
             row = tx.one(SQL["get_named"], (number, kind.code, name, now))
-            return None if row is None else _record(subject, row)
+            return None if row is None else as_record(subject, row)
 
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        with self._database.read() as tx:
+        with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             found = tx.rows(SQL["fetch"], (to_json(record_ids), number, now))
-            records = {row[1]: _seen(tx, _record(subject, row)) for row in found}
+            records = {row[1]: _seen(tx, as_record(subject, row)) for row in found}
         return {
             record_id: records[record_id]
             for record_id in record_ids
@@ -118,7 +127,7 @@ class SqlRecords:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             found = tx.rows(SQL["entries"], (to_json(record_ids), number))
-        return {row[1]: Entry(_record(subject, row), Encoding(*row[21:])) for row in found}
+        return {row[1]: Entry(as_record(subject, row), Encoding(*row[EXTRA:])) for row in found}
 
     def binned(
         self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = START, limit: int
@@ -129,7 +138,13 @@ class SqlRecords:
             else:
                 keys = all_keys(tx.number_of(subject) or 0)
                 found = tx.rows(SQL["bin_of_subject"], (*after, limit, *keys))
-        return [_record(row[21], row) for row in found], (found[-1][18], found[-1][22]) if found else after
+        last = (found[-1][18], found[-1][EXTRA + 1]) if found else after
+        return [as_record(row[EXTRA], row) for row in found], last
+
+    def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        with self._database.read() as tx:
+            found = tx.rows(SQL["bundled"], (bundle, after, tenant, limit))
+        return [as_record(row[EXTRA], row) for row in found], found[-1][EXTRA + 1] if found else after
 
     def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
         with self._database.read() as tx:
@@ -141,7 +156,7 @@ class SqlRecords:
     def replace(self, entry: Entry) -> bool:
         record = entry.record
         row = _row(entry)
-        with self._database.write() as tx, unique(record.kind):
+        with self._database.write(record.scope.subject) as tx, unique(record.kind):
             number = tx.number_of(record.scope.subject)
             standing = tx.one(SQL["standing"], (record.id, number, True))
             if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
@@ -155,6 +170,8 @@ class SqlRecords:
                 raise refuse(record.kind, record.scope.user_id, problem)
             model = model_code(tx, entry.encoding.model)
             tx.run(SQL["replace"], (record.name, record.updated_at, row[_SIZE], model, *row[9:], standing[0]))
+            if row[-1] != standing[_DERIVED_FROM]:
+                note_other_derivations(tx, int(number or 0), standing[0], record.derived_from)
             tally.count(0, grown)
             tally.changed(record.id)
             tally.save()
@@ -201,7 +218,7 @@ class SqlFeed:
     def changes(
         self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
     ) -> Changes:
-        with self._database.read() as tx:
+        with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
@@ -241,11 +258,13 @@ class SqlFeed:
                 return []
             code = known_model(tx, model)
             found = tx.rows(SQL["unembedded"], (*key_range(number, kind), code, limit))
-            return [_record(subject, row) for row in found]
+            return [as_record(subject, row) for row in found]
 
     def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
         with self._database.write() as tx:
-            number = tx.number_for(subject)
+            number = tx.number_of(subject)
+            if number is None:  # erased meanwhile
+                return 0
             tally = Tally(tx, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
@@ -369,10 +388,13 @@ def _row(entry: Entry) -> tuple[Any, ...]:
         to_json(record.metadata),
         pack(record.content),
         None if body is None else pack(body),
+        record.source,
+        to_json(record.derived_from) if record.derived_from else None,
     )
 
 
-def _record(subject: str, row: Sequence[Any]) -> Record:
+def as_record(subject: str, row: Sequence[Any]) -> Record:
+    """A stored record as callers know it."""
     tenant, user_id = subject.split("/", 1)
     return Record(
         id=row[1],
@@ -396,4 +418,7 @@ def _record(subject: str, row: Sequence[Any]) -> Record:
         purge_at=row[18],
         reason=row[19],
         pack=row[20],
+        source=row[21],
+        derived_from=tuple(json.loads(row[22])) if row[22] else (),
+        bundle=row[23],
     )

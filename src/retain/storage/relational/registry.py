@@ -144,8 +144,10 @@ class SqlRegistry:
         self, tx: Transaction, entry: Registered, group: Sequence[tuple[str, list[Row]]], *, records: bool, now: int
     ) -> Iterator[tuple[Outcome, Row]]:
         for subject, mine in group:
-            number = tx.number_for(subject)
+            number = tx.number_of(subject)
             _check_unchanged(tx, entry)
+            if number is None:  # erased meanwhile
+                continue
             mover = Mover(tx, subject, number, now=now)
             for row in mine:
                 yield self._move(tx, mover, entry, row, records=records, now=now), row

@@ -112,11 +112,11 @@ class Tally:
             self.floor = self.seq
         else:
             if self._changed:
-                self._tx.run(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
+                self._tx.later(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
         row = (self.scope, self.seq, self.floor, self.next, self.memories, self.bytes)
-        self._tx.run(SQL["put_scope"], row)
+        self._tx.later(SQL["put_scope"], row)
 
     def _cut(self, upto: int) -> int:
         """Drop what is listed up to a transaction; how much that was."""

@@ -130,6 +130,9 @@ DELETE FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
 -- name: end_windows_of_user
 DELETE FROM short_windows WHERE subject = ?
 
+-- name: windows_of_user
+SELECT no, agent_id, session_id, expires_at FROM short_windows WHERE subject = ? ORDER BY no
+
 -- name: end_windows_of_agent
 DELETE FROM short_windows
 WHERE agent_id = ?1

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,8 @@ from retain.storage.relational.statements import migrations, statements
 APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
 _PACKAGE: Final = "retain.storage.sqlite"
 _IDLE_READERS: Final = 8
+#: How long emptying the log waits for others to end what they are reading or writing.
+_SCRUB_SECONDS: Final = 2.0
 _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
 _SQL: Final = statements(_PACKAGE)
 #: The system's other ways to say that a disk is full: a user's share of it is used up, a file may not grow.
@@ -73,7 +75,7 @@ class Database:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self) -> Iterator[SqliteTransaction]:
+    def write(self, _subject: str | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         with self._lock, self._translated(self._writer):
@@ -101,7 +103,7 @@ class Database:
             yield batches
 
     @contextmanager
-    def read(self) -> Iterator[SqliteTransaction]:
+    def read(self, _subject: str | None = None) -> Iterator[SqliteTransaction]:
         """A consistent view of the store as it is now."""
         with self._translated():
             self.check_usable()
@@ -144,6 +146,22 @@ class Database:
             tx.connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
         with self.read() as tx:
             return int(tx.connection.pragma("freelist_count"))
+
+    def scrub(self) -> bool:
+        """Empty the write-ahead log, in which pages are as they were; ``False`` while a reader, of whatever process,
+        keeps an older view of the file for more than some seconds.
+        """
+        self.check_usable()
+        deadline = time.monotonic() + _SCRUB_SECONDS
+        with self._translated(), closing(self._connect()) as connection:
+            connection.set_busy_handler(_patience(_SCRUB_SECONDS))
+            while True:  # SQLite waits for readers and writers, but not for another who empties the log
+                busy = True
+                with suppress(apsw.BusyError):
+                    busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0])
+                if not busy or time.monotonic() > deadline:
+                    return not busy
+                time.sleep(0.01)
 
     # --- opening -----------------------------------------------------------------------------------------------
 
@@ -325,6 +343,10 @@ class SqliteTransaction:
         except apsw.ConstraintError as problem:
             raise _duplicate(problem) from problem
         return self.connection.changes()
+
+    def later(self, statement: str, bindings: Bindings = ()) -> None:
+        """Carry out a statement: here nothing is waited for."""
+        self.run(statement, bindings)
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings."""

@@ -51,20 +51,21 @@ INSERT INTO models (id) VALUES (?) RETURNING code
 
 -- name: insert
 INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
-                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body)
-VALUES (?, ?, ?, ?, ?, 'active', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
+                     derived_from)
+VALUES (?, ?, ?, ?, ?, 'active', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: get
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id = ? AND subject = ?
 
 -- name: fetch
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id IN (SELECT value FROM json_each(?)) AND subject = ? AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > ?)
@@ -72,19 +73,19 @@ WHERE id IN (SELECT value FROM json_each(?)) AND subject = ? AND state IN ('acti
 -- name: get_named
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > ?)
 
 -- name: standing
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack,
-       name
+       name, derived_from
 FROM records WHERE id = ?1 AND subject = ?2
 
 -- name: replace
 UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, model = ?, vectors = ?,
-                   terms = ?, metadata = ?, content = ?, body = ?
+                   terms = ?, metadata = ?, content = ?, body = ?, source = ?, derived_from = ?
 WHERE key = ?
 
 -- What is being deleted stays where a sweep looks for it.
@@ -157,7 +158,7 @@ UPDATE records SET model = ?, vectors = ?, terms = ? WHERE key = ? AND version =
 -- name: unembedded
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack
+       pack, source, derived_from, bundle
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (model IS NOT ? OR vectors IS NULL) LIMIT ?
 
@@ -187,7 +188,7 @@ DELETE FROM changes WHERE scope = ? AND seq <= ?
 -- name: entries
 SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, models.id, vectors, terms
+       pack, source, derived_from, bundle, models.id, vectors, terms
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
      LEFT JOIN models ON models.code = records.model
 WHERE records.id IN (SELECT value FROM json_each(?)) AND subject = ?
@@ -195,7 +196,7 @@ WHERE records.id IN (SELECT value FROM json_each(?)) AND subject = ?
 -- name: bin_of_subject
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
      CROSS JOIN subjects ON subjects.no = records.subject
 WHERE key BETWEEN ?4 AND ?5 AND state = 'recycled' AND (purge_at, key) > (?1, ?2) ORDER BY purge_at, key LIMIT ?3
@@ -203,7 +204,7 @@ WHERE key BETWEEN ?4 AND ?5 AND state = 'recycled' AND (purge_at, key) > (?1, ?2
 -- name: bin_of_tenant
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records INDEXED BY records_binned CROSS JOIN profiles ON profiles.no = records.profile
      CROSS JOIN subjects ON subjects.no = records.subject
 WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > (?1, ?2)
@@ -218,7 +219,16 @@ ORDER BY key LIMIT ?
 -- name: find
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, subjects.subject, key
+       pack, source, derived_from, bundle, subjects.subject, key
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
      CROSS JOIN subjects ON subjects.no = records.subject
 WHERE id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0'
+
+-- name: bundled
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records INDEXED BY records_by_bundle CROSS JOIN profiles ON profiles.no = records.profile
+     CROSS JOIN subjects ON subjects.no = records.subject
+WHERE bundle = ?1 AND key > ?2 AND state = 'recycled' AND subjects.subject >= ?3 || '/' AND subjects.subject < ?3 || '0'
+ORDER BY key LIMIT ?4

@@ -31,8 +31,13 @@ class SessionKeys(NamedTuple):
 @lru_cache(maxsize=1_024)  # a session is used often, and the digests take a tenth of the time of a write
 def session_keys(scope: Scope) -> SessionKeys:
     """The keys of a scope's session."""
+    return named_keys(session_name(scope))
+
+
+def session_name(scope: Scope) -> bytes:
+    """What a scope's session is called in indexes."""
     user, agent = _user(scope.tenant, scope.user_id), _agent(scope.tenant, scope.agent_id)
-    return named_keys(b"%b:%b:%b" % (user, agent, _session(scope.session_id)))
+    return b"%b:%b:%b" % (user, agent, _session(scope.session_id))
 
 
 def forget_scopes() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from retain.core.content import pack, to_json, unpack
 from retain.core.errors import RetainError
 from retain.core.records import Message, Scope
+from retain.ports import ShortWindow
 from retain.storage.valkey.addresses import Address, read_address
 from retain.storage.valkey.keys import (
     BUCKETS,
@@ -20,6 +21,7 @@ from retain.storage.valkey.keys import (
     forget_scopes,
     named_keys,
     session_keys,
+    session_name,
     user_key,
 )
 from retain.storage.valkey.server import Run, Server, Word, read_script
@@ -32,6 +34,8 @@ _END: Final = read_script("end")
 _END_EXPIRED: Final = read_script("end_expired")
 
 _TEXT, _PACKED = b"t", b"z"
+#: The moment at which no session has expired.
+_EVER: Final = 0
 
 
 class ValkeyShortTerm:
@@ -92,6 +96,18 @@ class ValkeyShortTerm:
             if is_all:
                 break
         return ended
+
+    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
+        """All messages of a user that the server has, session by session."""
+        (names,) = self._server.ask_all([("ZRANGE", user_key(tenant, user_id), 0, -1)])
+        told = {session_name(Scope(tenant, user_id, *both)): both for both in known} if names else {}
+        for name in names:
+            keys = named_keys(name)[:1]
+            asked = [Run(_WINDOW, keys, (_EVER,)), Run(_EXPIRY, keys, (_EVER,))]
+            (lengths, text), expires_at = self._server.run_all(asked)
+            if expires_at is not None:
+                agent_id, session_id = told.get(name, (None, None))
+                yield ShortWindow(agent_id, session_id, int(expires_at), _messages(map(int, lengths.split()), text))
 
     def _due(self, now: int, limit: int) -> list[bytes]:
         """The names of some sessions that are on the lists of what is due."""

@@ -369,3 +369,16 @@ CREATE TABLE seen (
     one bigint PRIMARY KEY CHECK (one = 1),
     at  bigint NOT NULL
 );
+
+-- How a write begins: past the tenant's gate, which governing closes, and alone with its subject; and by which number it
+-- can be asked about later. Each statement sees what was committed before it.
+CREATE FUNCTION take_turn(gate bigint, wanted text, OUT number bigint, OUT xid text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(gate);
+    xid := pg_current_xact_id()::text;
+    SELECT no INTO number FROM subjects WHERE subject = wanted;
+    IF number IS NOT NULL THEN
+        PERFORM 1 FROM turns WHERE turns.subject = number FOR NO KEY UPDATE;
+    END IF;
+END
+$$;

@@ -1,0 +1,46 @@
+-- All that is kept of a subject, in whatever state, in pages by key. Of what can be large, a page ends where it
+-- has so many bytes.
+
+-- name: alias
+SELECT alias FROM subjects WHERE no = $1
+
+-- name: size
+SELECT (SELECT count(*) FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3)
+     + coalesce((SELECT sum(messages) FROM sessions WHERE subject = $1), 0)::bigint
+
+-- name: records
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, key
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1
+  AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
+                               FROM (SELECT key, size FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3
+                                     ORDER BY key LIMIT $4) AS page) AS sizes
+              WHERE before < $5)
+ORDER BY key
+
+-- name: sessions
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = $1 AND sessions.no > $2 ORDER BY sessions.no LIMIT $3
+
+-- name: messages
+SELECT id, role, content, created_at, metadata, purge_at, key FROM history
+WHERE subject = $1
+  AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
+                               FROM (SELECT key, octet_length(content) AS size FROM history
+                                     WHERE subject = $1 AND key BETWEEN $2 AND $3 ORDER BY key LIMIT $4) AS page) AS sizes
+              WHERE before < $5)
+ORDER BY key
+
+-- name: facts
+SELECT id, source, name, target, value, since, until, recorded_at FROM facts
+WHERE subject = $1 AND id > $2 ORDER BY id LIMIT $3
+
+-- name: audit
+SELECT convert_to(entry, 'UTF8'), hash, seq FROM audit WHERE subject = $1 AND seq > $2 ORDER BY seq LIMIT $3
+
+-- name: quotas
+SELECT kind, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 ORDER BY kind

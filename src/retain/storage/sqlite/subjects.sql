@@ -1,0 +1,125 @@
+-- A subject that is being erased has a name that no user can have; it begins with a control character.
+
+-- name: alias
+SELECT alias FROM subjects WHERE no = ?
+
+-- name: with_alias
+SELECT lower(hex(alias)), subject FROM subjects
+WHERE alias IN (SELECT unhex(value) FROM json_each(?)) AND subject >= char(2) ORDER BY no
+
+-- name: rename
+UPDATE subjects SET subject = ? WHERE no = ?
+
+-- name: tombstones
+SELECT no, subject FROM subjects WHERE subject >= char(1) AND subject < char(2) ORDER BY no
+
+-- name: bury
+DELETE FROM subjects WHERE no = ? AND subject >= char(1) AND subject < char(2)
+
+-- What a hold may be on: memories, conversations, and messages.
+-- name: things
+SELECT agent_id, session_id, id, metadata FROM records
+WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 AND state != 'deleting'
+UNION ALL
+SELECT agent_id, nullif(session_id, ''), id, '{}' FROM sessions WHERE subject = ?1
+UNION ALL
+SELECT agent_id, nullif(session_id, ''), history.id, metadata
+FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+WHERE subject = ?1
+
+-- name: kinds
+SELECT kind, count(*), count(*) FILTER (WHERE state IN ('active', 'archived'))
+FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 GROUP BY kind
+
+-- Rows of a subject, by the table they are in.
+-- name: rows
+SELECT 'memories', count(*) FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1
+UNION ALL SELECT 'facts', count(*) FROM facts WHERE subject = ?1
+UNION ALL SELECT 'conversations', count(*) FROM sessions WHERE subject = ?1
+UNION ALL
+SELECT 'messages', count(*)
+FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+WHERE subject = ?1
+UNION ALL
+SELECT 'short-term messages', count(*)
+FROM short_windows CROSS JOIN short_messages ON short_messages.window = short_windows.no WHERE subject = ?1
+UNION ALL SELECT 'notes of cold objects', count(*) FROM packs WHERE subject = ?1
+UNION ALL
+SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7)
+                             + (SELECT count(*) FROM changes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7)
+                             + (SELECT count(*) FROM derivations WHERE subject = ?1)
+                             + (SELECT count(*) FROM short_windows WHERE subject = ?1)
+                             + (SELECT count(*) FROM totals WHERE subject = ?1)
+
+-- name: pack_names
+SELECT name FROM packs WHERE subject = ?
+
+-- name: remove_records
+DELETE FROM records
+WHERE key IN (SELECT key FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 ORDER BY key LIMIT ?2)
+
+-- name: remove_history
+DELETE FROM history
+WHERE key IN (SELECT history.key
+              FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+              WHERE subject = ?1 LIMIT ?2)
+
+-- name: remove_sessions
+DELETE FROM sessions WHERE no IN (SELECT no FROM sessions WHERE subject = ?1 ORDER BY no LIMIT ?2)
+
+-- name: remove_windows
+DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE subject = ?1 ORDER BY no LIMIT ?2)
+
+-- name: remove_facts
+DELETE FROM facts WHERE subject = ?1 AND id IN (SELECT id FROM facts WHERE subject = ?1 ORDER BY id LIMIT ?2)
+
+-- name: remove_changes
+DELETE FROM changes
+WHERE (scope, seq) IN (SELECT scope, seq FROM changes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7 LIMIT ?2)
+
+-- name: remove_packs
+DELETE FROM packs WHERE subject = ?
+
+-- name: remove_scopes
+DELETE FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7
+
+-- name: totals
+SELECT kind, state, cause, count FROM totals WHERE subject = ?
+
+-- name: remove_totals
+DELETE FROM totals WHERE subject = ?
+
+-- name: remove_quotas
+DELETE FROM quotas WHERE tenant = ? AND user_id = ?
+
+-- name: remove_rules
+DELETE FROM rules WHERE tenant = ? AND user_id = ?
+
+-- What is left of rules that are gone.
+-- name: remove_profiles
+DELETE FROM profiles
+WHERE rules != '[]' AND EXISTS (SELECT 1 FROM json_each(profiles.rules) WHERE value NOT IN (SELECT no FROM rules))
+
+-- name: remove_holds
+DELETE FROM holds WHERE tenant = ?1 AND user_id = ?2 AND (released_at IS NOT NULL OR ?3)
+
+-- Holds on one memory, without a word of whose that is.
+-- name: holds_on_memories
+SELECT id, memory_id FROM holds
+WHERE tenant = ?1 AND user_id IS NULL AND memory_id IS NOT NULL AND (released_at IS NOT NULL OR ?2)
+
+-- name: remove_hold
+DELETE FROM holds WHERE id = ?
+
+-- name: job_words
+SELECT name, result, error FROM jobs WHERE result IS NOT NULL OR error IS NOT NULL
+
+-- name: reword_job
+UPDATE jobs SET result = ?, error = ? WHERE name = ?
+
+-- name: seen
+SELECT no, hash FROM ledger_seen
+
+-- name: see
+INSERT INTO ledger_seen (one, no, hash) VALUES (1, ?, ?)
+ON CONFLICT (one) DO UPDATE SET no = excluded.no, hash = excluded.hash WHERE excluded.no > no

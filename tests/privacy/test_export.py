@@ -1,0 +1,644 @@
+"""An export: everything that is held on a person, from every place, to be read by people and by programs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from bench.servers import s3, valkey
+from jsonschema import Draft202012Validator
+
+import raw
+from clocks import FakeClock
+from homes import ENGINES
+from lifecycle.soundness import object_path, objects_of
+from retain import MemoryManager, Retain
+from retain.core.errors import (
+    InvalidInputError,
+    InvalidScopeError,
+    ObjectStoreUnavailableError,
+    StaleError,
+    StoreAwayError,
+    StoreFullError,
+)
+from retain.core.records import Encoding, Entry, Record, Scope
+from retain.core.types import TYPES, MemoryType
+from retain.privacy.gathering import Person, Sources, memories
+from retain.privacy.places import LEFT_OUT, PLACES
+from retain.privacy.schema import FIELDS
+from retain.storage.copying import tables
+
+LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
+ME = "user_123"
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def engine_name(request: pytest.FixtureRequest) -> str:
+    return cast("str", request.param)
+
+
+def validator() -> Draft202012Validator:
+    from retain.privacy.schema import line_schema
+
+    Draft202012Validator.check_schema(line_schema())
+    return Draft202012Validator(line_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
+class Export:
+    """A ZIP that has been read, every line of it checked against its own schema."""
+
+    def __init__(self, source: Path | bytes) -> None:
+        with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
+            assert archive.testzip() is None
+            self.files = {name: archive.read(name) for name in archive.namelist()}
+        self.manifest = json.loads(self.files["manifest.json"])
+        schema = json.loads(self.files["schema.json"])
+        Draft202012Validator.check_schema(schema)
+        self._valid = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        text = self.files[name].decode()
+        found = json.loads(text) if name.endswith(".json") else [json.loads(line) for line in text.splitlines()]
+        for line in found:
+            self._valid.validate(line)
+        return cast("list[dict[str, Any]]", found)
+
+    def all_lines(self) -> dict[str, list[dict[str, Any]]]:
+        apart = {"index.html", "schema.json", "manifest.json"}
+        return {name: self.lines(name) for name in self.files if name not in apart}
+
+
+def subjects(retain: Retain) -> int:
+    return len(raw.rows(retain, "SELECT no FROM subjects"))
+
+
+def fill(retain: Retain, clock: FakeClock, user: str, word: str) -> dict[str, str]:
+    """Let a user have something in every place, all of it with a word in it; ids by what they are."""
+    memory = retain.manager(user, "travel_agent", "old talk")
+    ids = {"cold": memory.add(f"{word} cold {LONG}", "long_term", {"n": 1})["memory_id"]}
+    ids["cold and binned"] = memory.add(f"{word} both {LONG}", "long_term")["memory_id"]
+    memory.structured.define("trips", {"type": "object", "properties": {"to": {"type": "string"}}})
+    ids["cold document"] = memory.structured.put("trips", {"to": f"{word} Oslo"}, key="t1")
+    ids["episode"] = memory.episodic.record_episode(
+        f"{word} booked", ["searched", f"{word} paid"], messages=[{"role": "user", "content": f"{word} book it"}]
+    )
+    clock.advance(days=10)
+    retain.policies.set("history", user_id=user, delete_after_days=5_000, author="dpo")
+    clock.advance(days=356)
+    retain.sweep(confirm=True)
+    clock.advance(days=10)
+    memory.delete(ids["cold and binned"])
+    memory.short_term.add_message("user", f"{word} in a conversation that goes to the bin")
+    retain.sessions.remove("travel_agent", "old talk", user_id=user)
+    memory = retain.manager(user, "travel_agent", "new talk")
+    ids["active"] = memory.add(f"{word} active", "long_term", {"tags": ["x"]})["memory_id"]
+    ids["binned"] = memory.add(f"{word} binned", "long_term")["memory_id"]
+    memory.delete(ids["binned"])
+    ids["persona"] = memory.add(f"{word} persona", "persona")["memory_id"]
+    ids["new episode"] = memory.episodic.record_episode(f"{word} now", [f"{word} step"])
+    ids["document"] = memory.structured.put("trips", {"to": f"{word} Bergen"}, key="t2")
+    memory.entity.add("Rex", attributes={"owner": f"{word} one"})
+    clock.advance(days=1)
+    memory.entity.set("Rex", {"owner": f"{word} two"})
+    memory.entity.relate("Rex", "lives in", f"{word} town")
+    ids["message"] = memory.short_term.add_message("user", f"{word} hello")
+    ids["removed message"] = memory.short_term.add_message("user", f"{word} removed")
+    memory.short_term.delete(ids["removed message"])
+    memory.working.add(f"{word} in mind")
+    retain.quotas.set("long_term", max_memories=77, user_id=user)
+    retain.holds.release(retain.holds.add(user_id=user, reason=f"{word} case", author="dpo").id, author="dpo")
+    retain.holds.add(memory_id=ids["message"], reason=f"{word} message case", author="dpo")
+    return ids
+
+
+# --- everything, and nobody else's ------------------------------------------------------------------------------------
+
+
+def test_an_export_has_everything_from_every_place_and_nothing_of_anyone_else(
+    retain: Retain, clock: FakeClock, tmp_path: Path
+) -> None:
+    fill(retain, clock, f"{ME}/x", "zebra")
+    ids = fill(retain, clock, ME, "mine")
+    file = tmp_path / "me.zip"
+    done = retain.export_user(ME, file)
+    export = Export(file)
+    found = export.all_lines()
+    assert b"zebra" not in b"".join(export.files.values())
+
+    long_term = {line["memory_id"]: line for line in found["memories/long_term.jsonl"]}
+    assert long_term.keys() == {ids[name] for name in ("cold", "cold and binned", "active", "binned")}
+    assert {name: long_term[ids[name]]["state"] for name in ("cold", "cold and binned", "active", "binned")} == {
+        "cold": "archived", "cold and binned": "recycled", "active": "active", "binned": "recycled",
+    }  # fmt: skip
+    assert long_term[ids["cold"]]["content"] == f"mine cold {LONG}", "all of it, from cold storage"
+    assert long_term[ids["cold and binned"]]["content"] == f"mine both {LONG}"
+    assert long_term[ids["active"]]["metadata"] == {"tags": ["x"]}
+    assert all(line["note"] is None for line in long_term.values())
+    assert [line["content"] for line in found["memories/persona.jsonl"]] == ["mine persona"]
+    episodes = {line["memory_id"]: line for line in found["memories/episodic.jsonl"]}
+    assert episodes[ids["new episode"]]["details"]["steps"] == [{"content": "mine step"}]
+    assert ids["episode"] in episodes
+    documents = {line["memory_id"]: line["metadata"]["document"] for line in found["memories/structured.jsonl"]}
+    assert documents == {ids["cold document"]: {"to": "mine Oslo"}, ids["document"]: {"to": "mine Bergen"}}
+    (collection,) = found["collections.json"]
+    assert collection["schema"]["properties"] == {"to": {"type": "string"}}
+    assert {line["name"] for line in found["memories/entity.jsonl"]} >= {"rex"}
+    facts = found["facts.jsonl"]
+    owners = {line["value"]: line["until"] is None for line in facts if line["name"] == "owner"}
+    assert owners == {"mine one": False, "mine two": True}
+    assert [(line["entity"], line["target"]) for line in facts if line["name"] == "lives in"] == [("Rex", "mine town")]
+
+    talks = [found[name] for name in found if name.startswith("conversations/")]
+    assert [(talk[0]["session_id"], talk[0]["state"]) for talk in talks] == [
+        ("old talk", "recycled"), ("new talk", "active"),
+    ]  # fmt: skip
+    assert "mine in a conversation" in talks[0][0]["summary"]
+    assert [line["content"] for line in talks[0][1:]] == ["mine in a conversation that goes to the bin"]
+    in_bin = {line["message_id"]: line["in_bin_until"] is not None for line in talks[1][1:]}
+    assert in_bin == {ids["message"]: False, ids["removed message"]: True}
+    assert [(line["content"], line["agent_id"], line["session_id"]) for line in found["short_term.jsonl"]] == [
+        ("mine hello", "travel_agent", "new talk")
+    ]
+    assert [line["content"] for line in found["memories/working.jsonl"]] == ["mine in mind"]
+
+    assert [(line["memory_type"], line["max_memories"]) for line in found["quotas.json"]] == [("long_term", 77)]
+    assert [(line["memory_type"], line["delete_after_days"]) for line in found["rules.json"]] == [("history", 5_000)]
+    assert {line["reason"]: line["released_at"] is not None for line in found["holds.json"]} == {
+        "mine case": True, "mine message case": False,
+    }  # fmt: skip
+    assert {"archived", "recycled"} <= {line["action"] for line in found["audit.jsonl"]}
+    assert [line["seq"] for line in found["audit.jsonl"]] == [*range(1, len(found["audit.jsonl"]) + 1)]
+
+    assert done["memories"]["long_term"] == 4
+    assert done["conversations"] == 2
+    assert done["incomplete"] == 0
+    assert done["file"] == str(file)
+
+
+def test_without_a_file_the_same_is_one_object(retain: Retain, clock: FakeClock, tmp_path: Path) -> None:
+    fill(retain, clock, ME, "mine")
+    said = retain.export_user(ME)
+    assert [*said][:3] == ["user_id", "export_date", "memories"]
+    assert said["user_id"] == ME
+    assert said["export_date"] == clock().isoformat()
+    assert [*said["memories"]] == [kind.value for kind in MemoryType]
+    retain.export_user(ME, tmp_path / "me.zip")
+    found = Export(tmp_path / "me.zip").all_lines()
+    for kind, lines in said["memories"].items():
+        assert lines == found["short_term.jsonl" if kind == "short_term" else f"memories/{kind}.jsonl"]
+    talks = [found[name] for name in found if name.startswith("conversations/")]
+    assert said["conversations"] == [{**head, "messages": messages} for head, *messages in talks]
+    for name, file in {"facts": "facts.jsonl", "audit": "audit.jsonl", "rules": "rules.json"}.items():
+        assert said[name] == found[file]
+
+
+def test_the_names_of_the_source_documents_are_there(retain: Retain, memory: MemoryManager) -> None:
+    memory.add("User enjoys skiing", "long_term")
+    memory.structured.put("trips", {"to": "Oslo"}, key="t1")
+    memory.entity.add("Rex")
+    said = retain.export_user(ME)
+    assert memory.gdpr_export_user_data(ME) == said
+    assert retain.gdpr_export_user_data(ME) == said
+    assert memory.long_term.export_all(ME) == said["memories"]["long_term"]
+    assert memory.structured.export_all(ME) == said["memories"]["structured"]
+    assert memory.entity.export_all(ME) == said["memories"]["entity"]
+    assert memory.persona.export_all(ME) == []
+    other = retain.manager("somebody else", "another agent")
+    assert other.gdpr_export_user_data(ME)["memories"]["long_term"] == said["memories"]["long_term"]
+
+
+def test_of_a_user_whom_nobody_knows_the_export_is_empty_and_leaves_no_trace(retain: Retain, tmp_path: Path) -> None:
+    before = subjects(retain)
+    said = retain.export_user("nobody", tmp_path / "nobody.zip")
+    assert not any(said["memories"].values())
+    assert all(lines == [] for lines in Export(tmp_path / "nobody.zip").all_lines().values())
+    assert subjects(retain) == before
+
+
+def test_tenants_are_kept_apart(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock, tenant="north") as north:
+        north.manager(ME, "a").add("a secret of the north")
+        north.quotas.set("long_term", max_memories=5, user_id=ME)
+    with Retain.open(home=home, clock=clock, tenant="south") as south:
+        assert "north" not in json.dumps(south.export_user(ME))
+        assert south.export_user(ME)["quotas"] == []
+
+
+# --- the places -------------------------------------------------------------------------------------------------------
+
+
+def test_every_table_with_something_of_a_persons_is_exported_or_says_why_not() -> None:
+    theirs = {table.name for table in tables.TABLES if {"subject", "user_id"} & table.columns.keys()}
+    theirs |= {*tables.LEFT_OUT} - {"leases"}  # a lease is a process's; the others are made from records
+    assert {"records", "history", "facts", "quotas", "rules", "holds"} <= theirs
+    read = {table for place in PLACES for table in place.tables}
+    assert theirs - read - LEFT_OUT.keys() == set(), "read them in privacy/places.py, or say there why not"
+    known = {table.name for table in tables.TABLES} | {*tables.LEFT_OUT}
+    assert (read | LEFT_OUT.keys()) - known == set(), "there are no such tables (any more)"
+    assert read & LEFT_OUT.keys() == set()
+
+
+def test_of_someone_who_was_erased_nothing_is_left_to_export(retain: Retain, clock: FakeClock) -> None:
+    fill(retain, clock, ME, "mine")
+    for hold in retain.holds.list():
+        retain.holds.release(hold.id, author="dpo")
+    before = retain.export_user(ME)
+    assert all(before["memories"].values())
+    assert all(lines for name, lines in before.items() if name not in ("user_id", "export_date", "memories"))
+    retain.erase_user(ME)
+    after = retain.export_user(ME)
+    assert not any(after["memories"].values())
+    kept = {name: len(lines) for name, lines in after.items() if isinstance(lines, list) and lines}
+    assert kept == {}, "whatever an export reads, an erasure removes"
+
+
+def test_an_entry_of_the_bin_that_is_about_to_be_deleted_is_still_told_of(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    memory_id = memory.add("nearly gone", "long_term")["memory_id"]
+    memory.delete(memory_id)
+    raw.run(retain, "UPDATE records SET state = 'deleting' WHERE id = ?", (memory_id,))
+    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    assert (line["state"], line["content"]) == ("deleting", "nearly gone")
+
+
+def test_what_has_expired_and_was_not_cleared_away_is_told_of(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.short_term.add_message("user", "an hour ago and more")
+    clock.advance(hours=2)
+    assert memory.short_term.get_conversation_history() == []
+    (line,) = retain.export_user(ME)["memories"]["short_term"]
+    assert line["content"] == "an hour ago and more"
+    assert line["expires_at"] < clock().isoformat()
+
+
+def test_short_term_memory_on_a_server_is_in_it_with_the_agents_and_sessions_that_are_known(
+    home: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with valkey() as server:
+        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url)
+        with Retain.open(home=home, clock=clock) as retain:
+            memory = retain.manager(ME, "travel_agent", "talk")
+            memory.short_term.add_message("user", "hello " + LONG)
+            memory.short_term.add_message("agent", "hi")
+            retain.manager(ME, "other_agent").short_term.add_message("user", "no session")
+            retain.manager(f"{ME}4", "travel_agent", "talk").short_term.add_message("user", "not mine")
+            lost = retain.manager(ME, "lost_agent", "lost")
+            lost.short_term.add_message("user", "its conversation is gone")
+            raw.run(retain, "DELETE FROM sessions WHERE agent_id = 'lost_agent'")
+            found = retain.export_user(ME)["memories"]["short_term"]
+            for line in found:
+                validator().validate(line)
+            assert {(line["content"], line["agent_id"], line["session_id"]) for line in found} == {
+                ("hello " + LONG, "travel_agent", "talk"),
+                ("hi", "travel_agent", "talk"),
+                ("no session", "other_agent", None),
+                ("its conversation is gone", None, None),
+            }
+            server.stop()
+            with pytest.raises(StoreAwayError) as away:
+                retain.export_user(ME)
+            assert away.value.retryable
+
+
+# --- a ZIP for people and programs --------------------------------------------------------------------------------------
+
+
+def test_the_manifest_tells_when_what_and_the_sum_of_every_file(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, tmp_path: Path
+) -> None:
+    fill(retain, clock, ME, "mine")
+    retain.export_user(ME, tmp_path / "me.zip")
+    export = Export(tmp_path / "me.zip")
+    manifest = export.manifest
+    assert (manifest["format"], manifest["version"], manifest["user_id"]) == ("retain-export", 1, ME)
+    assert manifest["export_date"] == clock().isoformat()
+    assert manifest["pseudonym"] == retain.parts.packs.alias(f"default/{ME}")
+    assert "exactly once" in manifest["consistency"]
+    assert manifest["left_out"].keys() > LEFT_OUT.keys()
+    told = {file["name"]: file for file in manifest["files"]}
+    assert {*told} | {"manifest.json"} == {*export.files}
+    for name, file in told.items():
+        assert hashlib.sha256(export.files[name]).hexdigest() == file["sha256"]
+        assert len(export.files[name]) == file["bytes"]
+    for name, lines in export.all_lines().items():
+        assert told[name]["records"] == len(lines)
+    assert manifest["counts"]["long_term"] == told["memories/long_term.jsonl"]["records"]
+
+
+def test_the_schema_is_strict_about_every_type_of_line() -> None:
+    valid = validator()
+    for name, fields in FIELDS.items():
+        assert not valid.is_valid({"type": name}), "fields are required"
+        assert not valid.is_valid({"type": name, **dict.fromkeys(fields), "more": 1}), "others are not allowed"
+    assert not valid.is_valid({"type": "something else"})
+
+
+class _Page(HTMLParser):
+    """What a browser would make of a page: its elements, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: dict[str, set[str | None]] = {}
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, set()).add(value)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> \"' &amp; </p></body> \u202e \x1b[31m"
+
+
+def test_the_page_shows_everything_loads_nothing_and_runs_nothing(
+    retain: Retain, clock: FakeClock, tmp_path: Path
+) -> None:
+    user = "<b>\"user' &"
+    memory = retain.manager(user, "<i>agent", "<u>session")
+    memory.add(EVIL, "long_term", {"<em>key": EVIL})
+    memory.short_term.add_message("<s>role", EVIL)
+    memory.structured.put("<q>docs", {"<a href=x>": "javascript:alert(3)"}, key="<k>")
+    retain.holds.add(user_id=user, reason=EVIL.replace("\x1b", ""), author="<author>")
+    retain.export_user(user, tmp_path / "me.zip")
+    page = _Page(Export(tmp_path / "me.zip").files["index.html"].decode())
+    assert page.tags <= {
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "td", "a", "article", "dl",
+        "dt", "dd",
+    }  # fmt: skip
+    assert {*page.attributes} <= {
+        "lang", "charset", "http-equiv", "content", "name", "href", "id", "class",
+    }  # fmt: skip
+    assert all(str(link).startswith("#") for link in page.attributes["href"])
+    assert any("default-src 'none'" in str(value) for value in page.attributes["content"])
+    assert page.text.count(EVIL) >= 3
+    assert all(word in page.text for word in (user, "<i>agent", "<u>session", "<s>role", "javascript:alert(3)"))
+
+
+def test_a_stream_that_cannot_go_back_is_enough(retain: Retain, memory: MemoryManager) -> None:
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.data = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            self.data += bytes(data)
+            return len(data)
+
+    memory.add("User enjoys skiing")
+    pipe = Pipe()
+    done = retain.export_user(ME, cast("Any", pipe))
+    assert done["file"] is None
+    assert [line["content"] for line in Export(pipe.data).lines("memories/long_term.jsonl")] == ["User enjoys skiing"]
+
+
+# --- a whole file, or none ----------------------------------------------------------------------------------------------
+
+
+def cold_one(retain: Retain, clock: FakeClock) -> str:
+    memory_id: str = retain.manager(ME, "travel_agent").add(LONG)["memory_id"]
+    clock.advance(days=366)
+    retain.sweep(confirm=True)
+    return memory_id
+
+
+def test_an_archive_that_is_away_is_an_error_to_try_again_after_and_leaves_no_file(
+    retain: Retain, clock: FakeClock, tmp_path: Path
+) -> None:
+    cold_one(retain, clock)
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    (folder / "me.zip").write_bytes(b"the export of before")
+    archive = retain.settings.home / "archive"
+    archive.rename(tmp_path / "unmounted")
+    for to in (folder / "me.zip", folder / "new.zip", None):
+        with pytest.raises(ObjectStoreUnavailableError) as away:
+            retain.export_user(ME, to)
+        assert away.value.retryable
+    assert [(file.name, file.read_bytes()) for file in folder.iterdir()] == [("me.zip", b"the export of before")]
+    (tmp_path / "unmounted").rename(archive)
+    retain.export_user(ME, folder / "me.zip")
+    assert [line["content"] for line in Export(folder / "me.zip").lines("memories/long_term.jsonl")] == [LONG]
+    assert [file.name for file in folder.iterdir()] == ["me.zip"]
+    assert (folder / "me.zip").stat().st_mode & 0o077 == 0, "for nobody else to read"
+
+
+def test_cold_content_in_a_bucket_is_exported_and_a_bucket_that_is_away_is_an_error(
+    home: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with s3() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("RETAIN_ARCHIVE_URL", f"{server.new_bucket()}/cold")
+        with Retain.open(home=home, clock=clock) as retain:
+            cold_one(retain, clock)
+            assert [line["content"] for line in retain.export_user(ME)["memories"]["long_term"]] == [LONG]
+            server.stop()
+            with pytest.raises(ObjectStoreUnavailableError) as away:
+                retain.export_user(ME, tmp_path / "me.zip")
+            assert away.value.retryable
+            assert not (tmp_path / "me.zip").exists()
+
+
+def test_of_what_was_sealed_under_a_destroyed_key_the_rest_is_exported_with_a_note(
+    retain: Retain, clock: FakeClock, tmp_path: Path
+) -> None:
+    memory_id = cold_one(retain, clock)
+    retain.manager(ME, "travel_agent").add("not cold")
+    assert retain.export_user(ME)["memories"]["long_term"][0]["content"] == LONG
+    assert retain.keyring.destroy(retain.parts.packs.alias(f"default/{ME}"))
+    done = retain.export_user(ME, tmp_path / "me.zip")
+    assert done["incomplete"] == 1
+    export = Export(tmp_path / "me.zip")
+    assert export.manifest["incomplete"] == 1
+    cold, warm = export.lines("memories/long_term.jsonl")
+    assert cold["memory_id"] == memory_id
+    assert "was destroyed" in cold["note"]
+    assert LONG.startswith(cold["content"][:20]), "its summary is left"
+    assert (warm["content"], warm["note"]) == ("not cold", None)
+
+
+def test_of_what_is_missing_or_damaged_in_cold_storage_the_rest_is_exported_with_a_note(
+    retain: Retain, clock: FakeClock
+) -> None:
+    cold_one(retain, clock)
+    (name,) = objects_of(retain)
+    object_path(retain, name).write_bytes(b"nothing of it")
+    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    assert "damaged" in line["note"]
+    object_path(retain, name).unlink()
+    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    assert "cannot be read" in line["note"]
+    assert line["content"]
+
+
+def test_a_disk_that_is_full_is_told_of(retain: Retain, memory: MemoryManager) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) > 500:
+                raise OSError(28, "No space left on device")
+            return super().write(data)
+
+    memory.add("User enjoys skiing")
+    target = Full()
+    with pytest.raises(StoreFullError, match="No space left"):
+        retain.export_user(ME, target)
+    with pytest.raises(zipfile.BadZipFile):
+        zipfile.ZipFile(io.BytesIO(target.getvalue()))
+
+
+def test_wrong_arguments_are_refused_before_anything_is_read(retain: Retain, tmp_path: Path) -> None:
+    for to, words in {tmp_path: "is a folder", tmp_path / "no" / "me.zip": "make it first", 5: "not 5"}.items():
+        with pytest.raises(InvalidInputError, match=words):
+            retain.export_user(ME, cast("Any", to))
+    for user in ("", "*", None, "a\nb"):
+        with pytest.raises(InvalidScopeError):
+            retain.export_user(cast("Any", user))
+    memory = retain.manager(ME, "a")
+    with pytest.raises(InvalidInputError):
+        memory.export_kind(ME, "working")
+    assert [*tmp_path.glob("*.zip")] == []
+
+
+# --- while others write -------------------------------------------------------------------------------------------------
+
+
+def person_of(retain: Retain) -> Person:
+    parts = retain.parts
+    sources = Sources(
+        parts.reader, parts.records, parts.short_term, parts.schemas, parts.rules, parts.holds, parts.archives,
+        parts.working.of_user,
+    )  # fmt: skip
+    return Person(sources, "default", ME)
+
+
+def test_what_is_brought_back_or_packed_anew_while_it_is_read_is_read_again(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    ids = [memory.add(f"{n} {LONG}")["memory_id"] for n in range(4)]
+    clock.advance(days=366)
+    retain.sweep(confirm=True)
+    memory.rehydrate(ids[0])
+    reading = memories(person_of(retain), MemoryType.LONG_TERM)
+    said = [next(reading)]
+    memory.rehydrate(ids[1])  # the others are packed anew
+    said += reading
+    assert [(line["memory_id"], line["note"]) for line in said] == [(memory_id, None) for memory_id in ids]
+    assert [line["content"] for line in said] == [f"{n} {LONG}" for n in range(4)]
+
+
+def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
+    retain: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from retain.privacy import gathering
+
+    monkeypatch.setattr(gathering, "_PAGE", 3)
+    ids = memory.add_many([f"memory {n}" for n in range(30)])["memory_ids"]
+    turns: Iterator[int] = iter(range(10_000))
+
+    def stir() -> None:
+        """Change, recycle and restore memories, before and after where the reader is, and add others."""
+        turn = next(turns)
+        one, other = ids[turn * 7 % 30], ids[turn * 11 % 30]
+        with suppress(Exception):
+            memory.delete(one)
+        with suppress(Exception):
+            memory.restore(other)
+        with suppress(Exception):
+            memory.update(ids[turn % 30], metadata={"turn": turn})
+        memory.add(f"new {turn}")
+
+    said = []
+    for line in memories(person_of(retain), MemoryType.LONG_TERM):
+        said.append(line["memory_id"])
+        if len(said) < 60:
+            stir()
+    assert [memory_id for memory_id in said if memory_id in set(ids)] == ids
+    assert len(said) == len(set(said))
+
+
+def test_someone_who_is_erased_while_being_exported_leaves_no_file(
+    retain: Retain, memory: MemoryManager, tmp_path: Path
+) -> None:
+    memory.add("User enjoys skiing")
+
+    def erase(_count: int) -> None:
+        retain.erase_user(ME)
+
+    with pytest.raises(StaleError, match="was erased"):
+        retain.export_user(ME, tmp_path / "me.zip", progress=erase)
+    assert [*tmp_path.glob("*.zip*")] == []
+
+
+# --- how much memory, and how far ---------------------------------------------------------------------------------------
+
+
+def insert_many(retain: Retain, count: int, size: int) -> None:
+    """Records past the embedder, which has nothing to do with it."""
+    scope, now = Scope("default", ME, "a"), retain.parts.now()
+    retain.quotas.set("long_term", max_memories=10**6, user_id=ME)
+    for start in range(0, count, 1_000):
+        ids = retain.parts.new_ids(now, min(1_000, count - start))
+        made = (
+            Record(one, MemoryType.LONG_TERM, scope, f"{one} " + "x" * size, now, now, now, {"n": n})
+            for n, one in enumerate(ids)
+        )
+        entries = [Entry(record, Encoding(None, None, b"")) for record in made]
+        retain.parts.records.insert(scope.subject, TYPES[MemoryType.LONG_TERM], entries, prune=False, now=now)
+
+
+def test_an_export_takes_no_more_memory_for_more_memories(retain: Retain, tmp_path: Path) -> None:
+    insert_many(retain, 6_000, 6_000)  # 36 MB of text
+    retain.export_user("warm up", tmp_path / "none.zip")
+    tracemalloc.start()
+    try:
+        retain.export_user(ME, tmp_path / "me.zip")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 * 1024 * 1024
+    with zipfile.ZipFile(tmp_path / "me.zip") as archive, archive.open("memories/long_term.jsonl") as lines:
+        assert sum(1 for _ in lines) == 6_000
+
+
+def test_large_memories_come_in_small_pages(retain: Retain) -> None:
+    insert_many(retain, 12, 3 * 1024 * 1024)
+    read: Callable[..., tuple[list[Record], int]] = retain.parts.reader.records
+    after, sizes = 0, []
+    while page := read(f"default/{ME}", TYPES[MemoryType.LONG_TERM], after=after, limit=500):
+        found, after = page
+        if not found:
+            break
+        sizes.append(len(found))
+    assert sizes == [2] * 6
+
+
+def test_progress_hears_of_every_memory_and_message(retain: Retain, memory: MemoryManager, tmp_path: Path) -> None:
+    memory.add_many([f"memory {n}" for n in range(250)])
+    for n in range(5):
+        memory.short_term.add_message("user", f"message {n}")
+    heard: list[int] = []
+    retain.export_user(ME, tmp_path / "me.zip", progress=heard.append)
+    size = retain.parts.exports.size("default", ME)
+    assert size == 255
+    assert sum(heard) >= size
+    heard.clear()
+    retain.export_user(ME, progress=heard.append)
+    assert sum(heard) >= size
