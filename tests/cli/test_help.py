@@ -38,11 +38,11 @@ def test_every_help_shows_an_example(pair: tuple[list[str], Any]) -> None:
 
 
 @pytest.mark.parametrize("pair", ALL, ids=named)
-def test_every_example_runs(pair: tuple[list[str], Any], home: Path) -> None:
+def test_every_example_runs(pair: tuple[list[str], Any], home: Path, tmp_path: Path) -> None:
     env = {**os.environ, "RETAIN_HOME": str(home), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for example in examples_of(pair[1].epilog):
         script = ["/bin/sh", "-e", "-c", example]
-        done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, ""), example
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -259,3 +259,62 @@ def test_rt_005_an_episode_of_91_days_ago_is_cleaned_up(memory: MemoryManager, c
     memory.episodic.record_episode("old_task", steps=["a step"], timestamp=clock().timestamp() - 91 * 24 * 3_600)
     memory.episodic.cleanup_old_episodes()
     assert memory.episodic.query_similar_episodes("old_task") == []
+
+
+def test_rt_005_gdpr_delete_takes_every_kind_of_every_agent_and_counts_by_kind(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    fill_every_kind(memory)
+    retain.manager("user_123", "another_agent").persona.add("is brief")
+    retain.manager("user_456", "travel_agent").add("someone else's", "long_term")
+
+    counts = retain.gdpr_delete_user_data("user_123")
+
+    assert {kind: count for kind, count in counts.items() if count} == {
+        "long_term": 1,
+        "persona": 2,
+        "episodic": 1,
+        "entity": 1,
+        "structured": 1,
+        "short_term": counts["short_term"],
+    }
+    assert all(
+        memory.count_memories(kind) == 0 for kind in ("long_term", "persona", "episodic", "entity", "structured")
+    )
+    assert retain.manager("user_456", "travel_agent").count_memories("long_term") == 1
+
+
+def test_rt_005_gdpr_delete_leaves_an_audit_entry_with_the_counts(retain: Retain, memory: MemoryManager) -> None:
+    fill_every_kind(memory)
+
+    retain.gdpr_delete_user_data("user_123")
+
+    entry = next(entry for entry in retain.audit.tail() if entry["action"] == "erased")
+    assert entry["detail"]["kinds"] == {"long_term": 1, "persona": 1, "episodic": 1, "entity": 1, "structured": 1}
+    assert "user_123" not in str(entry)
+    assert retain.audit.verify()
+
+
+def test_rt_005_gdpr_export_gives_everything_by_kind(retain: Retain, memory: MemoryManager) -> None:
+    fill_every_kind(memory)
+
+    exported = retain.gdpr_export_user_data("user_123")
+
+    assert exported["user_id"] == "user_123"
+    assert datetime.fromisoformat(exported["export_date"]).tzinfo is not None
+    assert {kind: len(found) for kind, found in exported["memories"].items() if kind != "short_term" and found} == {
+        "long_term": 1,
+        "persona": 1,
+        "episodic": 1,
+        "entity": 1,
+        "structured": 1,
+    }
+
+
+def fill_every_kind(memory: MemoryManager) -> None:
+    memory.add("likes the window seat", "long_term")
+    memory.persona.add("is friendly")
+    memory.episodic.record_episode("book a flight", ["searched", "booked"])
+    memory.entity.add("Oslo", "city")
+    memory.structured.put("trips", {"to": "Oslo"}, key="1")
+    memory.short_term.add_message("user", "hello")

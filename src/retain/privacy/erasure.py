@@ -8,6 +8,7 @@ store that comes from before an erasure is held against the ledger before anyone
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,9 @@ _log = logging.getLogger("retain.erasure")
 _ROWS: Final = 2_000
 _OBJECTS: Final = 1_000
 _KEYS: Final = 500
+#: Where something is away, so long is spent on trying, and so long is it left alone after that.
+_PATIENCE_SECONDS: Final = 5.0
+_REST_SECONDS: Final = 30.0
 SHORT_TERM: Final = "short-term messages"
 OBJECTS: Final = "cold objects"
 KEY: Final = "data key"
@@ -113,6 +117,7 @@ class Eraser:
         self._forget = forget
         self._short_term = short_term
         self._certify = certify
+        self._rest_until = 0.0
 
     def erase(self, subject: str) -> Erasure:
         """Erase a subject, wherever anything of it is. ``HeldError``, audited, while a hold stands on anything of it.
@@ -128,13 +133,22 @@ class Eraser:
         return erasures[-1] if erasures else self._nobody(subject, found, now)
 
     def finish_unfinished(self) -> int:
-        """Go on with every erasure that is not finished; how many are now. What is still away is tried next time."""
-        done = 0
+        """Go on with every erasure that is not finished; how many are now.
+
+        What is still away is tried again some time later: whoever opens the store or sweeps does not wait for it long.
+        """
+        began, done = time.monotonic(), 0
+        if began < self._rest_until:
+            return 0
         for tombstone in self._subjects.tombstones():
             erasure = self._finish(tombstone, self._subjects.found(tombstone))
             done += not erasure.pending
             for reason in erasure.waiting_for:
                 _log.warning("the erasure of %s is not finished: %s", erasure.alias, reason)
+            if erasure.pending:
+                self._rest_until = time.monotonic() + _REST_SECONDS
+                if time.monotonic() - began > _PATIENCE_SECONDS:
+                    break
         return done
 
     # --- the ledger --------------------------------------------------------------------------------------------------
