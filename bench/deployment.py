@@ -43,7 +43,7 @@ def measure(users: int) -> list[Figure]:
                     connection.execute("CHECKPOINT")
                 figures = [*_against_langgraph(retain, server.new_database()), _cold(retain, users), _filled(rate)]
             figures += _short_term(url, home, short.url)
-            with Retain.open(url, home=home, clock=clock) as retain:
+            with Retain.open(server.new_database(), home=home, clock=clock) as retain:
                 figures += _sweeps(retain, clock, users)
             return figures
     finally:

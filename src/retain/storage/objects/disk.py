@@ -42,16 +42,21 @@ def name_file(file: BinaryIO, part: Path, target: Path) -> None:
     part.replace(target)
 
 
-def is_left_behind(path: Path) -> bool:
-    """Whether a file has no writer any more: nobody holds the claim that ``new_file`` makes for its time."""
+def remove_left_behind(path: Path) -> None:
+    """Remove a file if it has no writer any more: if nobody holds the claim that ``new_file`` makes for its time.
+
+    The claim is held until the file is gone, so that a writer who comes for it meanwhile finds it removed.
+    """
     if sys.platform == "win32":
-        return True  # if it has one, deleting it fails
+        path.unlink(missing_ok=True)  # if it has one, this fails
+        return
     try:
         with path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_named(file.fileno(), path):  # it may have been renamed since it was opened
+                path.unlink(missing_ok=True)
     except OSError:  # it is claimed, has just been renamed, or lies where there are no claims
-        return False
-    return True
+        return
 
 
 def make_folder(folder: Path) -> list[Path]:

@@ -21,11 +21,11 @@ from retain.core.errors import (
 )
 from retain.storage.objects.chunks import Source
 from retain.storage.objects.disk import (
-    is_left_behind,
     make_folder,
     name_file,
     new_file,
     remove_empty,
+    remove_left_behind,
     sync_folder,
     write_synced,
 )
@@ -186,8 +186,7 @@ class LocalObjects:
         """Remove what writers that are no more have left; what is being written stays."""
         with suppress(FileNotFoundError):
             for part in list(self._incoming.iterdir()):
-                if is_left_behind(part):
-                    part.unlink(missing_ok=True)
+                remove_left_behind(part)
             remove_empty(self._incoming, below=self._folder)
 
     # --- reading -----------------------------------------------------------------------------------------------
