@@ -49,7 +49,7 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18 with pgvector, over its socket, "
         "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
         f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
-        " beside each other took turns. It searches by vectors alone, Retain by vectors and words.\n"
+        " beside each other took turns,\non one core. It searches by vectors alone, Retain by vectors and words.\n"
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Deployment", text)

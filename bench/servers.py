@@ -535,7 +535,7 @@ class _Ward:
         """Kill the process and all its children, which may be in process groups of their own."""
         if self._process is None or not self.running():
             return
-        import psutil  # type: ignore[import-untyped]  # PostgreSQL's wheel needs it as well
+        import psutil  # PostgreSQL's wheel needs it as well
 
         def is_alive(process: psutil.Process) -> bool:
             with suppress(psutil.NoSuchProcess):
