@@ -454,7 +454,7 @@ def test_what_would_answer_otherwise_the_second_time_is_not_repeated(server: Val
     with listening(relay.answer) as port, closing(open_short_term(f"valkey://127.0.0.1:{port}")) as store:
         append(store, me.scope(), message("one"))
         relay.losing = 1
-        with pytest.raises(StoreAwayError, match="cut the connection|cannot be reached") as cut:
+        with pytest.raises(StoreAwayError, match=r"cut the connection|cannot be reached") as cut:
             store.end(me.scope())
         assert cut.value.retryable
         assert contents(store, me.scope()) == []
