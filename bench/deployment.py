@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -61,15 +61,18 @@ def on_one_core() -> Iterator[None]:
     virtual machine, up to many times a round trip, is not measured instead.
     """
     us = psutil.Process()
-    family = [us, *us.children(recursive=True)]
     before = us.cpu_affinity()
-    for one in family:
-        one.cpu_affinity(before[:1])
+
+    def spread(cores: list[int]) -> None:
+        for one in [us, *us.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):  # some come and go
+                one.cpu_affinity(cores)
+
+    spread(before[:1])
     try:
         yield
     finally:
-        for one in [us, *us.children(recursive=True)]:
-            one.cpu_affinity(before)
+        spread(before)
 
 
 def _against_langgraph(retain: Retain, url: str) -> list[Figure]:
