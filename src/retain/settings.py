@@ -77,7 +77,7 @@ class Settings:
     """What an engine is opened with."""
 
     home: Path
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     embedder: str = "static"
     summarizer: str = "extractive"
     index_bytes: int = 512 * MIB
@@ -87,7 +87,7 @@ class Settings:
     archive_url: str = ""
     timezone: str = "UTC"
     sweep_load: float = 1.0
-    short_term_url: str = ""
+    short_term_url: str = field(default="", repr=False)
     pool_size: int = 16
     distribute: bool = False
     state_url: str = ""
