@@ -23,6 +23,7 @@ socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 def run(code: str, home: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
+        cwd=home,
         env={"RETAIN_HOME": str(home), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
