@@ -1,0 +1,80 @@
+"""The contracts between what Retain does and the engines that it runs on.
+
+Each protocol is narrow, speaks the domain and states its contract; engines satisfy it by shape, not by inheritance.
+One conformance suite per protocol (``tests/conformance``) runs over every engine. Moments are whole microseconds
+since 1970. Each method is one transaction: when it returns, its effect is durable; when it raises, there is none.
+"""
+
+from __future__ import annotations
+
+from retain.ports.audit import AuditStore
+from retain.ports.conversations import BinnedMessage, History, Session, ShortTermStore, ShortWindow, Summarize
+from retain.ports.feed import (
+    Candidates,
+    Changes,
+    Cursor,
+    IndexRow,
+    LargeScopes,
+    Neighbours,
+    RecallFeed,
+    Said,
+    Space,
+    Wanted,
+)
+from retain.ports.models import Embedder, Summarizer, Vectors
+from retain.ports.objects import ObjectStore, Pack, PackStore
+from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
+from retain.ports.registry import Followed, Registered, RegistryStore
+from retain.ports.rules import Census, DueStore, HoldStore, Page, Profile, RuleStore
+from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
+from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
+
+__all__ = [
+    "Added",
+    "AuditStore",
+    "BinnedMessage",
+    "Candidates",
+    "Census",
+    "Changes",
+    "Cursor",
+    "DueStore",
+    "Embedder",
+    "FactStore",
+    "Followed",
+    "Found",
+    "History",
+    "HoldStore",
+    "IndexRow",
+    "JobRow",
+    "JobStore",
+    "KeptMessage",
+    "LargeScopes",
+    "Lease",
+    "LeaseStore",
+    "Neighbours",
+    "ObjectStore",
+    "Pack",
+    "PackStore",
+    "Page",
+    "Profile",
+    "ProvenanceStore",
+    "RecallFeed",
+    "RecordStore",
+    "Registered",
+    "RegistryStore",
+    "RuleStore",
+    "Said",
+    "SchemaStore",
+    "Session",
+    "SetQuota",
+    "ShortTermStore",
+    "ShortWindow",
+    "Space",
+    "SubjectReader",
+    "SubjectStore",
+    "Summarize",
+    "Summarizer",
+    "Vectors",
+    "Wanted",
+    "Written",
+]

@@ -1,0 +1,82 @@
+"""Agents and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from retain.core.types import State
+from retain.ports.work import Lease
+
+
+class Registered(NamedTuple):
+    """An agent or a tool."""
+
+    tenant: str
+    sort: str
+    id: str
+    state: State
+    version: int
+    description: str
+    metadata: dict[str, Any]
+    created_at: int
+    updated_at: int
+    moved_at: int | None
+    reason: str | None
+    purge_at: int | None
+    bundle: str | None
+    unfinished: str | None
+    """``remove`` or ``restore``, until all that is its own has followed."""
+
+
+class Followed(NamedTuple):
+    """How much of an agent's own went with it, how much did not and why, and where to go on from."""
+
+    moved: dict[str, int]
+    left: dict[str, int]
+    after: tuple[str, int] | None
+
+
+class RegistryStore(Protocol):
+    """Agents and tools of a tenant. Every change is on the tenant's audit chain."""
+
+    def put(
+        self, tenant: str, sort: str, entry_id: str, *, description: str, metadata: dict[str, Any], now: int
+    ) -> Registered:
+        """Make one known, or say anew what is known; ``ConflictError`` if it is in the recycle bin."""
+
+    def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
+        """One, in whatever state."""
+
+    def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
+        """Those that are known, by id."""
+
+    def remove(self, tenant: str, sort: str, entry_id: str, *, now: int, reason: str, bundle: str) -> Registered:
+        """Move one to the recycle bin: out of sight at once, with its own still to follow. ``HeldError`` is audited."""
+
+    def restore(self, tenant: str, sort: str, entry_id: str, *, now: int) -> Registered:
+        """Bring one back, with its own still to follow."""
+
+    def follow(
+        self,
+        entry: Registered,
+        what: str,
+        *,
+        after: tuple[str, int] = ...,
+        now: int,
+        limit: int,
+        lease: Lease | None = None,
+    ) -> Followed:
+        """Move some of an agent's ``records`` or ``sessions`` where it went; ``StaleError`` if it went elsewhere."""
+
+    def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
+        """All has followed; ``False`` if it went elsewhere meanwhile."""
+
+    def unfinished(self, tenant: str) -> Sequence[Registered]:
+        """Those whose own has not followed yet."""
+
+    def due(self, tenant: str, *, now: int) -> Sequence[Registered]:
+        """Those whose time in the recycle bin is over."""
+
+    def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
+        """Forget one for good, once nothing of its own is left; whether it is gone."""

@@ -1,0 +1,159 @@
+"""How long things live, what is due, and what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from retain.core.chain import Event
+from retain.core.decisions import Standing, Window
+from retain.core.holds import Hold
+from retain.core.records import Scope
+from retain.core.rules import Life, Rule
+from retain.core.types import State
+from retain.ports.conversations import Session
+
+
+class Profile(NamedTuple):
+    """What the rules come to for all records of a kind that the same rules select."""
+
+    number: int
+    kind: str
+    life: Life
+    rules: tuple[Rule, ...]
+    """The rules that it comes from."""
+
+
+class RuleStore(Protocol):
+    """Retention rules, and the profiles through which records follow them.
+
+    A rule takes effect at once for all its records, for reads and sweeps alike: it is proposed, every record that it
+    selects is given a profile that knows it, and then it is settled.
+    """
+
+    def rules(self, tenant: str) -> list[Rule]:
+        """Every rule that a tenant has, or had."""
+
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+        """How long something of a scope lives."""
+
+    def propose(self, rule: Rule, *, now: int) -> Rule:
+        """Note ``rule.pending`` as what a rule will say; the rule as it is now. It changes nothing yet, but what is
+        written from now on is given a profile that knows the rule.
+        """
+
+    def assign(self, rule: Rule) -> Iterator[int]:
+        """Give the records that a rule selects profiles that know it, batch by batch; how many each time."""
+
+    def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
+        """Let what is pending take effect, and write the event (with the new version) into the audit chain."""
+
+
+class Census(NamedTuple):
+    """How much of a subject is due a move, with two marks that change when any of it does."""
+
+    kind: str
+    subject: str
+    records: int
+    bytes: int
+    mark: int
+    check_mark: int
+
+
+class Page(NamedTuple):
+    """Some of what is due, and where to go on from."""
+
+    standings: list[Standing]
+    last: tuple[int, int]
+
+
+class DueStore(Protocol):
+    """What is due, by index: every answer costs what is in it, not what is stored."""
+
+    def rules_version(self, tenant: str) -> int:
+        """The version of a tenant's rules: another, and what is due may be something else."""
+
+    def tenants(self) -> list[str]:
+        """Every tenant of whom anything was ever kept."""
+
+    def profiles(self, tenant: str) -> list[Profile]:
+        """Every profile of a tenant, with what its rules come to now."""
+
+    def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
+        """How much of each subject is in a window, without some agents' records."""
+
+    def census_of_agents(
+        self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
+    ) -> dict[str, int]:
+        """How many records of each agent are in a window, without some subjects'."""
+
+    def due(
+        self, profile: Profile, state: State, window: Window, *, after: tuple[int, int] = ..., limit: int, tags: bool
+    ) -> Page:
+        """Records (or sessions) in a window, in a fixed order; metadata only with ``tags``."""
+
+    def due_of(
+        self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
+    ) -> tuple[list[Standing], int]:
+        """The records of one subject in a window, in a fixed order, and where to go on from. Costs what the subject
+        has, so it is for one of whom much is due.
+        """
+
+    def bin_census(self, tenant: str, now: int) -> list[Census]:
+        """How much of each subject's recycle bin has had its time."""
+
+    def binned(
+        self, tenant: str, now: int, *, after: tuple[int, int] = ..., limit: int, tags: bool, sessions: bool = False
+    ) -> Page:
+        """Records (or sessions) whose time in the bin is over, in a fixed order."""
+
+    def binned_sessions(self, tenant: str, subject: str | None = None, *, limit: int) -> list[Session]:
+        """Sessions in the recycle bin, those that leave it first first."""
+
+    def live(self, subject: str) -> int:
+        """How many live records a subject has."""
+
+    def expired(self, subject: str, kind: str, now: int) -> int:
+        """How many of a subject's live records of a kind are past their time, and wait for a sweep."""
+
+    def live_of_agent(self, tenant: str, agent_id: str) -> int:
+        """How many live records are an agent's own."""
+
+    def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
+        """How many records that a rule selects are in a window, and their bytes."""
+
+    def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
+        """For each kind of which something is due: since when."""
+
+    def seen(self) -> int | None:
+        """The latest time that a sweep has seen."""
+
+    def see(self, now: int) -> None:
+        """Note a time."""
+
+    def totals(self) -> list[tuple[str, str, str, int]]:
+        """How many records ever moved: kind, target state, cause, count."""
+
+    def holdings(self) -> list[tuple[str, int, int]]:
+        """Bytes and number of the live records of each kind."""
+
+    def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
+        """How many live records of each kind age from before each bound and after the next older one, the newest first
+        (so one count more than there are bounds), and the sum of the moments that they age from, each to the second.
+        """
+
+    def give_back(self, pages: int) -> int:
+        """Give unused space back to the disk, some at a time; how much is left."""
+
+
+class HoldStore(Protocol):
+    """Holds of a tenant."""
+
+    def add(self, hold: Hold, event: Event) -> None:
+        """Let a hold stand from now on."""
+
+    def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
+        """The holds that stand; with ``released``, those that were lifted too."""
+
+    def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
+        """Lift a hold; ``None`` if there is no such hold standing."""
