@@ -25,6 +25,7 @@ from retain.kinds.working import Working
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.holds import Holds
 from retain.lifecycle.policies import Policies
+from retain.lifecycle.quotas import Quotas
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Roster
 from retain.lifecycle.schedule import Schedule
@@ -167,11 +168,11 @@ class AsyncMemory(_Wrapper[Memory]):
     gdpr_delete_user_data = _verb(Memory.gdpr_delete_user_data)
 
 
-class AsyncQuotas(_Wrapper[engine.Quotas]):
+class AsyncQuotas(_Wrapper[Quotas]):
     """``retain.quotas`` for async callers."""
 
-    set = _verb(engine.Quotas.set)
-    get = _verb(engine.Quotas.get)
+    set = _verb(Quotas.set)
+    get = _verb(Quotas.get)
 
 
 class AsyncSessions(_Wrapper[Sessions]):
@@ -303,6 +304,10 @@ class Retain(_Wrapper[engine.Retain]):
     ) -> AsyncMemory:
         """The memory of a user as an agent sees it, in a session."""
         return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune))
+
+    def of_tenant(self, tenant: str) -> Retain:
+        """The same open store for another tenant. Closing either closes both."""
+        return self if tenant == self.sync.tenant else Retain(self.sync.of_tenant(tenant))
 
     reembed = _verb(engine.Retain.reembed)
     sweep = _verb(engine.Retain.sweep)

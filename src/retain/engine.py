@@ -1,71 +1,38 @@
-"""The engine: opens the store that the settings name and hands out memories. The only module that knows every part."""
+"""The engine: what people call of an open store, for one tenant of it."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-import math
 import os
 import threading
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from datetime import datetime
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from retain import __version__
 from retain.core.content import check_id, check_tenant
 from retain.core.errors import InvalidInputError, told
-from retain.core.records import Scope, Usage
+from retain.core.records import Scope
 from retain.core.times import Clock
-from retain.core.types import DURABLE, MemoryType, kind_of
+from retain.core.types import DURABLE
+from retain.foundation import Foundation
 from retain.kinds.entity import retell_entities
 from retain.kinds.latency import Latencies
 from retain.kinds.parts import Parts
-from retain.lifecycle.audit import Audit
 from retain.lifecycle.holds import Holds
-from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.metrics import Collector, exposition
 from retain.lifecycle.plan import Plan, Report
-from retain.lifecycle.policies import Policies
 from retain.lifecycle.provenance import Sources
-from retain.lifecycle.recycle import Recycle
-from retain.lifecycle.registry import Registry
-from retain.lifecycle.safety import ClockWatch
-from retain.lifecycle.schedule import Schedule
-from retain.lifecycle.sessions import Belongings, Sessions
-from retain.lifecycle.upkeep import Upkeep, runners
+from retain.lifecycle.quotas import Quotas
 from retain.manager import Memory, explain
-from retain.ports import Embedder, ObjectStore, ShortTermStore, Summarizer
-from retain.privacy.erasure import Eraser, Erasure
+from retain.privacy.erasure import Erasure
 from retain.privacy.export import Target
-from retain.privacy.issuing import Certificates, erasure_on
-from retain.privacy.keyring import open_keyring
-from retain.privacy.ledger import Ledger
-from retain.privacy.sealed_objects import SealedObjects
-from retain.privacy.signing import SigningKeys
-from retain.recall import terms
-from retain.recall.embedders import open_embedder
-from retain.recall.service import Recall
-from retain.recall.summaries import open_summarizer
 from retain.settings import Settings, read_settings
-from retain.storage.objects import open_objects
-from retain.storage.relational.jobs import new_holder
-from retain.storage.stores import Stores, large_scopes_in, open_database, open_short_term, stores_over
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
-
-
-def system_clock() -> datetime:
-    """The present, by the machine's clock."""
-    return datetime.now(UTC)
-
-
-def _wall() -> int:
-    """The machine's real time, in microseconds."""
-    return time.time_ns() // 1_000
 
 
 class Retain:
@@ -75,173 +42,47 @@ class Retain:
     def __init__(self, settings: Settings, *, tenant: str = "default", clock: Clock | None = None) -> None:
         if not isinstance(settings, Settings):
             raise InvalidInputError(f"Retain is opened with Retain.open({told(settings)}), not with Retain(...)")
-        self.settings = settings
-        self.tenant = check_tenant(tenant)
+        check_tenant(tenant)
         if clock is not None and not callable(clock):
             raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
-        self.embedder: Embedder = open_embedder(settings.embedder)
-        summarizer = open_summarizer(settings.summarizer)
-        self.database = open_database(settings)
-        try:
-            self._assemble(summarizer, clock)
-        except BaseException:
-            self.database.close()
-            raise
+        self._stand_on(Foundation(settings, clock, tenant), tenant)
 
-    def _assemble(self, summarizer: Summarizer, clock: Clock | None) -> None:
-        """Put the parts together."""
-        database, settings, tenant = self.database, self.settings, self.tenant
-        elsewhere = open_short_term(settings)
-        stores = stores_over(database, elsewhere)
-        self._open_state()
-        feed = stores.feed
-        feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
-        large = large_scopes_in(database, settings.index_records)
-        self.recall = Recall(feed, self.embedder, max_bytes=settings.index_bytes, large=large)
-        records, history, short_term = stores.records, stores.history, stores.short_term
-        rules, holds, registered = stores.rules, stores.holds, stores.registry
-        self.dues = stores.dues
-        leadership = Leadership(stores.leases, wall=_wall, holder=new_holder())
-        self._parts = Parts(
-            records=records,
-            provenance=stores.provenance,
-            history=history,
-            short_term=short_term,
-            facts=stores.facts,
-            schemas=stores.schemas,
-            rules=rules,
-            dues=self.dues,
-            holds=holds,
-            audit=stores.audit,
-            packs=stores.packs,
-            reader=stores.reader,
-            leadership=leadership,
-            objects=cache(self._open_cold),
-            erase=self._erase,
-            recall=self.recall,
-            summarizer=summarizer,
-            clock=clock or system_clock,
-            check=database.check_usable,
-            max_content_bytes=settings.max_content_bytes,
-        )
-        parts = self._parts
-        self.eraser = self._make_eraser(stores, elsewhere)
-        self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
-        self.eraser.finish_unfinished()
-        self.quotas = Quotas(parts, tenant)
-        self.holds = Holds(holds, tenant, parts.now, parts.new_id)
-        self.audit = Audit(parts.audit, tenant, settings.home / "state", parts.clock)
-        watch = ClockWatch(now=parts.now()) if clock is None else None
-        belongings = Belongings()
-
-        def upkeep_of(tenant: str) -> Upkeep:
-            sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
-            return Upkeep(
-                tenant,
-                parts.sweeper(tenant, sessions.erase, partial(retell_entities, parts)),
-                leadership,
-                dues=self.dues,
-                rules=rules,
-                history=history,
-                short_term=short_term,
-                policies=Policies(rules, self.dues, tenant, parts.now, parts.new_id),
-                registry=Registry(registered, short_term, tenant=tenant, now=parts.now),
-                audit=self.audit,
-                now=parts.now,
-                watch=watch,
-                load=settings.sweep_load,
-                finish_erasures=self.eraser.finish_unfinished,
-            )
-
-        self.sessions = Sessions(history, short_term, tenant=tenant, now=parts.now, belongings=belongings)
-        self.policies = Policies(rules, self.dues, tenant, parts.now, parts.new_id)
-        self.registry = Registry(registered, short_term, tenant=tenant, now=parts.now)
+    def _stand_on(self, base: Foundation, tenant: str) -> None:
+        """Take what is shared from the open store, and make what is the tenant's own."""
+        self._base, self.tenant, self.settings = base, check_tenant(tenant), base.settings
+        base.tenants.add(tenant)
+        self.database, self.embedder, self.recall = base.database, base.embedder, base.recall
+        self.keyring, self.ledger = base.keyring, base.ledger
+        self.eraser, self.certificates = base.eraser, base.certificates
+        self.schedule, self.dues = base.schedule, base.stores.dues
+        self._parts = parts = base.parts
+        self.quotas = Quotas(parts.records, tenant)
+        self.holds = Holds(parts.holds, tenant, parts.now, parts.new_id)
+        self.audit = base.audit(tenant)
+        self.sessions = base.sessions(tenant)
+        self.policies = base.policies(tenant)
+        self.registry = base.registry(tenant)
         self.agents, self.tools = self.registry.agents, self.registry.tools
-        self.upkeep = upkeep_of(tenant)
-        self.recycle = Recycle(
-            tenant,
-            records=records,
-            history=history,
-            dues=self.dues,
-            registry=self.registry,
-            registered=registered,
-            now=parts.now,
-            purge=self.upkeep.empty_bin,
-            retell=partial(retell_entities, parts),
-        )
+        self.upkeep = base.upkeep(tenant)
+        self.recycle = base.recycle(tenant)
         self._sources = Sources(
             tenant,
-            records=records,
-            provenance=stores.provenance,
-            holds=holds,
+            records=parts.records,
+            provenance=parts.provenance,
+            holds=parts.holds,
             now=parts.now,
             retell=partial(retell_entities, parts),
         )
-        jobs = runners(self.dues, upkeep_of)
-        jobs["minutely"] = self._tending(jobs["minutely"])
-        self.schedule = Schedule(
-            stores.jobs,
-            leadership,
-            jobs,
-            clock=parts.clock,
-            timezone=settings.timezone,
-        )
-        self.schedule.enrol()
 
-    def _open_state(self) -> None:
-        """Keys and the ledger; neither a key nor a folder is made before one is needed."""
-        setting, path = self.settings.master_key, self.settings.master_path()
-        state = open_objects(self.settings.keeping_url())
-        self.keyring = open_keyring(state, setting, path)
-        self.ledger = Ledger(state)
-        self._state = state
-
-    def _open_cold(self) -> ObjectStore:
-        """Cold storage, in which everything is sealed under its user's key."""
-        plain = open_objects(self.settings.cold_url())
-        return SealedObjects(plain, self.keyring, self._parts.now, lambda alias: self.ledger.find(alias) is not None)
-
-    def _make_eraser(self, stores: Stores, elsewhere: ShortTermStore | None) -> Eraser:
-        """``elsewhere`` is short-term memory that is not kept in the store."""
-
-        def forget(subject: str) -> dict[str, int]:
-            self.recall.forget_user(subject)
-            return {MemoryType.WORKING.value: self._parts.working.clear_user(subject)}
-
-        self.certificates = Certificates(
-            self._state,
-            SigningKeys(self._state, self.keyring),
-            engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
-            short_term_elsewhere=elsewhere is not None,
-            software=f"retain {__version__}",
-            audited=lambda alias: erasure_on(stores.audit, (self.tenant, *self.dues.tenants()), alias),
-            now=self._parts.now,
-            new_id=lambda: self._parts.new_id(self._parts.now()),
-        )
-        return Eraser(
-            stores.subjects,
-            self.ledger,
-            self.keyring,
-            self._parts.objects,
-            now=self._parts.now,
-            forget=forget,
-            short_term=elsewhere,
-            certify=self.certificates.certify,
-        )
-
-    def _erase(self, subject: str) -> Erasure:
-        self.certificates.prepare()  # what could not be certified is not begun
-        return self.eraser.erase(subject)
-
-    def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-        """A job that then makes large scopes ready to be searched."""
-
-        def run() -> dict[str, Any]:
-            result = job()
-            made = sum(self.recall.tend(tenant, thorough=False) for tenant in self.dues.tenants())
-            return {**result, "made_searchable": made} if made else result
-
-        return run
+    def of_tenant(self, tenant: str) -> Retain:
+        """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
+        both.
+        """
+        if tenant == self.tenant:
+            return self
+        other = object.__new__(Retain)
+        other._stand_on(self._base, tenant)
+        return other
 
     @classmethod
     def open(
@@ -343,7 +184,7 @@ class Retain:
         while a hold stands on anything of theirs. Where something is away just now, the answer says that it is
         pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
         """
-        return self._erase(Scope.checked(self.tenant, user_id, "anyone").subject)
+        return self._base.erase(Scope.checked(self.tenant, user_id, "anyone").subject)
 
     def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
         """Erase a user for good, as ``erase_user`` does; how many memories of each kind there were."""
@@ -360,9 +201,7 @@ class Retain:
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
-        self.database.close()
-        self._parts.working.forget()
-        self.recall.forget()
+        self._base.close()
 
     def __enter__(self) -> Retain:
         return self
@@ -388,53 +227,6 @@ class MemoryManager(Memory):
         engine = engine or default_engine()
         scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
         super().__init__(engine.parts, scope, auto_prune=auto_prune)
-
-
-class Quotas:
-    """``retain.quotas``: how much of a kind a user may hold."""
-
-    def __init__(self, parts: Parts, tenant: str) -> None:
-        self._parts = parts
-        self._tenant = tenant
-
-    def set(
-        self,
-        kind: MemoryType | str,
-        max_memories: float | None = None,
-        max_bytes: float | None = None,
-        user_id: str | None = None,
-    ) -> None:
-        """Set limits for a user, or for everyone who has none of their own. ``None`` leaves one as it is;
-        ``math.inf`` takes it away. A lower limit removes nothing: it stops further writes.
-        """
-        row = kind_of(kind)
-        if not row.durable:
-            raise InvalidInputError(f"the size of {row.name} memory is fixed (max: {row.max_memories:,})")
-        given = {"max_memories": max_memories, "max_bytes": max_bytes}
-        limits = {name: _limit(name, value) for name, value in given.items() if value is not None}
-        if not limits:
-            raise InvalidInputError("give max_memories, max_bytes, or both")
-        user = None if user_id is None else check_id(user_id, "user_id")
-        self._parts.records.set_quota(self._tenant, user, row, limits)
-
-    def get(self, kind: MemoryType | str, user_id: str) -> Usage:
-        """What a user holds of a kind, and how much they may."""
-        row = kind_of(kind)
-        if not row.durable:
-            raise InvalidInputError(
-                f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
-            )
-        return self._parts.records.usage(f"{self._tenant}/{check_id(user_id, 'user_id')}", row)
-
-
-def _limit(name: str, value: float) -> int | None:
-    if value == math.inf:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidInputError(
-            f"{name} must be a whole number of at least 0, or math.inf for no limit, not {told(value)}"
-        )
-    return value
 
 
 _defaults: dict[Settings, Retain] = {}

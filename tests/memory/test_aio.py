@@ -17,6 +17,7 @@ from retain.kinds.working import Working
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.holds import Holds
 from retain.lifecycle.policies import Policies
+from retain.lifecycle.quotas import Quotas
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Roster
 from retain.lifecycle.schedule import Schedule
@@ -31,7 +32,7 @@ PAIRS = [
     (Episodic, aio.AsyncEpisodic),
     (Entity, aio.AsyncEntity),
     (Structured, aio.AsyncStructured),
-    (engine.Quotas, aio.AsyncQuotas),
+    (Quotas, aio.AsyncQuotas),
     (Sessions, aio.AsyncSessions),
     (Policies, aio.AsyncPolicies),
     (Holds, aio.AsyncHolds),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from retain.core.rules import spoken
 from retain.core.times import DAY, iso, moment
-from retain.engine import system_clock
+from retain.foundation import system_clock
 from retain.health.checks import Check, checked, failed, ok, warned
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership

@@ -1,0 +1,230 @@
+"""What all tenants of an open store share: the database and its stores, recall, keys, the ledger, the schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import Any
+
+from retain import __version__
+from retain.core.times import Clock
+from retain.core.types import MemoryType
+from retain.kinds.entity import retell_entities
+from retain.kinds.parts import Parts
+from retain.lifecycle.audit import Audit
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.policies import Policies
+from retain.lifecycle.recycle import Recycle
+from retain.lifecycle.registry import Registry
+from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.sessions import Belongings, Sessions
+from retain.lifecycle.upkeep import Upkeep, runners
+from retain.ports import Embedder, ObjectStore
+from retain.privacy.erasure import Eraser, Erasure
+from retain.privacy.issuing import Certificates, erasure_on
+from retain.privacy.keyring import open_keyring
+from retain.privacy.ledger import Ledger
+from retain.privacy.sealed_objects import SealedObjects
+from retain.privacy.signing import SigningKeys
+from retain.recall import terms
+from retain.recall.embedders import open_embedder
+from retain.recall.service import Recall
+from retain.recall.summaries import open_summarizer
+from retain.settings import Settings
+from retain.storage.objects import open_objects
+from retain.storage.relational.jobs import new_holder
+from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
+
+
+def system_clock() -> datetime:
+    """The present, by the machine's clock."""
+    return datetime.now(UTC)
+
+
+def _wall() -> int:
+    """The machine's real time, in microseconds."""
+    return time.time_ns() // 1_000
+
+
+class Foundation:
+    """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
+
+    def __init__(self, settings: Settings, clock: Clock | None, tenant: str) -> None:
+        self.settings = settings
+        self.tenants = {tenant}
+        """Who it was opened for, beside those who have memories in it."""
+        self.embedder: Embedder = open_embedder(settings.embedder)
+        self._summarizer = open_summarizer(settings.summarizer)
+        self.database = open_database(settings)
+        try:
+            self._assemble(clock)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _assemble(self, clock: Clock | None) -> None:
+        settings, database = self.settings, self.database
+        self._short_term_elsewhere = open_short_term(settings)
+        self.stores = stores_over(database, self._short_term_elsewhere)
+        self.state = open_objects(settings.keeping_url())  # neither a key nor a folder is made before one is needed
+        self.keyring = open_keyring(self.state, settings.master_key, settings.master_path())
+        self.ledger = Ledger(self.state)
+        self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+        large = large_scopes_in(database, settings.index_records)
+        self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
+        self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
+        self.parts = self._make_parts(clock)
+        self.certificates = self._make_certificates()
+        self.eraser = self._make_eraser()
+        self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
+        self.eraser.finish_unfinished()
+        self._watch = ClockWatch(now=self.parts.now()) if clock is None else None
+        self._belongings = Belongings()
+        self.schedule = self._make_schedule()
+        self.schedule.enrol()
+
+    def _make_parts(self, clock: Clock | None) -> Parts:
+        stores = self.stores
+        return Parts(
+            records=stores.records,
+            provenance=stores.provenance,
+            history=stores.history,
+            short_term=stores.short_term,
+            facts=stores.facts,
+            schemas=stores.schemas,
+            rules=stores.rules,
+            dues=stores.dues,
+            holds=stores.holds,
+            audit=stores.audit,
+            packs=stores.packs,
+            reader=stores.reader,
+            leadership=self.leadership,
+            objects=cache(self._open_cold),
+            erase=self.erase,
+            recall=self.recall,
+            summarizer=self._summarizer,
+            clock=clock or system_clock,
+            check=self.database.check_usable,
+            max_content_bytes=self.settings.max_content_bytes,
+        )
+
+    def _open_cold(self) -> ObjectStore:
+        """Cold storage, in which everything is sealed under its user's key."""
+        plain = open_objects(self.settings.cold_url())
+        return SealedObjects(plain, self.keyring, self.parts.now, lambda alias: self.ledger.find(alias) is not None)
+
+    def _make_certificates(self) -> Certificates:
+        parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
+        return Certificates(
+            self.state,
+            SigningKeys(self.state, self.keyring),
+            engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
+            short_term_elsewhere=self._short_term_elsewhere is not None,
+            software=f"retain {__version__}",
+            audited=lambda alias: erasure_on(audit, (*self.tenants, *dues.tenants()), alias),
+            now=parts.now,
+            new_id=lambda: parts.new_id(parts.now()),
+        )
+
+    def _make_eraser(self) -> Eraser:
+        def forget(subject: str) -> dict[str, int]:
+            self.recall.forget_user(subject)
+            return {MemoryType.WORKING.value: self.parts.working.clear_user(subject)}
+
+        return Eraser(
+            self.stores.subjects,
+            self.ledger,
+            self.keyring,
+            self.parts.objects,
+            now=self.parts.now,
+            forget=forget,
+            short_term=self._short_term_elsewhere,
+            certify=self.certificates.certify,
+        )
+
+    def _make_schedule(self) -> Schedule:
+        jobs = runners(self.stores.dues, self.upkeep)
+        jobs["minutely"] = self._tending(jobs["minutely"])
+        return Schedule(
+            self.stores.jobs, self.leadership, jobs, clock=self.parts.clock, timezone=self.settings.timezone
+        )
+
+    def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """A job that then makes large scopes ready to be searched."""
+
+        def run() -> dict[str, Any]:
+            result = job()
+            made = sum(self.recall.tend(tenant, thorough=False) for tenant in self.stores.dues.tenants())
+            return {**result, "made_searchable": made} if made else result
+
+        return run
+
+    def erase(self, subject: str) -> Erasure:
+        """Erase a subject for good, in every place."""
+        self.certificates.prepare()  # what could not be certified is not begun
+        return self.eraser.erase(subject)
+
+    def audit(self, tenant: str) -> Audit:
+        """A tenant's audit chain."""
+        return Audit(self.stores.audit, tenant, self.settings.home / "state", self.parts.clock)
+
+    def sessions(self, tenant: str) -> Sessions:
+        """A tenant's sessions."""
+        return Sessions(
+            self.stores.history,
+            self.stores.short_term,
+            tenant=tenant,
+            now=self.parts.now,
+            belongings=self._belongings,
+        )
+
+    def policies(self, tenant: str) -> Policies:
+        """A tenant's rules."""
+        return Policies(self.stores.rules, self.stores.dues, tenant, self.parts.now, self.parts.new_id)
+
+    def registry(self, tenant: str) -> Registry:
+        """A tenant's agents and tools."""
+        return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.parts.now)
+
+    def upkeep(self, tenant: str) -> Upkeep:
+        """Sweeps a tenant."""
+        retell = partial(retell_entities, self.parts)
+        return Upkeep(
+            tenant,
+            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell),
+            self.leadership,
+            dues=self.stores.dues,
+            rules=self.stores.rules,
+            history=self.stores.history,
+            short_term=self.stores.short_term,
+            policies=self.policies(tenant),
+            registry=self.registry(tenant),
+            audit=self.audit(tenant),
+            now=self.parts.now,
+            watch=self._watch,
+            load=self.settings.sweep_load,
+            finish_erasures=self.eraser.finish_unfinished,
+        )
+
+    def recycle(self, tenant: str) -> Recycle:
+        """A tenant's recycle bin."""
+        return Recycle(
+            tenant,
+            records=self.stores.records,
+            history=self.stores.history,
+            dues=self.stores.dues,
+            registry=self.registry(tenant),
+            registered=self.stores.registry,
+            now=self.parts.now,
+            purge=self.upkeep(tenant).empty_bin,
+            retell=partial(retell_entities, self.parts),
+        )
+
+    def close(self) -> None:
+        """Close the store. What is called afterwards raises ``ClosedError``."""
+        self.database.close()
+        self.parts.working.forget()
+        self.recall.forget()
