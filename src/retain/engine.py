@@ -54,13 +54,16 @@ class Retain:
         self.database, self.embedder, self.recall = base.database, base.embedder, base.recall
         self.keyring, self.ledger = base.keyring, base.ledger
         self.eraser, self.certificates = base.eraser, base.certificates
+        self.access, self.replies = base.access, base.replies
         self.schedule, self.dues = base.schedule, base.stores.dues
+        self.backups = base.backups
         self._parts = parts = base.parts
         self.quotas = Quotas(parts.records, tenant)
         self.holds = Holds(parts.holds, tenant, parts.now, parts.new_id)
         self.audit = base.audit(tenant)
         self.sessions = base.sessions(tenant)
         self.policies = base.policies(tenant)
+        self.domains = base.domains(tenant)
         self.registry = base.registry(tenant)
         self.agents, self.tools = self.registry.agents, self.registry.tools
         self.upkeep = base.upkeep(tenant)

@@ -9,11 +9,14 @@ from functools import cache, partial
 from typing import Any
 
 from retain import __version__
+from retain.access.keys import Access
+from retain.access.replies import Replies
 from retain.core.times import Clock
 from retain.core.types import MemoryType
 from retain.kinds.entity import retell_entities
 from retain.kinds.parts import Parts
 from retain.lifecycle.audit import Audit
+from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.recycle import Recycle
@@ -23,6 +26,8 @@ from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.sessions import Belongings, Sessions
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
+from retain.privacy.backups import Backups
+from retain.privacy.backups.restoring import Restored
 from retain.privacy.erasure import Eraser, Erasure
 from retain.privacy.issuing import Certificates, erasure_on
 from retain.privacy.keyring import open_keyring
@@ -77,11 +82,14 @@ class Foundation:
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
         self.parts = self._make_parts(clock)
+        self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id)
+        self.replies = Replies(self.stores.replies, self.parts.now)
         self.certificates = self._make_certificates()
         self.eraser = self._make_eraser()
         self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
         self.eraser.finish_unfinished()
         self._watch = ClockWatch(now=self.parts.now()) if clock is None else None
+        self.backups = self._make_backups()
         self._belongings = Belongings()
         self.schedule = self._make_schedule()
         self.schedule.enrol()
@@ -145,6 +153,39 @@ class Foundation:
             certify=self.certificates.certify,
         )
 
+    def _make_backups(self) -> Backups:
+        settings, stores = self.settings, self.stores
+        leadership = Leadership(
+            stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
+        )
+
+        def check_clock(now: int) -> None:
+            if self._watch is not None:
+                self._watch.check(now, seen=stores.dues.seen())
+
+        def settle(restored: Restored) -> None:
+            """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
+            if restored.whole:
+                stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+                self.schedule.enrol()
+                self.eraser.replay()
+                tenant = next(iter(stores.dues.tenants()), "default")
+                self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
+
+        return Backups(
+            self.database,
+            open_objects=lambda: open_objects(settings.backups_url()),
+            open_cold=lambda: open_objects(settings.cold_url()),
+            keys=SigningKeys(self.state, self.keyring),
+            keyring=self.keyring,
+            ledger=self.ledger,
+            leadership=leadership,
+            now=self.parts.now,
+            new_id=self.parts.new_id,
+            check_clock=check_clock,
+            settle=settle,
+        )
+
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
         jobs["minutely"] = self._tending(jobs["minutely"])
@@ -192,9 +233,10 @@ class Foundation:
     def upkeep(self, tenant: str) -> Upkeep:
         """Sweeps a tenant."""
         retell = partial(retell_entities, self.parts)
+        domains = self.domains(tenant)
         return Upkeep(
             tenant,
-            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell),
+            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell, domains.most_collected),
             self.leadership,
             dues=self.stores.dues,
             rules=self.stores.rules,
@@ -207,6 +249,20 @@ class Foundation:
             watch=self._watch,
             load=self.settings.sweep_load,
             finish_erasures=self.eraser.finish_unfinished,
+            domains=domains,
+            shrink=self.stores.subjects.scrub,
+        )
+
+    def domains(self, tenant: str) -> Domains:
+        """A tenant's retention domains."""
+        return Domains(
+            tenant,
+            state=self.state,
+            objects=self.parts.objects,
+            rules=self.stores.rules,
+            dues=self.stores.dues,
+            now=self.parts.now,
+            new_id=self.parts.new_id,
         )
 
     def recycle(self, tenant: str) -> Recycle:

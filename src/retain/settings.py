@@ -55,6 +55,9 @@ SETTINGS: Final = (
         "archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."
     ),
     Setting(
+        "backup_url", "file://<home>/backups", "Where backups go: as archive_url. Better another disk, or a bucket."
+    ),
+    Setting(
         "state_url",
         "file://<home>",
         "Keys and the ledger of erasures, outside of the store and its backups: as archive_url. A bucket for replicas.",
@@ -69,6 +72,14 @@ SETTINGS: Final = (
     Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
     Setting("distribute", "no", "yes spreads new tables over a Citus cluster."),
     Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
+    Setting("request_mib", "32", "The largest request that the service takes, in MiB."),
+    Setting("request_seconds", "30", "How long a request may take before its answer begins."),
+    Setting(
+        "rate_per_second",
+        "200",
+        "How many requests of one API key (or of one address, without a key) are answered each second; 0: any number.",
+    ),
+    Setting("requests_at_once", "500", "How many requests one process answers at the same time."),
 )
 
 
@@ -91,11 +102,20 @@ class Settings:
     pool_size: int = 16
     distribute: bool = False
     state_url: str = ""
+    backup_url: str = ""
     master_key: str = field(default="", repr=False)
+    request_bytes: int = 32 * MIB
+    request_seconds: float = 30.0
+    rate_per_second: float = 200.0
+    requests_at_once: int = 500
 
     def cold_url(self) -> str:
         """Where cold storage is."""
         return self.archive_url or f"file://{self.home / 'archive'}"
+
+    def backups_url(self) -> str:
+        """Where backups go."""
+        return self.backup_url or f"file://{self.home / 'backups'}"
 
     def keeping_url(self) -> str:
         """Where keys and the ledger of erasures are."""
@@ -151,7 +171,12 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
         distribute=_yes("distribute", given),
         state_url=given.get("state_url", ""),
+        backup_url=given.get("backup_url", ""),
         master_key=given.get("master_key", ""),
+        request_bytes=int(_number("request_mib", given, 32, least=0.001) * MIB),
+        request_seconds=_number("request_seconds", given, 30, least=0.001),
+        rate_per_second=_number("rate_per_second", given, 200, least=0),
+        requests_at_once=int(_number("requests_at_once", given, 500, least=1)),
     )
 
 

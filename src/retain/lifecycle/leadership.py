@@ -22,8 +22,19 @@ LEASE_TTL: Final = 15 * SECOND
 class Leadership:
     """The lease, as one engine has it. ``wall`` is the machine's real time in microseconds."""
 
-    def __init__(self, leases: LeaseStore, *, wall: Callable[[], int], holder: str, ttl: int = LEASE_TTL) -> None:
+    def __init__(
+        self,
+        leases: LeaseStore,
+        *,
+        wall: Callable[[], int],
+        holder: str,
+        ttl: int = LEASE_TTL,
+        name: str = SWEEPER,
+        doing: str = "sweeping",
+    ) -> None:
         self._leases = leases
+        self._name = name
+        self._doing = doing
         self._wall = wall
         self._holder = holder
         self._ttl = ttl
@@ -49,7 +60,7 @@ class Leadership:
             yield None
             return
         try:
-            lease = self._leases.acquire(SWEEPER, self._holder, now=self._wall(), ttl=self._ttl)
+            lease = self._leases.acquire(self._name, self._holder, now=self._wall(), ttl=self._ttl)
             if lease is None:
                 yield None
                 return
@@ -69,15 +80,15 @@ class Leadership:
 
     def other(self) -> str:
         """Who has it, in words."""
-        held = self._leases.current(SWEEPER, now=self._wall())
+        held = self._leases.current(self._name, now=self._wall())
         if held is None:
-            return "someone else was sweeping just now"
+            return f"someone else was {self._doing} just now"
         mine = " (another thread of this process)" if held.holder == self._holder else ""
-        return f"{held.holder}{mine} is sweeping"
+        return f"{held.holder}{mine} is {self._doing}"
 
     def is_taken(self) -> bool:
         """Whether anyone has it."""
-        return self._leases.current(SWEEPER, now=self._wall()) is not None
+        return self._leases.current(self._name, now=self._wall()) is not None
 
     def _keep(self, lease: Lease, done: threading.Event) -> None:
         while not done.wait(self._ttl / SECOND / 3):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 
 from retain.core.errors import StorageError, StoreUnavailableError
-from retain.storage.copying.tables import COUNTERS, Table
+from retain.storage.copying.shares import COMMON
+from retain.storage.copying.tables import COUNTERS, TABLES, Table
 from retain.storage.relational.database import Row
 from retain.storage.sqlite.database import Database
 
@@ -38,6 +40,14 @@ class SqliteView:
 
     def heap(self, table: Table) -> Iterator[Row]:
         return self.rows(table)  # a scan of the table, as a rule
+
+    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        columns = ", ".join(_column(table, name, qualified=True) for name in table.columns)
+        asked: Sequence[int] = subjects
+        if table.name in {"records", "scopes"}:
+            asked = [subject << 3 | code for subject in subjects for code in codes]
+        found = self._connection.execute(_OWNED[table.name].format(columns=columns), (json.dumps(list(asked)),))
+        return self._canonical(found, table)
 
     def _canonical(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
         packed = [place for place, kind in enumerate(table.columns.values()) if kind == "packed"]
@@ -93,5 +103,72 @@ class SqliteSource:
         self.database.close()
 
 
-def _column(table: Table, name: str) -> str:
-    return table.sqlite.get(name, f'"{name}"')
+class SqliteFill:
+    """A ``Fill`` of an SQLite file that nothing was ever kept in, within one transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def clear(self) -> None:
+        for table in TABLES:
+            if not table.is_data and table.name in COMMON:
+                self._connection.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our own names
+
+    def used(self) -> list[str]:
+        return [
+            table.name
+            for table in TABLES
+            if table.is_data
+            and not table.sqlite_source
+            and self._connection.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()  # noqa: S608
+        ]
+
+    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        kept = [place for place, name in enumerate(columns) if name not in table.sqlite]
+        packed = {place for place in kept if table.columns[columns[place]] == "packed"}
+        names = ", ".join(f'"{columns[place]}"' for place in kept)
+        into = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(kept))})"  # noqa: S608
+        self._connection.executemany(
+            into, ([_as_stored(row[place], place in packed) for place in kept] for row in rows)
+        )
+
+    def finish(self, counters: Mapping[str, int]) -> None:
+        for counter in COUNTERS:
+            last = counters.get(counter.table)
+            if last:
+                self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (counter.table,))
+                self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (counter.table, last))
+
+
+def _as_stored(value: Any, is_packed: bool) -> Any:  # noqa: FBT001
+    """A canonical value as SQLite keeps it: text that is not compressed is text."""
+    return value[1:].decode() if is_packed and value is not None and value[:1] == b"\0" else value
+
+
+def _column(table: Table, name: str, *, qualified: bool = False) -> str:
+    plain = f'{table.name}."{name}"' if qualified else f'"{name}"'
+    return table.sqlite.get(name, plain)
+
+
+def _owned(of: str, order: str = "") -> str:
+    by = f" ORDER BY wanted.key, {order}" if order else ""
+    return f"SELECT {{columns}} FROM json_each(?) AS wanted CROSS JOIN {of}{by}"  # noqa: S608 - our own names
+
+
+#: How the rows of subjects are found, in the order of the subjects and in the table's order for each of them. Runs of
+#: keys are in order by themselves, and too large to be sorted.
+_OWNED: Final = {
+    "subjects": _owned("subjects ON subjects.no = wanted.value"),
+    "scopes": _owned("scopes ON scopes.scope = wanted.value"),
+    "records": _owned("records ON records.key BETWEEN wanted.value << 29 AND (wanted.value + 1 << 29) - 1"),
+    "history": _owned(
+        "sessions INDEXED BY sessions_of_subject ON sessions.subject = wanted.value "
+        "CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1"
+    ),
+    "derivations": _owned("derivations ON derivations.subject = wanted.value", "source_id, derivations.key"),
+    "sessions": _owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
+    "facts": _owned("facts ON facts.subject = wanted.value", "facts.id"),
+    "packs": _owned("packs ON packs.subject = wanted.value", "packs.no"),
+    "totals": _owned("totals ON totals.subject = wanted.value", "kind, state, cause"),
+    "audit": _owned("audit INDEXED BY audit_by_place ON audit.subject = wanted.value"),
+}

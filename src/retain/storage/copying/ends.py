@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from retain.core.errors import InvalidSettingsError, MissingExtraError, told
 from retain.settings import Settings, sqlite_path, without_password
-from retain.storage.copying.embedded import SqliteSource
+from retain.storage.copying.embedded import SqliteFill, SqliteSource, SqliteView
+from retain.storage.copying.views import Fill, View
+from retain.storage.relational.database import Database
+from retain.storage.sqlite.database import Database as SqliteDatabase
+from retain.storage.sqlite.database import SqliteTransaction
 
 if TYPE_CHECKING:
     from retain.storage.copying.server import PostgresSource, PostgresTarget
@@ -54,6 +60,26 @@ def open_target(url: str, settings: Settings) -> PostgresTarget:
         _as_psycopg(url), busy_seconds=settings.busy_seconds, distribute=settings.distribute
     )
     return target
+
+
+@contextmanager
+def view_of(database: Database) -> Iterator[View]:
+    """An open store as it is now, for as long as the block lasts."""
+    if isinstance(database, SqliteDatabase):
+        with database.read() as tx:
+            yield SqliteView(tx.connection, "the store")
+        return
+    with _server().patient_view(database) as view:
+        yield view
+
+
+@contextmanager
+def fill_of(database: Database) -> Iterator[Fill]:
+    """An open store, to be filled. Nobody sees anything of it before the block has ended, and nobody writes meanwhile;
+    if it raises, nothing was done.
+    """
+    with database.alone("restoring") as tx:
+        yield SqliteFill(tx.connection) if isinstance(tx, SqliteTransaction) else _server().closed_fill(tx)
 
 
 def _as_psycopg(url: str) -> str:

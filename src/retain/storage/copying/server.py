@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from retain.core.errors import ConflictError, StoreBusyError
+from retain.storage.copying.shares import COMMON
 from retain.storage.copying.sums import Sum
 from retain.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES, Counter, Table
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
@@ -75,9 +76,25 @@ class PostgresView:
     def heap(self, table: Table) -> Iterator[Row]:
         return self._read(table, sql.SQL(""))
 
+    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        by = "no" if table.name == "subjects" else "subject"
+        if table.name in {"records", "scopes"}:
+            scopes = [subject << 3 | code for subject in subjects for code in codes]
+            within = (
+                "scope = wanted" if table.name == "scopes" else "key BETWEEN wanted << 29 AND (wanted + 1 << 29) - 1"
+            )
+            rest = sql.SQL(
+                f"JOIN unnest({{}}::int8[]) AS wanted ON {table.name}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
+            ).format(sql.Literal(scopes), _listed(table.order))
+        else:
+            rest = sql.SQL(f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}").format(
+                sql.Literal(list(subjects)), _listed(table.order)
+            )
+        return self._read(table, rest)
+
     def _read(self, table: Table, rest: sql.Composable) -> Iterator[Row]:
         columns = sql.SQL(", ").join(
-            sql.SQL("{}::int::int8" if kind == "flag" else "{}").format(sql.Identifier(name))
+            sql.SQL("{}::int::int8" if kind == "flag" else "{}").format(sql.Identifier(table.name, name))
             for name, kind in table.columns.items()
         )
         statement = sql.SQL("COPY (SELECT {} FROM {} {}) TO STDOUT (FORMAT binary)").format(
@@ -110,7 +127,7 @@ class PostgresSource:
     @contextmanager
     def view(self) -> Iterator[PostgresView]:
         """The store as it is now."""
-        with _patient_view(self.database) as view:
+        with patient_view(self.database) as view:
             yield view
 
     def close(self) -> None:
@@ -179,7 +196,7 @@ class PostgresTarget:
     @contextmanager
     def view(self) -> Iterator[PostgresView]:
         """What is here now."""
-        with _patient_view(self.database) as view:
+        with patient_view(self.database) as view:
             yield view
 
     def give_up(self) -> None:
@@ -221,6 +238,53 @@ class PostgresTarget:
             "ON CONFLICT (name) DO UPDATE SET said = excluded.said".encode(),
             (name, json.dumps(said)),
         )
+
+
+def closed_fill(tx: PostgresTransaction) -> PostgresFill:
+    """A database that nobody else can look into until the transaction ends."""
+    _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
+    _run(tx, "LOCK TABLE subjects, turns IN ACCESS EXCLUSIVE MODE")
+    return PostgresFill(tx.connection)
+
+
+class PostgresFill:
+    """A ``Fill`` of a PostgreSQL database that nothing was ever kept in, within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def clear(self) -> None:
+        for table in TABLES:
+            if not table.is_data and table.name in COMMON:
+                self._connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+
+    def used(self) -> list[str]:
+        return [name for name in _used(self._connection) if name != "turns"]
+
+    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        kinds = [table.columns[name] for name in columns]
+        flags = [place for place, kind in enumerate(kinds) if kind == "flag"]
+        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(sql.Identifier(table.name), _listed(columns))
+        with self._connection.cursor() as cursor, cursor.copy(into) as copy:
+            copy.set_types([_TYPES[kind] for kind in kinds])
+            for row in rows:
+                copy.write_row(_flagged(row, flags) if flags else row)
+
+    def finish(self, counters: Mapping[str, int]) -> None:
+        self._connection.execute(
+            "INSERT INTO turns (subject) SELECT no FROM subjects UNION SELECT subject FROM chains "
+            "ON CONFLICT DO NOTHING"
+        )
+        for counter in COUNTERS:
+            if counters.get(counter.table):
+                self._connection.execute(
+                    _SET.format(
+                        _sequence(counter),
+                        sql.Identifier(counter.column),
+                        sql.Literal(counters[counter.table]),
+                        sql.Identifier(counter.table),
+                    )
+                )
 
 
 def check_free(url: str) -> str | None:
@@ -274,7 +338,7 @@ def _other(place: str, source: str) -> ConflictError:
 
 
 @contextmanager
-def _patient_view(database: PostgresDatabase) -> Iterator[PostgresView]:
+def patient_view(database: PostgresDatabase) -> Iterator[PostgresView]:
     """A view that the server does not end while nobody asks anything of it."""
     with database.read() as tx:
         _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")

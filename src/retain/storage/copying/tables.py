@@ -77,8 +77,8 @@ TABLES: Final = (
     _table("books", "tenant:text version:int", "tenant"),
     _table(
         "rules",
-        "no:int id:text tenant:text kind:text user_id:text agent_id:text session_id:text memory_id:text terms:text "
-        "pending:text version:int updated_at:int",
+        "no:int id:text tenant:text kind:text user_id:text agent_id:text session_id:text memory_id:text "
+        "selection:text terms:text pending:text version:int updated_at:int",
         "no",
     ),
     _table("profiles", "no:int tenant:text kind:text rules:text archive_after:int delete_after:int keep_for:int", "no"),
@@ -165,10 +165,17 @@ TABLES: Final = (
     _table("totals", "subject:int kind:text state:text cause:text count:int", "subject kind state cause"),
     _table("seen", "one:int at:int", "one", is_data=False),
     _table("ledger_seen", "one:int no:int hash:text", "one", is_data=False),
+    _table(
+        "api_keys",
+        "id:text tenant:text name:text rights:text users:text agents:text hashed:bytes created_at:int expires_at:int "
+        "revoked_at:int last_used_at:int",
+        "id",
+    ),
 )
 
-#: Not copied: a lease is its holder's; the others PostgreSQL makes from records, where and when they are needed.
-LEFT_OUT: Final = ("leases", "passages", "fillings")
+#: Not copied: a lease is its holder's; a reply is for whoever asks again within the day, where they asked; the others
+#: PostgreSQL makes from records, where and when they are needed.
+LEFT_OUT: Final = ("leases", "replies", "passages", "fillings")
 
 
 class Counter(NamedTuple):

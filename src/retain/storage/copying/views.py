@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
@@ -29,8 +29,29 @@ class View(Protocol):
     def heap(self, table: Table, /) -> Iterator[Row]:
         """All of them, in whatever order is the cheapest."""
 
+    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int], /) -> Iterator[Row]:
+        """The canonical rows that belong to subjects, one subject after the other and in the table's order for each;
+        of scopes and records, those of the kinds that have these codes.
+        """
+
     def counters(self) -> dict[str, int]:
         """For each table of ``COUNTERS``: the largest number that was ever given."""
+
+
+class Fill(Protocol):
+    """A database that nothing was ever kept in, to be filled within one transaction."""
+
+    def used(self) -> list[str]:
+        """The tables that have something that a store has not when it was opened first."""
+
+    def clear(self) -> None:
+        """Remove what every store has from the start."""
+
+    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row], /) -> None:
+        """Write canonical rows, of which these columns are given."""
+
+    def finish(self, counters: Mapping[str, int], /) -> None:
+        """Go on numbering after what was ever given."""
 
 
 class Source(Protocol):

@@ -1,0 +1,154 @@
+"""Which backups there are, and what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from retain.core.errors import (
+    KeyDestroyedError,
+    NotFoundError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    StoreTooNewError,
+    told,
+)
+from retain.core.frames import Frame, FrameDamagedError, read_frames
+from retain.core.ids import is_id
+from retain.core.types import MemoryType
+from retain.ports import ObjectStore
+from retain.privacy.backups.format import (
+    FOLDER,
+    Doc,
+    Held,
+    Manifest,
+    backup_of,
+    manifest_name,
+    read_index,
+    read_manifest,
+    read_signed,
+    trial_name,
+)
+from retain.privacy.backups.writing import part_name
+from retain.privacy.keyring import Keyring
+from retain.privacy.sealing import DataKey, SealBrokenError, unseal
+from retain.privacy.signing import SigningKeys
+
+
+class Damaged(NamedTuple):
+    """A backup whose manifest cannot be trusted."""
+
+    id: str
+    problem: str
+
+
+class Catalog:
+    """Backups in an object store. What has other names than a backup's objects is never touched."""
+
+    def __init__(self, objects: ObjectStore, keys: SigningKeys, keyring: Keyring) -> None:
+        self.objects = objects
+        self.keys = keys
+        self._keyring = keyring
+
+    def ids(self) -> list[str]:
+        """The ids of all backups, the oldest first."""
+        return sorted(found for name in self.objects.names(FOLDER) if (found := backup_of(name)) is not None)
+
+    def get(self, backup_id: str) -> Manifest:
+        """The manifest of a backup, as it was signed."""
+        if not isinstance(backup_id, str) or not is_id(backup_id):
+            raise NotFoundError(f"there is no backup {told(backup_id)}; see: retain backup list")
+        try:
+            data = self.objects.get(manifest_name(backup_id))
+        except ObjectMissingError:
+            raise NotFoundError(
+                f"there is no backup {backup_id} in {self.objects.url}; see: retain backup list"
+            ) from None
+        return read_manifest(data, self.keys, backup_id)
+
+    def all(self) -> Iterator[Manifest | Damaged]:
+        """Every backup, the oldest first."""
+        for backup_id in self.ids():
+            try:
+                yield self.get(backup_id)
+            except (ObjectDamagedError, StoreTooNewError) as problem:
+                yield Damaged(backup_id, str(problem))
+            except NotFoundError:  # it was rotated out meanwhile
+                continue
+
+    def whole(self) -> list[Manifest]:
+        """Every backup whose manifest is as it was signed, the oldest first."""
+        return [one for one in self.all() if isinstance(one, Manifest)]
+
+    def latest(self, kinds: frozenset[MemoryType]) -> Manifest | None:
+        """The latest backup of exactly these kinds."""
+        wanted = tuple(sorted(kind.value for kind in kinds))
+        return next((one for one in reversed(self.whole()) if one.kinds == wanted), None)
+
+    def trial(self, backup_id: str) -> dict[str, Any] | None:
+        """What came of the last trial restore; ``None`` if there was none, or if it says so without a signature."""
+        with suppress(ObjectMissingError, ObjectDamagedError):
+            said = read_signed(self.objects.get(trial_name(backup_id)), self.keys, f"the trial of {backup_id}")
+            return said if said.get("backup") == backup_id else None
+        return None
+
+    # --- what a backup holds -------------------------------------------------------------------------------------
+
+    def docs(self, manifest: Manifest) -> Iterator[Doc]:
+        """The documents of a backup; ``ObjectDamagedError`` unless its index is as it was written."""
+        return read_index(self.checked(manifest.index))
+
+    def checked(self, held: Held) -> bytes:
+        """An object that a manifest refers to, as it was written."""
+        try:
+            data = self.objects.get(held.name)
+        except ObjectMissingError as problem:
+            raise ObjectDamagedError(f"{held.name} is missing in {self.objects.url}") from problem
+        if len(data) != held.bytes or hashlib.sha256(data).hexdigest() != held.sha256:
+            raise ObjectDamagedError(f"{held.name} in {self.objects.url} is not as it was written")
+        return data
+
+    def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[Frame] | None]]:
+        """What documents say, segment by segment, each of which is checked whole; ``None`` for what was sealed under
+        a key that is destroyed.
+        """
+        held = {one.name: one for one in manifest.segments}
+        by_segment: dict[str, list[Doc]] = {}
+        for doc in docs:
+            by_segment.setdefault(doc.segment, []).append(doc)
+        for name, within in by_segment.items():
+            if name not in held:
+                raise ObjectDamagedError(f"the index of backup {manifest.id} refers to {name}, which it has not")
+            data = self.checked(held[name])
+            for doc in sorted(within, key=lambda one: one.at):
+                yield doc, self.opened(doc, data)
+
+    def opened(self, doc: Doc, segment: bytes) -> list[Frame] | None:
+        """What one document says; ``None`` if its key is destroyed."""
+        try:
+            key = self._keyring.get(doc.key)
+        except KeyDestroyedError:
+            return None
+        return list(frames_of(doc, segment, key))
+
+
+def frames_of(doc: Doc, segment: bytes, key: DataKey) -> Iterator[Frame]:
+    """The frames of a document, one part after the other."""
+    place = doc.at
+    for number, size in enumerate(doc.sizes):
+        try:
+            plain = unseal(key, part_name(doc.id, number), segment[place : place + size])
+            yield from read_frames(plain)
+        except (SealBrokenError, FrameDamagedError) as problem:
+            raise ObjectDamagedError(f"a document in {doc.segment} is damaged: {problem}") from problem
+        place += size
+
+
+def counted(frames: Sequence[Frame]) -> Mapping[str, int]:
+    """How many rows of each table there are."""
+    counts: dict[str, int] = {}
+    for frame in frames:
+        counts[frame.table] = counts.get(frame.table, 0) + len(frame.rows)
+    return counts

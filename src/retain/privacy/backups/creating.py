@@ -1,0 +1,239 @@
+"""Making a backup: what has changed since the one before is read, sealed and written; the rest is referred to."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from retain import __version__
+from retain.core.errors import ConflictError, ObjectMissingError
+from retain.core.times import DAY
+from retain.core.types import MemoryType
+from retain.ports import ObjectStore
+from retain.privacy.backups.catalog import Catalog
+from retain.privacy.backups.format import (
+    PACKS,
+    STORE_KEY,
+    Doc,
+    Held,
+    Manifest,
+    held_object,
+    index_name,
+    manifest_name,
+    write_index,
+    write_manifest,
+)
+from retain.privacy.backups.gathering import Owner, Piece, Reading, counted_kinds, packs_of, versions
+from retain.privacy.backups.writing import Draft, Parts, SegmentWriter
+from retain.privacy.keyring import Keyring
+from retain.privacy.ledger import Ledger
+from retain.privacy.sealing import DataKey
+from retain.storage.copying.ends import view_of
+from retain.storage.relational.database import Database
+
+#: A segment of which less than this part is still referred to is not referred to by new backups.
+_WORN: Final = 0.5
+Progress = Callable[[int], None]
+
+
+class Creation:
+    """One backup in the making."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        database: Database,
+        keyring: Keyring,
+        ledger: Ledger,
+        cold: Callable[[], ObjectStore],
+        *,
+        backup_id: str,
+        kinds: frozenset[MemoryType],
+        now: int,
+        progress: Progress,
+        renew: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._catalog = catalog
+        self._database = database
+        self._keyring = keyring
+        self._ledger = ledger
+        self._cold = cold
+        self._id = backup_id
+        self._kinds = kinds
+        self._now = now
+        self._progress = progress
+        self._renew = renew
+        self._reused: list[Doc] = []
+        self._known: dict[tuple[str, str, str], list[Doc]] = defaultdict(list)
+        self._store_key = keyring.ensure(STORE_KEY, now=now)
+
+    def run(self, *, full: bool) -> Manifest:
+        """Make it. Whatever breaks it off, there is no backup, and what was written of it goes with a rotation."""
+        objects = self._catalog.objects
+        objects.prepare()
+        ledger = self._ledger.last()
+        parent = None if full else self._catalog.latest(self._kinds)
+        self._take_over(parent)
+        writer = SegmentWriter(objects, self._id, self._renew)
+        with view_of(self._database) as view:
+            reading = Reading(view, self._kinds)
+            writer.write(self._parts(reading))
+            counters = reading.counters()
+        docs = self._without_erased([*writer.docs, *self._reused], after=ledger)
+        packs = self._copy_packs(docs, parent)
+        index = write_index(docs)
+        objects.put(index_name(self._id), index)
+        needed = {doc.segment for doc in docs}
+        older = () if parent is None else parent.segments
+        segments = tuple(held for held in (*older, *writer.segments) if held.name in needed)
+        rows: Counter[str] = Counter()
+        for doc in docs:
+            rows.update(doc.rows)
+        manifest = Manifest(
+            id=self._id,
+            created_at=self._now,
+            kinds=tuple(sorted(kind.value for kind in self._kinds)),
+            engine=_engine_of(self._database),
+            software=f"retain {__version__}",
+            schema=versions(),
+            subjects=sum(doc.sort == "user" for doc in docs),
+            records=rows["records"],
+            rows=dict(rows),
+            counters=counters,
+            index=held_object(index_name(self._id), index),
+            segments=segments,
+            packs=packs,
+            parent=None if parent is None else parent.id,
+            reused=len(self._reused),
+            ledger=self._ledger.last(),
+            written=len(index) + sum(held.bytes for held in writer.segments),
+        )
+        key = self._catalog.keys.current(now=self._now)
+        objects.put(manifest_name(self._id), write_manifest(manifest, key), absent=True)
+        return replace(manifest, key={"id": key.id})
+
+    def _take_over(self, parent: Manifest | None) -> None:
+        """Look up what the backup before holds, as far as its segments are still worth keeping."""
+        if parent is None or parent.schema != versions():
+            return
+        docs = list(self._catalog.docs(parent))
+        used: Counter[str] = Counter()
+        for doc in docs:
+            used[doc.segment] += sum(doc.sizes)
+        worth = {held.name for held in parent.segments if used[held.name] >= held.bytes * _WORN}
+        worn = {(doc.sort, doc.key, doc.mark) for doc in docs if doc.segment not in worth}
+        for doc in docs:
+            if (doc.sort, doc.key, doc.mark) not in worn:
+                self._known[doc.sort, doc.key, doc.mark].append(doc)
+
+    # --- documents -----------------------------------------------------------------------------------------------
+
+    def _parts(self, reading: Reading) -> Parts:
+        for owners in reading.owners():
+            yield from self._users(reading, owners)
+        for number, signature, read in reading.chains():
+            mark = f"chain {number}"
+            if not self._is_known("chain", STORE_KEY, mark, signature):
+                draft = Draft("chain", self._store_key, mark, signature)
+                yield from _written(draft, read(draft.digest))
+        draft = Draft("common", self._store_key, "", "")
+        yield from _written(draft, reading.common(draft.digest))
+
+    def _users(self, reading: Reading, owners: Sequence[Owner]) -> Parts:
+        changed = []
+        for owner in owners:
+            if self._is_known("user", owner.alias, mark_of(self._store_key, owner.subject), owner.signature):
+                self._progress(owner.memories)
+            elif self._ledger.find(owner.alias) is None:
+                changed.append(owner)
+        digests = {owner.number: hashlib.sha256() for owner in changed}
+        draft: Draft | None = None
+        before: Owner | None = None
+        for owner, piece in reading.pieces(changed, lambda owner: digests[owner.number]):
+            if draft is not None and (owner is not before or draft.is_full):
+                yield from draft.end()
+                draft = draft.next() if owner is before else None
+            before = owner
+            draft = draft or self._draft(owner, digests[owner.number])
+            yield from draft.add(piece)
+            if piece.table == "records":
+                self._progress(piece.rows)
+        if draft is not None:
+            yield from draft.end()
+
+    def _draft(self, owner: Owner, digest: hashlib._Hash) -> Draft:
+        return Draft(
+            "user",
+            self._keyring.ensure(owner.alias, now=self._now),
+            mark_of(self._store_key, owner.subject),
+            owner.signature,
+            counted_kinds(owner),
+            packs_of(owner),
+            digest,
+        )
+
+    def _is_known(self, sort: str, key: str, mark: str, signature: str) -> bool:
+        """Whether the backup before has a document, and nothing of it has changed since."""
+        docs = self._known.get((sort, key, mark), [])
+        if not docs or docs[0].signature != signature:
+            return False
+        self._reused += docs
+        return True
+
+    def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
+        """The documents but for those of whoever was erased meanwhile, whose key this may have made anew."""
+        erased = {entry.key for entry in self._ledger.entries(after=after)} if self._ledger.last() > after else set()
+        for alias in erased:
+            self._keyring.destroy(alias)
+        return [doc for doc in docs if doc.key not in erased]
+
+    # --- cold objects --------------------------------------------------------------------------------------------
+
+    def _copy_packs(self, docs: Sequence[Doc], parent: Manifest | None) -> tuple[Held, ...]:
+        """Copy the cold objects that are not there yet. They are sealed, and never change under one name."""
+        before = {held.name: held for held in (() if parent is None else parent.packs)}
+        kept = []
+        for name in sorted({name for doc in docs for name in doc.packs}):
+            held = before.get(f"{PACKS}{name}")
+            with suppress(ObjectMissingError):  # it went while this was read: so did the memories in it
+                kept.append(held if held is not None else self._copy_pack(name))
+        return tuple(kept)
+
+    def _copy_pack(self, name: str) -> Held:
+        data = self._cold().get(name)
+        with suppress(ConflictError):
+            self._catalog.objects.put(f"{PACKS}{name}", data, absent=True)
+        return held_object(f"{PACKS}{name}", self._catalog.objects.get(f"{PACKS}{name}"))
+
+
+def mark_of(store_key: DataKey, subject: str) -> str:
+    """By which the document of a subject is found; it tells nothing to who has not the key."""
+    return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def keep_days(kinds: Sequence[str]) -> int:
+    """How many days a backup of some kinds is kept."""
+    return 90 if set(kinds) == {MemoryType.PERSONA.value} else 30
+
+
+def ends_at(manifest: Manifest) -> int:
+    """When a backup may go."""
+    return manifest.created_at + keep_days(manifest.kinds) * DAY
+
+
+def _written(draft: Draft, pieces: Iterable[Piece]) -> Parts:
+    for piece in pieces:
+        if draft.is_full:
+            yield from draft.end()
+            draft = draft.next()
+        yield from draft.add(piece)
+    yield from draft.end()
+
+
+def _engine_of(database: Database) -> str:
+    return "sqlite" if type(database).__module__.startswith("retain.storage.sqlite") else "postgresql"

@@ -1,0 +1,200 @@
+"""Rotation: backups past their time go, what was sealed for the erased is taken out of the others, and what no backup
+refers to any more goes with them. The last good backup of a kind never goes; files that are nobody's are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from retain.core.errors import ObjectMissingError
+from retain.privacy.backups.catalog import Catalog, Damaged
+from retain.privacy.backups.creating import ends_at
+from retain.privacy.backups.format import (
+    FOLDER,
+    PACKS,
+    SEGMENTS,
+    Doc,
+    Held,
+    Manifest,
+    backup_of,
+    held_object,
+    index_name,
+    maker_of,
+    manifest_name,
+    segment_anew,
+    trial_name,
+    write_index,
+    write_manifest,
+)
+from retain.privacy.ledger import Ledger
+
+
+@dataclass
+class Rotation:
+    """What a rotation did."""
+
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Backups past their time that are the last good ones of a kind."""
+    rewritten: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    """Backups whose manifest cannot be trusted; they are left as they are, with all that they may refer to."""
+    objects: int = 0
+    """How many objects went."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        return {
+            "removed": self.removed,
+            "kept": self.kept,
+            "rewritten": self.rewritten,
+            "damaged": self.damaged,
+            "objects": self.objects,
+        }
+
+
+def rotate(catalog: Catalog, ledger: Ledger, *, now: int, renew: Callable[[], None] = lambda: None) -> Rotation:
+    """Do all of it. Whatever breaks it off, every backup that is there is whole, and the next rotation goes on."""
+    done = Rotation()
+    whole: list[Manifest] = []
+    for one in catalog.all():
+        if isinstance(one, Damaged):
+            done.damaged.append(one.id)
+        else:
+            whole.append(one)
+    staying = _leave(catalog, whole, done, now)
+    after = _Rewriting(catalog, ledger, staying, now).run(staying, renew)
+    done.rewritten += [manifest.id for manifest, is_rewritten in after if is_rewritten]
+    _sweep_objects(catalog, [manifest for manifest, _ in after], done)
+    return done
+
+
+def is_good(catalog: Catalog, backup_id: str) -> bool:
+    """Whether a trial restore of a backup has been compared with what it holds, and was the same."""
+    trial = catalog.trial(backup_id)
+    return trial is not None and trial.get("good") is True
+
+
+def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int) -> list[Manifest]:
+    """Remove the backups past their time, but for those that nothing better has come after; what stays."""
+    good = [one for one in whole if is_good(catalog, one.id)]
+    staying = []
+    for manifest in whole:
+        if now < ends_at(manifest):
+            staying.append(manifest)
+            continue
+        later = {kind for one in good if one.created_at > manifest.created_at for kind in one.kinds}
+        if set(manifest.kinds) <= later:
+            catalog.objects.delete([manifest_name(manifest.id)])  # from here on it is none
+            done.removed.append(manifest.id)
+        else:
+            staying.append(manifest)
+            done.kept.append(manifest.id)
+    return staying
+
+
+class _Rewriting:
+    """Takes what was sealed for the erased out of backups: a segment is written anew once, for all that share it."""
+
+    def __init__(self, catalog: Catalog, ledger: Ledger, staying: Sequence[Manifest], now: int) -> None:
+        self._catalog = catalog
+        self._now = now
+        self._last = ledger.last()
+        known = min((one.ledger for one in staying), default=self._last)
+        self._erased = {entry.key for entry in ledger.entries(after=known)} if known < self._last else set()
+        self._docs = {one.id: list(catalog.docs(one)) for one in staying} if self._erased else {}
+        self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
+        self._moved: dict[str, Doc] = {}
+        self._anew: dict[str, Held | None] = {}
+
+    def run(self, staying: Sequence[Manifest], renew: Callable[[], None]) -> list[tuple[Manifest, bool]]:
+        """The backups as they are then, and whether each was rewritten."""
+        for name in sorted(self._worn):
+            held = next(held for one in staying for held in one.segments if held.name == name)
+            self._anew[name] = self._without_erased(held)
+            renew()
+        return [self._rewritten(manifest) for manifest in staying]
+
+    def _without_erased(self, held: Held) -> Held | None:
+        """A segment anew, with what any backup still refers to; ``None`` if that is nothing."""
+        within = {
+            doc.id: doc
+            for docs in self._docs.values()
+            for doc in docs
+            if doc.segment == held.name and doc.key not in self._erased
+        }
+        if not within:
+            return None
+        old, name, place = self._catalog.checked(held), segment_anew(held.name, self._last), 0
+        pieces = []
+        for doc in sorted(within.values(), key=lambda doc: doc.at):
+            size = sum(doc.sizes)
+            pieces.append(old[doc.at : doc.at + size])
+            self._moved[doc.id] = doc._replace(segment=name, at=place)
+            place += size
+        data = b"".join(pieces)
+        self._catalog.objects.put(name, data)
+        return held_object(name, data)
+
+    def _rewritten(self, manifest: Manifest) -> tuple[Manifest, bool]:
+        if not any(held.name in self._worn for held in manifest.segments):
+            if manifest.ledger < self._last:
+                manifest = _kept(self._catalog, replace(manifest, ledger=self._last), self._now)
+            return manifest, False
+        docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
+        index, name = write_index(docs), index_name(manifest.id, self._last)
+        self._catalog.objects.put(name, index)
+        segments = [self._anew.get(held.name, held) for held in manifest.segments]
+        rewritten = replace(
+            manifest,
+            index=held_object(name, index),
+            segments=tuple(held for held in segments if held is not None),
+            packs=tuple(one for one in manifest.packs if not any(f"/{alias}/" in one.name for alias in self._erased)),
+            subjects=len({doc.key for doc in docs if doc.sort == "user"}),
+            records=sum(doc.rows.get("records", 0) for doc in docs),
+            rows=_summed(docs),
+            ledger=self._last,
+            rewritten_at=self._now,
+        )
+        return _kept(self._catalog, rewritten, self._now), True
+
+
+def _kept(catalog: Catalog, manifest: Manifest, now: int) -> Manifest:
+    catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, catalog.keys.current(now=now)))
+    return manifest
+
+
+def _summed(docs: Sequence[Doc]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for doc in docs:
+        for table, count in doc.rows.items():
+            rows[table] = rows.get(table, 0) + count
+    return rows
+
+
+def _sweep_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotation) -> None:
+    """Remove the objects of ours that no backup refers to; while one cannot be read, none of them."""
+    if done.damaged:
+        return
+    needed = {held.name for one in staying for held in (one.index, *one.segments, *one.packs)}
+    needed |= {name for one in staying for name in (manifest_name(one.id), trial_name(one.id))}
+    there = (name for prefix in (FOLDER, SEGMENTS, PACKS) for name in catalog.objects.names(prefix))
+    leaving = [name for name in there if name not in needed and _is_ours(name)]
+    for start in range(0, len(leaving), 1_000):
+        with suppress(ObjectMissingError):
+            catalog.objects.delete(leaving[start : start + 1_000])
+    done.objects += len(leaving)
+
+
+def _is_ours(name: str) -> bool:
+    if name.startswith(FOLDER):
+        parts = name.split("/")
+        return len(parts) == 3 and backup_of(manifest_name(parts[1])) is not None and _is_known_file(parts[2])
+    return name.startswith(f"{PACKS}archive/") or maker_of(name) is not None
+
+
+def _is_known_file(name: str) -> bool:
+    return name in {"manifest.json", "trial.json", "index"} or name.removeprefix("index-").isdigit()

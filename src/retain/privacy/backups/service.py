@@ -1,0 +1,319 @@
+"""``retain.backups``: made, listed, verified, restored and rotated."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from retain.core.errors import (
+    ClockError,
+    InvalidInputError,
+    InvalidKindError,
+    LeaseLostError,
+    ObjectDamagedError,
+)
+from retain.core.times import iso
+from retain.core.types import DURABLE, MemoryType, kind_of
+from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.safety import TOLERANCE
+from retain.ports import ObjectStore
+from retain.privacy.backups.catalog import Catalog, Damaged, counted
+from retain.privacy.backups.creating import Creation, ends_at
+from retain.privacy.backups.format import Manifest, sign_document, trial_name
+from retain.privacy.backups.restoring import Restored, bring_back_packs, check_known, fill_whole, try_restore
+from retain.privacy.backups.rotating import Rotation, rotate
+from retain.privacy.keyring import Keyring
+from retain.privacy.ledger import Ledger
+from retain.privacy.signing import SigningKeys
+from retain.storage.copying.ends import fill_of
+from retain.storage.relational.database import Database
+
+#: What is backed up together, as the schedule does it.
+DAILY: Final = frozenset(kind for kind in DURABLE if kind is not MemoryType.PERSONA)
+WEEKLY: Final = frozenset({MemoryType.PERSONA})
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup, as a list of them shows it."""
+
+    id: str
+    created_at: str
+    kinds: tuple[str, ...]
+    users: int
+    memories: int
+    bytes: int
+    """All that it refers to."""
+    written: int
+    """What it took beside the ones before."""
+    keeps_until: str
+    good: bool | None
+    """Whether a trial restore was the same as what it holds; ``None`` if there was none yet."""
+    tried_at: str | None
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"kinds": list(self.kinds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of verifying a backup; falsy when something is wrong with it."""
+
+    id: str
+    restored: bool
+    """Whether it was restored on trial and compared, too."""
+    users: int
+    memories: int
+    erased: int
+    """Users whose part nobody can read any more, because they were erased."""
+    bytes: int
+    seconds: float
+    problems: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "problems": list(self.problems),
+            "good": bool(self),
+        }
+
+
+class Backups:
+    """``retain.backups``: of the whole store, whichever tenant's engine is asked."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        open_objects: Callable[[], ObjectStore],
+        open_cold: Callable[[], ObjectStore],
+        keys: SigningKeys,
+        keyring: Keyring,
+        ledger: Ledger,
+        leadership: Leadership,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+        check_clock: Callable[[int], None],
+        settle: Callable[[Restored], None],
+    ) -> None:
+        self._database = database
+        self._open = open_objects
+        self._cold = open_cold
+        self._keys = keys
+        self._keyring = keyring
+        self._ledger = ledger
+        self._leadership = leadership
+        self._now = now
+        self._new_id = new_id
+        self._check_clock = check_clock
+        self._settle = settle
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return Catalog(self._open(), self._keys, self._keyring)
+
+    def create(
+        self,
+        kinds: Iterable[MemoryType | str] | None = None,
+        *,
+        full: bool = False,
+        progress: Progress = lambda _count: None,
+    ) -> Backup:
+        """Make a backup of the store as it is now, of some kinds or of all; others go on writing meanwhile.
+
+        What has not changed since the backup before is referred to, not copied; ``full`` copies it all the same.
+        ``progress`` hears how many more memories are in it.
+        """
+        chosen = _kinds(kinds)
+        with self._alone() as renew:
+            now = self._now()
+            creation = Creation(
+                self._catalog,
+                self._database,
+                self._keyring,
+                self._ledger,
+                self._cold,
+                backup_id=self._new_id(now),
+                kinds=chosen,
+                now=now,
+                progress=progress,
+                renew=renew,
+            )
+            return self._told(creation.run(full=full))
+
+    def list(self) -> list[Backup]:
+        """All backups, the oldest first."""
+        return [self._told(one) for one in self._catalog.all()]
+
+    def get(self, backup_id: str) -> Backup:
+        """One of them."""
+        return self._told(self._catalog.get(backup_id))
+
+    def verify(self, backup_id: str, *, restore: bool = False, progress: Progress = lambda _count: None) -> Check:
+        """Read all of a backup and see that each byte is as it was written; with ``restore``, also restore it into a
+        store of its own, read that again and compare. Only then it counts as good. Changes nothing else.
+        """
+        began = time.perf_counter()
+        catalog = self._catalog
+        problems: list[str] = []
+        users = memories = erased = 0
+        size = 0
+        try:
+            manifest = catalog.get(backup_id)
+            check_known(manifest)
+            size = manifest.size
+            if restore:
+                restored, problems = try_restore(catalog, manifest, self._is_erased, progress)
+                users, memories, erased = restored.users, restored.memories, restored.erased
+            else:
+                users, memories, erased = self._read(manifest, progress, problems)
+            for held in manifest.packs:
+                catalog.checked(held)
+        except ObjectDamagedError as problem:
+            problems.append(str(problem))
+        check = Check(backup_id, restore, users, memories, erased, size, time.perf_counter() - began, tuple(problems))
+        if restore or not check:
+            self._note_trial(check)
+        return check
+
+    def restore(
+        self,
+        backup_id: str,
+        *,
+        user_id: str | None = None,
+        memory_id: str | None = None,
+        overwrite: bool = False,
+        progress: Progress = lambda _count: None,
+    ) -> Restored:
+        """Bring back what a backup holds, but nobody who was erased since.
+
+        Into a store that nothing was ever kept in: all of it, exactly as it was. Into one that is in use: the
+        memories, messages, facts and holds that are missing, of everyone or of one user, or one memory of a user; what
+        is there stays as it is, or becomes what it was with ``overwrite``.
+        """
+        manifest = self._catalog.get(backup_id)
+        check_known(manifest)
+        if memory_id is not None and user_id is None:
+            raise InvalidInputError("name the user whose memory it is, too: restore(id, user_id=…, memory_id=…)")
+        with self._alone():
+            restored = None
+            if user_id is None:
+                restored = self._restore_whole(manifest, progress)
+            if restored is None:
+                raise NotImplementedError
+        self._settle(restored)
+        return restored
+
+    def rotate(self, *, confirm: bool = False) -> Rotation:
+        """Remove the backups past their time, but never the last good one of a kind, and take what was sealed for the
+        erased out of the others. ``ClockError`` on a clock that leaped, or that is behind a backup, unless confirmed.
+        """
+        with self._alone() as renew:
+            now = self._now()
+            if not confirm:
+                self._check_clock(now)
+                latest = max((one.created_at for one in self._catalog.whole()), default=now)
+                if latest > now + TOLERANCE:
+                    raise ClockError(
+                        f"the clock says {iso(now)}, but a backup was made at {iso(latest)}; nothing was removed: "
+                        "check the clock, then confirm"
+                    )
+            return rotate(self._catalog, self._ledger, now=now, renew=renew)
+
+    def untried(self) -> Sequence[str]:
+        """The latest backup of each set of kinds, if it was not restored on trial yet."""
+        latest = {one.kinds: one.id for one in self._catalog.whole()}
+        return [one for one in latest.values() if self._catalog.trial(one) is None]
+
+    # --- parts of it -----------------------------------------------------------------------------------------------
+
+    def _restore_whole(self, manifest: Manifest, progress: Progress) -> Restored | None:
+        """Restore all into a store that nothing was ever kept in; ``None`` if it is not."""
+        with fill_of(self._database) as fill:
+            if fill.used():
+                return None
+            restored, docs = fill_whole(self._catalog, manifest, fill, is_erased=self._is_erased, progress=progress)
+            restored.objects = bring_back_packs(self._catalog, manifest, docs, self._cold())
+        return restored
+
+    def _read(self, manifest: Manifest, progress: Progress, problems: builtins.list[str]) -> tuple[int, int, int]:
+        users: set[str] = set()
+        erased: set[str] = set()
+        memories = 0
+        for doc, frames in self._catalog.contents(manifest, self._catalog.docs(manifest)):
+            if frames is None:
+                erased.add(doc.key)
+                continue
+            if counted(frames) != doc.rows:
+                problems.append(f"a document in {doc.segment} has other rows than the index says")
+            users |= {doc.key} if doc.sort == "user" else set()
+            memories += doc.rows.get("records", 0)
+            progress(doc.rows.get("records", 0))
+        return len(users), memories, len(erased)
+
+    def _note_trial(self, check: Check) -> None:
+        """Note what came of it, so that a rotation knows which backups are good."""
+        now = self._now()
+        said = {
+            "backup": check.id,
+            "at": iso(now),
+            "good": bool(check) and check.restored,
+            "memories": check.memories,
+            "problems": list(check.problems),
+        }
+        self._catalog.objects.put(trial_name(check.id), sign_document(said, self._keys.current(now=now)))
+
+    def _is_erased(self, alias: str) -> bool:
+        return self._ledger.find(alias) is not None
+
+    def _told(self, one: Manifest | Damaged) -> Backup:
+        if isinstance(one, Damaged):
+            return Backup(one.id, "", (), 0, 0, 0, 0, "", False, None, one.problem)
+        trial = self._catalog.trial(one.id)
+        return Backup(
+            one.id,
+            one.moment,
+            one.kinds,
+            one.subjects,
+            one.records,
+            one.size,
+            one.written,
+            iso(ends_at(one)),
+            None if trial is None else bool(trial["good"]),
+            None if trial is None else str(trial["at"]),
+            None if trial is None or not trial["problems"] else "; ".join(trial["problems"]),
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[Callable[[], None]]:
+        """One process at a time makes, removes or restores backups. What is given says whether it still is the one."""
+        with self._leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was done: {self._leadership.other()}; try again when it is done")
+            yield lambda: None
+
+
+def _kinds(kinds: Iterable[MemoryType | str] | None) -> frozenset[MemoryType]:
+    """The kinds to back up, checked."""
+    if kinds is None:
+        return frozenset(DURABLE)
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    chosen: Sequence[Any] = [kind_of(kind) for kind in kinds]
+    if not chosen:
+        raise InvalidKindError("name at least one kind to back up, or none to back up all of them")
+    for row in chosen:
+        if not row.durable:
+            raise InvalidKindError(f"{row.name.value} memory is never backed up: it is not meant to last")
+    return frozenset(row.name for row in chosen)
