@@ -56,7 +56,7 @@ class Retain:
         self.eraser, self.certificates = base.eraser, base.certificates
         self.access, self.replies = base.access, base.replies
         self.schedule, self.dues = base.schedule, base.stores.dues
-        self.backups = base.backups
+        self.backups = base.backups(tenant)
         self._parts = parts = base.parts
         self.quotas = Quotas(parts.records, tenant)
         self.holds = Holds(parts.holds, tenant, parts.now, parts.new_id)

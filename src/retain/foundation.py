@@ -89,7 +89,9 @@ class Foundation:
         self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
         self.eraser.finish_unfinished()
         self._watch = ClockWatch(now=self.parts.now()) if clock is None else None
-        self.backups = self._make_backups()
+        self._backing_up = Leadership(
+            self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
+        )
         self._belongings = Belongings()
         self.schedule = self._make_schedule()
         self.schedule.enrol()
@@ -153,11 +155,9 @@ class Foundation:
             certify=self.certificates.certify,
         )
 
-    def _make_backups(self) -> Backups:
+    def backups(self, tenant: str) -> Backups:
+        """Backups of the whole store; single users are restored for a tenant."""
         settings, stores = self.settings, self.stores
-        leadership = Leadership(
-            stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
-        )
 
         def check_clock(now: int) -> None:
             if self._watch is not None:
@@ -169,17 +169,17 @@ class Foundation:
                 stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
                 self.schedule.enrol()
                 self.eraser.replay()
-                tenant = next(iter(stores.dues.tenants()), "default")
                 self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
 
         return Backups(
             self.database,
+            tenant,
             open_objects=lambda: open_objects(settings.backups_url()),
             open_cold=lambda: open_objects(settings.cold_url()),
             keys=SigningKeys(self.state, self.keyring),
             keyring=self.keyring,
             ledger=self.ledger,
-            leadership=leadership,
+            leadership=self._backing_up,
             now=self.parts.now,
             new_id=self.parts.new_id,
             check_clock=check_clock,

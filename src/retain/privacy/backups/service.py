@@ -90,11 +90,12 @@ class Check:
 
 
 class Backups:
-    """``retain.backups``: of the whole store, whichever tenant's engine is asked."""
+    """``retain.backups``: of the whole store, whichever tenant asks; single users are restored for that tenant."""
 
     def __init__(
         self,
         database: Database,
+        tenant: str,
         *,
         open_objects: Callable[[], ObjectStore],
         open_cold: Callable[[], ObjectStore],
@@ -108,6 +109,7 @@ class Backups:
         settle: Callable[[Restored], None],
     ) -> None:
         self._database = database
+        self._tenant = tenant
         self._open = open_objects
         self._cold = open_cold
         self._keys = keys
