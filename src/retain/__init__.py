@@ -20,7 +20,9 @@ from retain.core.errors import (
     ConflictError,
     EmbedderError,
     EmbedderUnavailableError,
+    ForbiddenError,
     HeldError,
+    IdempotencyKeyReusedError,
     InvalidContentError,
     InvalidFilterError,
     InvalidInputError,
@@ -42,6 +44,10 @@ from retain.core.errors import (
     ObjectStoreUnavailableError,
     PlanChangedError,
     QuotaExceededError,
+    RateLimitedError,
+    RequestInProgressError,
+    RequestTimeoutError,
+    RequestTooLargeError,
     RetainError,
     SchemaViolationError,
     StaleError,
@@ -54,9 +60,11 @@ from retain.core.errors import (
     StoreUnavailableError,
     SummarizerError,
     SummarizerUnavailableError,
+    UnauthenticatedError,
 )
 from retain.core.rules import EpisodicRetentionPolicy
 from retain.core.types import MemoryType
+from retain.core.version import VERSION
 
 if TYPE_CHECKING:
     from retain.core.holds import Hold
@@ -66,7 +74,7 @@ if TYPE_CHECKING:
     from retain.lifecycle.plan import Plan, Report
     from retain.lifecycle.policies import Preview
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 #: Loaded when they are first used, so that importing Retain costs next to nothing.
 _LATER = {
@@ -89,8 +97,10 @@ __all__ = [
     "EmbedderError",
     "EmbedderUnavailableError",
     "EpisodicRetentionPolicy",
+    "ForbiddenError",
     "HeldError",
     "Hold",
+    "IdempotencyKeyReusedError",
     "InvalidContentError",
     "InvalidFilterError",
     "InvalidInputError",
@@ -116,7 +126,11 @@ __all__ = [
     "PlanChangedError",
     "Preview",
     "QuotaExceededError",
+    "RateLimitedError",
     "Report",
+    "RequestInProgressError",
+    "RequestTimeoutError",
+    "RequestTooLargeError",
     "Retain",
     "RetainError",
     "SchemaViolationError",
@@ -130,6 +144,7 @@ __all__ = [
     "StoreUnavailableError",
     "SummarizerError",
     "SummarizerUnavailableError",
+    "UnauthenticatedError",
     "Usage",
     "Verdict",
 ]

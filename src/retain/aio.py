@@ -23,6 +23,7 @@ from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
 from retain.lifecycle.audit import Audit
+from retain.lifecycle.domains import Domains
 from retain.lifecycle.holds import Holds
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.quotas import Quotas
@@ -199,6 +200,25 @@ class AsyncPolicies(_Wrapper[Policies]):
     finish = _verb(Policies.finish)
 
 
+class AsyncDomains(_Wrapper[Domains]):
+    """``retain.domains`` for async callers."""
+
+    configure = _verb(Domains.configure)
+    get = _verb(Domains.get)
+    apply = _verb(Domains.apply)
+    archive = _verb(Domains.archive)
+    archives = _verb(Domains.archives)
+    read_archive = _verb(Domains.read_archive)
+    resolve_gc_params = _verb(Domains.resolve_gc_params)
+    follow = _verb(Domains.follow)
+    most_collected = _verb(Domains.most_collected)
+    vacuums = _verb(Domains.vacuums)
+    policies = _verb(Domains.policies)
+    set = _verb(Domains.set)
+    get_retention_policies = _verb(Domains.get_retention_policies)
+    set_retention_policy = _verb(Domains.set_retention_policy)
+
+
 class AsyncHolds(_Wrapper[Holds]):
     """``retain.holds`` for async callers."""
 
@@ -276,6 +296,7 @@ class Retain(_Wrapper[engine.Retain]):
         self.quotas = AsyncQuotas(wrapped.quotas)
         self.sessions = AsyncSessions(wrapped.sessions)
         self.policies = AsyncPolicies(wrapped.policies)
+        self.domains = AsyncDomains(wrapped.domains)
         self.holds = AsyncHolds(wrapped.holds)
         self.recycle = AsyncRecycle(wrapped.recycle)
         self.agents = AsyncRoster(wrapped.agents)

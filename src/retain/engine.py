@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from retain.core.content import check_id, check_tenant
 from retain.core.errors import InvalidInputError, told
@@ -33,6 +33,8 @@ from retain.privacy.export import Target
 from retain.settings import Settings, read_settings
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
+#: Tenants of an open store whose engines are kept ready.
+_MOST_TENANTS: Final = 1_000
 
 
 class Retain:
@@ -50,7 +52,7 @@ class Retain:
     def _stand_on(self, base: Foundation, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
         self._base, self.tenant, self.settings = base, check_tenant(tenant), base.settings
-        base.tenants.add(tenant)
+        self._others: dict[str, Retain] = {tenant: self}
         self.database, self.embedder, self.recall = base.database, base.embedder, base.recall
         self.keyring, self.ledger = base.keyring, base.ledger
         self.eraser, self.certificates = base.eraser, base.certificates
@@ -81,11 +83,17 @@ class Retain:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
         both.
         """
-        if tenant == self.tenant:
+        if check_tenant(tenant) == self.tenant:
             return self
-        other = object.__new__(Retain)
-        other._stand_on(self._base, tenant)
-        return other
+        others = self._others
+        if tenant not in others:
+            other = object.__new__(Retain)
+            other._stand_on(self._base, tenant)
+            other._others = others
+            if len(others) >= _MOST_TENANTS:
+                others.clear()
+            others[tenant] = other
+        return others[tenant]
 
     @classmethod
     def open(
@@ -187,6 +195,7 @@ class Retain:
         while a hold stands on anything of theirs. Where something is away just now, the answer says that it is
         pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
         """
+        self._base.tenants.add(self.tenant)
         return self._base.erase(Scope.checked(self.tenant, user_id, "anyone").subject)
 
     def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
-from retain import __version__
 from retain.access.keys import Access
 from retain.access.replies import Replies
 from retain.core.times import Clock
 from retain.core.types import MemoryType
+from retain.core.version import SOFTWARE
 from retain.kinds.entity import retell_entities
 from retain.kinds.parts import Parts
 from retain.lifecycle.audit import Audit
@@ -27,6 +27,7 @@ from retain.lifecycle.sessions import Belongings, Sessions
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
 from retain.privacy.backups import Backups
+from retain.privacy.backups.jobs import backup_runners
 from retain.privacy.backups.restoring import Restored
 from retain.privacy.erasure import Eraser, Erasure
 from retain.privacy.issuing import Certificates, erasure_on
@@ -133,7 +134,7 @@ class Foundation:
             SigningKeys(self.state, self.keyring),
             engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
             short_term_elsewhere=self._short_term_elsewhere is not None,
-            software=f"retain {__version__}",
+            software=SOFTWARE,
             audited=lambda alias: erasure_on(audit, (*self.tenants, *dues.tenants()), alias),
             now=parts.now,
             new_id=lambda: parts.new_id(parts.now()),
@@ -189,6 +190,7 @@ class Foundation:
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
         jobs["minutely"] = self._tending(jobs["minutely"])
+        jobs |= backup_runners(self.backups(next(iter(self.tenants))))
         return Schedule(
             self.stores.jobs, self.leadership, jobs, clock=self.parts.clock, timezone=self.settings.timezone
         )

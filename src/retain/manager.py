@@ -19,6 +19,7 @@ from retain.core.filters import Filter, parse
 from retain.core.ids import is_id
 from retain.core.provenance import Origin, agent_source, check_source
 from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
+from retain.core.selections import labels_of
 from retain.core.times import iso
 from retain.core.types import (
     EMPTY_LATENCY_MS,
@@ -284,19 +285,28 @@ class Memory:
         limit: int = 100,
         include_archived: bool = False,
         source: str | None = None,
+        before: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Memories of a kind that pass the filters, newest first; with ``source``, those that came from there."""
+        """Memories of a kind that pass the filters, newest first; with ``source``, those that came from there.
+
+        With ``before`` (the id of a memory, be it there or not), those older than that: a long list is read page by
+        page, each from the last memory of the one before it. Fewer than ``limit`` means that there are no more.
+        """
         kind = kind_of(memory_type)
+        if before is not None and not is_id(before):
+            raise InvalidInputError(f"before must be the id of a memory, not {told(before)}")
         check_count(limit, "limit", most=_MOST_AT_ONCE)
         where: Filter | None = parse(filters)
         if not kind.durable:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
             raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
         if source is None:
-            found = self._records.select(kind.name, where, limit=limit, include_archived=include_archived)
+            found = self._records.select(
+                kind.name, where, limit=limit, include_archived=include_archived, before=before
+            )
         else:
             found = self._lineage.of_source(
-                kind.name, check_source(source), where, limit=limit, include_archived=include_archived
+                kind.name, check_source(source), where, limit=limit, include_archived=include_archived, before=before
             )
         now = self._parts.now()
         return [shown(record, now) for record in found]
@@ -560,7 +570,7 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
     found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
     if found is not None:
         entries = parts.audit.of_item(found.scope.subject, memory_id)
-        life = parts.rules.life(found.kind.value, found.scope, found.id)
+        life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
         derived = parts.provenance.derived(found.scope.subject, [memory_id])
         live = [written.standing.id for written in derived if written.standing.state in LIVE]
         return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=live)

@@ -139,7 +139,7 @@ def bring(records: RecordStore, who: Person, record_id: str, state: State) -> Re
     return record
 
 
-def set_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: str) -> Rule:
+def set_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: Any) -> Rule:
     """Let a rule take effect; the rule as it is then."""
     proposed = propose_rule(rules, tenant, kind, terms, now=now, **scope)
     for _ in rules.assign(proposed):
@@ -147,9 +147,9 @@ def set_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int
     return settle_rule(rules, proposed, now=now)
 
 
-def propose_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: str) -> Rule:
+def propose_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: Any) -> Rule:
     """Propose a rule; the rule as it is then."""
-    return rules.propose(Rule(new_id(), tenant, kind, Terms(), pending=terms, **scope), now=now)  # type: ignore[arg-type]
+    return rules.propose(Rule(new_id(), tenant, kind, Terms(), pending=terms, **scope), now=now)
 
 
 def settle_rule(rules: RuleStore, rule: Rule, *, now: int = NOW) -> Rule:

@@ -27,6 +27,7 @@ from conformance.samples import (
 from retain.core.decisions import windows
 from retain.core.records import Outcome, Record, Scope
 from retain.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
+from retain.core.selections import Selection, labels_of
 from retain.core.times import DAY
 from retain.core.types import DURABLE, TYPES, MemoryType, State
 from retain.ports import RuleStore
@@ -138,6 +139,62 @@ def test_a_rule_of_the_same_kind_and_scope_is_the_same_rule(rules: RuleStore, me
 
     assert (again.id, again.version, again.terms) == (first.id, 2, Terms(delete_after=8))
     assert rules.rules(me.tenant) == [again, other, kind]
+
+
+# --- selections ---------------------------------------------------------------------------------------------------
+
+
+def selecting(*source_types: str, keep: str = "kept") -> Any:
+    return Selection(frozenset(source_types), frozenset({keep}), frozenset({7}))
+
+
+def test_a_selection_is_for_records_by_their_labels_those_of_before_and_those_to_come(
+    engine: Engine, elsewhere: Engine, me: Person
+) -> None:
+    def write() -> list[Record]:
+        chosen: dict[str, Any] = {"metadata": {"source_type": "action", "context_id": 8}}
+        others = [{}, {"source_type": "else"}, {"source_type": "action", "context_id": 7}, {"source_type": 3}]
+        return [
+            *add(engine, me, "chosen", session_id="s", **chosen),
+            *add(engine, me, "kept", session_id="kept", **chosen),
+            *(record for metadata in others for record in add(engine, me, "another", metadata=metadata)),
+        ]
+
+    before = write()
+    default = (DEFAULTS["long_term"].archive_after, None)
+    rule = propose_rule(elsewhere.rules, me.tenant, EVERY, Terms(delete_after=9), selection=selecting("action"))
+    meanwhile = write()
+    assert assign_all(elsewhere.rules, rule) > 0
+    assert {times(engine, me, record) for record in (*before, *meanwhile)} == {default}, "it says nothing yet"
+    settle_rule(elsewhere.rules, rule)
+    for written in (before, meanwhile, write()):
+        assert [times(engine, me, record)[1] for record in written] == [9, None, None, None, None, None]
+        labels = labels_of(written[0].metadata)
+        assert engine.rules.life("long_term", written[0].scope, labels=labels).delete_after == 9
+    assert engine.rules.life("long_term", me.scope()).delete_after is None
+
+
+def test_one_selection_is_in_force_at_a_time_and_the_last_one_settled_is(
+    engine: Engine, elsewhere: Engine, me: Person
+) -> None:
+    rules = elsewhere.rules
+    actions, thoughts = (
+        add(engine, me, "one", metadata={"source_type": source_type})[0] for source_type in ("action", "thought")
+    )
+    first = set_rule(rules, me.tenant, EVERY, Terms(delete_after=5), selection=selecting("action"))
+    second = propose_rule(rules, me.tenant, EVERY, Terms(delete_after=6), selection=selecting("thought"))
+    assign_all(rules, second)
+    third = propose_rule(rules, me.tenant, EVERY, Terms(delete_after=7), selection=selecting("thought", keep="s"))
+    assert [times(engine, me, record)[1] for record in (actions, thoughts)] == [5, None]
+    assert settle_rule(rules, second).version == first.version + 1
+    assert [times(engine, me, record)[1] for record in (actions, thoughts)] == [None, 6]
+    assert settle_rule(rules, third).is_spent, "what was proposed before another was settled has ended with the rest"
+    assert [rule.id for rule in rules.rules(me.tenant) if not rule.is_spent] == [second.id]
+
+    (later,) = add(engine, me, "later", metadata={"source_type": "action"})
+    again = set_rule(rules, me.tenant, EVERY, Terms(delete_after=8), selection=selecting("action"))
+    assert (again.id, again.version) == (first.id, 3)
+    assert [times(engine, me, record)[1] for record in (actions, thoughts, later)] == [8, None, 8]
 
 
 SCOPES: list[dict[str, Any]] = [

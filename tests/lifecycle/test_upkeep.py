@@ -72,7 +72,7 @@ def test_a_job_that_failed_is_visible(retain: Retain, clock: FakeClock, home: Pa
     assert set(failed) == {"archive"}, "what needs cold storage; the others go on"
     assert any("archive" in problem for problem in retain.schedule.problems())
     families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
-    assert {s.labels["job"]: s.value for s in families["retain_job_failed"].samples}["archive"] == 1
+    assert {s.labels["job_name"]: s.value for s in families["retain_job_failed"].samples}["archive"] == 1
     assert retain.manager("user", "agent").retrieve("skiing", include_archived=True), "and nothing is lost"
 
 

@@ -15,6 +15,7 @@ from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
 from retain.lifecycle.audit import Audit
+from retain.lifecycle.domains import Domains
 from retain.lifecycle.holds import Holds
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.quotas import Quotas
@@ -35,6 +36,7 @@ PAIRS = [
     (Quotas, aio.AsyncQuotas),
     (Sessions, aio.AsyncSessions),
     (Policies, aio.AsyncPolicies),
+    (Domains, aio.AsyncDomains),
     (Holds, aio.AsyncHolds),
     (Recycle, aio.AsyncRecycle),
     (Roster, aio.AsyncRoster),

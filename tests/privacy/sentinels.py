@@ -47,6 +47,8 @@ class Sentinel:
         retain.holds.release(hold.id, author="counsel")
         hold = retain.holds.add(memory_id=ids[6], reason="a case", author="counsel")
         retain.holds.release(hold.id, author="counsel")
+        for users in ([self.user_id], [self.user_id, "bob"]):
+            retain.access.create("phone", rights=["read"], tenant=retain.tenant, users=users)
         memory.add(self.text("a note"), "working")
         result = {"set_aside": [{"tenant": retain.tenant, "user_id": self.user_id, "agent_id": None}]}
         error = f"user {self.user_id!r} would lose much"

@@ -41,6 +41,8 @@ def _rule(retain: Retain) -> None:
     retain.quotas.set("long_term", max_memories=500, user_id="ann")
     retain.quotas.set("persona", max_bytes=10**6)
     retain.schedule.set("daily", cron="5 3 * * *")
+    retain.access.create("phone", rights=["read"], tenant="default", users=["ann", "zoë"], expires_at="2040-01-01")
+    retain.access.revoke(retain.access.create("old", rights=["admin"], tenant="*")[0].id)
 
 
 def _live(retain: Retain, user: str, clock: FakeClock) -> None:
@@ -101,6 +103,7 @@ def answers(retain: Retain) -> dict[str, Any]:
         "agents": retain.agents.list(include_removed=True),
         "tools": retain.tools.list(include_removed=True),
         "jobs": retain.schedule.list(),
+        "keys": retain.access.list(),
         "audit": retain.audit.tail(1000),
         "verdict": retain.audit.verify(),
         "plan": retain.sweep(dry_run=True, at="2030-01-01").digest,

@@ -26,7 +26,7 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
 from retain.storage.postgres.database import PostgresDatabase
 from storage.postgres_relay import Fuse, relayed
 
@@ -252,7 +252,7 @@ def test_every_table_is_spread_by_subject_or_whole_everywhere(server: PostgresSe
             "WHERE relnamespace = 'retain'::regnamespace AND relkind = 'r'"
         )
         first_of_key: dict[str, str] = dict(found.fetchall())
-    assert set(BY_SUBJECT) | set(EVERYWHERE) | {"schema_version"} == first_of_key.keys()
+    assert {*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"} == first_of_key.keys()
     assert not set(BY_SUBJECT) & set(EVERYWHERE)
     assert {first_of_key[table] for table in BY_SUBJECT} == {"subject"}
 

@@ -12,7 +12,7 @@ from clocks import FakeClock
 from databases import postgres_server
 from homes import ENGINES
 from retain import Retain
-from retain.storage.relational.statements import migrations
+from storage.older import take_back
 
 CRM = "import:crm"
 
@@ -20,22 +20,6 @@ CRM = "import:crm"
 @pytest.fixture(scope="session", params=ENGINES)
 def engine_name(request: pytest.FixtureRequest) -> str:
     return cast("str", request.param)
-
-
-def take_back(retain: Retain, engine_name: str) -> None:
-    """Let a store be as the schema before had it."""
-    for statement in (
-        "DROP TABLE derivations",
-        "DROP INDEX records_by_source",
-        "ALTER TABLE records DROP COLUMN source",
-        "ALTER TABLE records DROP COLUMN derived_from",
-    ):
-        raw.run(retain, statement)
-    before = max(number for number, _ in migrations(f"retain.storage.{engine_name}") if number < 4)
-    if engine_name == "sqlite":
-        raw.run(retain, f"PRAGMA user_version = {before}")
-    else:
-        raw.run(retain, "UPDATE schema_version SET version = ?", (before,))
 
 
 @pytest.fixture
@@ -58,7 +42,7 @@ def test_old_records_come_from_their_agents_and_life_goes_on(
         retain.manager("user_123", "another").delete(binned)
         before = memory.get(old)
         columns = columns_of(retain)
-        take_back(retain, engine_name)
+        take_back(retain, engine_name, 4)
         assert columns_of(retain) == columns - {"source", "derived_from"}
 
     with Retain.open(url, home=home, clock=clock) as retain:

@@ -89,7 +89,8 @@ def _show_due(console: Console, found: Mapping[str, Any]) -> bool:
 
 def _whose(rule: Mapping[str, Any]) -> str:
     named = [f"{word} {rule[part]}" for part, word in _SCOPE.items() if rule.get(part) is not None]
-    return printable(", ".join(named)) or ("by default" if rule.get("level") == "default" else "the tenant")
+    wide = {"default": "by default", "domain": "the memory domain"}.get(str(rule.get("level")), "the tenant")
+    return printable(", ".join(named)) or wide
 
 
 def _times(rule: Mapping[str, Any]) -> list[str]:

@@ -146,6 +146,51 @@ class AgentRemovedError(ConflictError):
     code = "agent_removed"
 
 
+class UnauthenticatedError(RetainError):
+    """No API key was given, or not one that is known and valid; nothing was looked at."""
+
+    code = "unauthenticated"
+
+
+class ForbiddenError(RetainError):
+    """The caller's key does not allow this, or not here; nothing was looked at or changed."""
+
+    code = "forbidden"
+
+
+class RateLimitedError(RetainError):
+    """Too many requests in a short time; nothing was changed. Wait a little, then try again."""
+
+    code = "rate_limited"
+    retryable = True
+
+
+class RequestTooLargeError(InvalidInputError):
+    """A request is larger than the service takes; nothing was changed."""
+
+    code = "request_too_large"
+
+
+class RequestTimeoutError(RetainError):
+    """A request took longer than the service waits. It may have had its effect: retry with the same idempotency key."""
+
+    code = "request_timeout"
+    retryable = True
+
+
+class RequestInProgressError(ConflictError):
+    """The same request, by its idempotency key, is still at work. Ask again a little later."""
+
+    code = "request_in_progress"
+    retryable = True
+
+
+class IdempotencyKeyReusedError(InvalidInputError):
+    """An idempotency key was sent with another request than the one that it was first sent with."""
+
+    code = "idempotency_key_reused"
+
+
 class MissingExtraError(RetainError, ImportError):
     """A part that was asked for needs an optional dependency that is not installed."""
 

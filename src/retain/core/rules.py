@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from retain.core.errors import InvalidRuleError, told
+from retain.core.selections import Labels, Selection
 from retain.core.times import DAY, SECOND
 from retain.core.types import DURABLE, TYPES, MemoryType
 
@@ -94,6 +95,18 @@ class Rule:
     pending: Terms | None = None
     """What it will say once every record that it is for has been told of it."""
     updated_at: int = 0
+    selection: Selection | None = None
+    """Only for records that it selects: the rule that the memory domain's policy becomes."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is for everything of its kind in the tenant."""
+        return self.selection is None and not any(self.specificity)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it says nothing, and is not about to."""
+        return self.terms == Terms() and self.pending is None
 
     @property
     def specificity(self) -> tuple[bool, ...]:
@@ -105,6 +118,8 @@ class Rule:
     def level(self) -> str:
         """What it is for, as one word."""
         names = ("memory", "session", "agent", "user")
+        if self.selection is not None:
+            return "domain"
         return next((name for name, there in zip(names, self.specificity, strict=True) if there), "tenant")
 
     @property
@@ -116,6 +131,8 @@ class Rule:
     @property
     def name(self) -> str:
         """The rule and its version as a reason names it; whose it is stays unsaid."""
+        if self.selection is not None:
+            return f"the memory domain's policy, version {self.version}"
         what = "every kind" if self.kind == EVERY else self.kind
         return f"the {self.level}'s rule for {what}, version {self.version}"
 
@@ -123,8 +140,17 @@ class Rule:
         """Whether it is for a kind."""
         return self.kind == kind or (self.kind == EVERY and kind in _EVERY)
 
-    def selects(self, user_id: str, agent_id: str, session_id: str | None, memory_id: str | None) -> bool:
-        """Whether something of this scope is the rule's."""
+    def selects(
+        self,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None,
+        memory_id: str | None,
+        labels: Labels | None = None,
+    ) -> bool:
+        """Whether something of this scope, with these labels, is the rule's."""
+        if self.selection is not None and (labels is None or not self.selection.selects(session_id, labels)):
+            return False
         return (
             self.user_id in (None, user_id)
             and self.agent_id in (None, agent_id)
@@ -148,7 +174,8 @@ class Life(NamedTuple):
 
 def resolve(kind: str, rules: Iterable[Rule]) -> Life:
     """What rules that all apply come to: of those that remove, and of those that archive, the most specific one
-    decides (the earliest among equals); of those that keep, the longest.
+    decides (the earliest among equals); of those that keep, the longest. A domain's policy only ever removes sooner:
+    where no rule says more, the default goes on beside it.
     """
     found = [rule for rule in rules if rule.version and rule.governs(kind)]
     default = DEFAULTS[kind]
@@ -172,11 +199,13 @@ def _says(rules: Sequence[Rule], kind: str) -> bool:
 
 def _chosen(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tuple[int | None, str]:
     said = [(rule, value) for rule in rules if (value := getattr(rule.terms, field)) is not None]
+    usual = getattr(default, field)
     if not said:
-        value = getattr(default, field)
-        return (None if value is None or value >= FOREVER else value), _default_name(kind)
+        return (None if usual is None or usual >= FOREVER else usual), _default_name(kind)
     most = max(rule.specificity for rule, _ in said)
     rule, value = min(((r, v) for r, v in said if r.specificity == most), key=lambda pair: pair[1])
+    if usual is not None and usual <= value and all(other.selection is not None for other, _ in said):
+        return (None if usual >= FOREVER else usual), _default_name(kind)
     return (None if value >= FOREVER else value), rule.name
 
 

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from retain.health.asking import Asking
 from retain.health.checks import Check, failed, ok, warned
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
 from retain.storage.postgres.complaints import in_our_words
 from retain.storage.postgres.opening import quoted
 from retain.storage.postgres.transactions import PACKAGE
@@ -60,7 +60,7 @@ def look_at_schema(asking: Asking, schema: str, version: int) -> Check:
         fix = f"open it once as the owner of its tables: {_OPEN}"
         return warned("schema", f"version {version} in the schema {schema}, to be brought to {NEWEST}", fix)
     there = {str(name) for (name,) in asking.rows("tables", quoted(schema))}
-    if missing := sorted({*BY_SUBJECT, *EVERYWHERE} - there):
+    if missing := sorted({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR} - there):
         return failed("schema", f"tables are missing: {', '.join(missing)}", "restore a backup")
     return ok("schema", f"version {version} in the schema {schema} (this Retain knows up to {NEWEST})")
 

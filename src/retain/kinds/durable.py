@@ -157,11 +157,28 @@ class Durable:
                 break
         return pairs
 
-    def select(self, name: MemoryType, where: Filter | None, *, limit: int, include_archived: bool) -> list[Record]:
-        """Records of a kind that pass a filter, newest first."""
-        ask = Ask(limit, self.parts.now(), where, include_archived)
-        ids = self.parts.recall.select(self.scope, TYPES[name], ask)
-        return list(self.parts.records.fetch(self.scope.subject, ids, now=ask.now).values())
+    def select(
+        self,
+        name: MemoryType,
+        where: Filter | None,
+        *,
+        limit: int,
+        include_archived: bool,
+        before: str | None = None,
+    ) -> list[Record]:
+        """Records of a kind that pass a filter, newest first; with ``before``, those older than that one.
+
+        Fewer than ``limit`` means that there are no more.
+        """
+        found: list[Record] = []
+        now = self.parts.now()
+        while True:  # what is deleted between choosing and reading leaves no gap: others are chosen in its place
+            ask = Ask(limit - len(found), now, where, include_archived, before=before)
+            ids = self.parts.recall.select(self.scope, TYPES[name], ask)
+            found += self.parts.records.fetch(self.scope.subject, ids, now=now).values()
+            if len(ids) < ask.top_k or len(found) >= limit:
+                return found
+            before = ids[-1]
 
     def selects(self, record: Record) -> bool:
         """Whether a record is within the scope: of some kinds, each agent has its own."""

@@ -50,10 +50,18 @@ class Lineage:
         return [written.standing for written in found if written.standing.state in LIVE]
 
     def of_source(
-        self, name: MemoryType, source: str, where: Filter | None, *, limit: int, include_archived: bool
+        self,
+        name: MemoryType,
+        source: str,
+        where: Filter | None,
+        *,
+        limit: int,
+        include_archived: bool,
+        before: str | None = None,
     ) -> list[Record]:
-        """Records of a kind that a source wrote and that pass a filter, newest first."""
-        written = sorted(self._written(name, source), key=lambda one: one.standing.id, reverse=True)
+        """Records of a kind that a source wrote and that pass a filter, newest first (older than ``before``)."""
+        found = [one for one in self._written(name, source) if before is None or one.standing.id < before]
+        written = sorted(found, key=lambda one: one.standing.id, reverse=True)
         now = self._parts.now()
         chosen: list[Record] = []
         for start in range(0, len(written), _PAGE):

@@ -95,6 +95,7 @@ class Parts:
         tenant: str,
         erase_session: Callable[..., int],
         retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        most_collected: Callable[[], int] | None = None,
     ) -> Sweeper:
         """Plans and sweeps for a tenant."""
         return Sweeper(
@@ -106,6 +107,7 @@ class Parts:
             archives=self.archives,
             erase_session=erase_session,
             retell=retell,
+            most_collected=most_collected,
         )
 
     def now(self) -> int:

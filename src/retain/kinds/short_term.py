@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retain.core.content import check_content, check_count, check_id, check_metadata
-from retain.core.errors import InvalidContentError, RetainError, told
+from retain.core.errors import InvalidContentError, InvalidInputError, RetainError, told
 from retain.core.ids import is_id
 from retain.core.records import Message, Scope
 from retain.core.rules import DEFAULTS
@@ -75,9 +75,13 @@ class ShortTerm:
         self._parts.recall.drop(self._scope, _KIND)
         return self._parts.short_term.remove(self._scope, [message_id]) + kept > 0
 
-    def get_full_history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The whole conversation, expired messages included; with ``limit``, the last ones."""
+    def get_full_history(self, limit: int | None = None, *, before: str | None = None) -> list[dict[str, Any]]:
+        """The whole conversation, expired messages included; with ``limit``, the last ones; with ``before`` (the id of
+        a message), those said before that.
+        """
         if limit is not None:
             check_count(limit, "limit", most=10**9)
-        found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit)
+        if before is not None and not is_id(before):
+            raise InvalidInputError(f"before must be the id of a message, not {told(before)}")
+        found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit, before=before)
         return [shown_message(message) for message in found]

@@ -61,6 +61,8 @@ class Batches:
         self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
         self.held = 0
         self.stale = 0
+        self.collected = 0
+        """How many were taken by the memory domain's policy, which bounds what one sweep collects."""
         self.trouble: ObjectStoreError | None = None
         self.rules: int | None = None
         """The version of the rules that is swept by."""

@@ -86,6 +86,11 @@ class Leadership:
         mine = " (another thread of this process)" if held.holder == self._holder else ""
         return f"{held.holder}{mine} is {self._doing}"
 
+    def is_held(self) -> bool:
+        """Whether this engine has the lease and nobody has taken it over meanwhile: a process may have stood still."""
+        lease, current = self._lease, self._leases.current(self._name, now=self._wall())
+        return lease is not None and current is not None and current[:3] == lease[:3]  # all but when it expires
+
     def is_taken(self) -> bool:
         """Whether anyone has it."""
         return self._leases.current(self._name, now=self._wall()) is not None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from retain.core.errors import MissingExtraError
 from retain.core.records import Cause
-from retain.core.times import DAY
+from retain.core.times import DAY, moment
 from retain.core.types import State
 from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.upkeep import Upkeep
@@ -103,18 +103,42 @@ class Collector:
         late = self._families.GaugeMetricFamily(
             "retain_overdue_seconds", "For how long the oldest due memory has been waiting.", labels=["memory_type"]
         )
-        for kind, seconds in self._upkeep.lateness().items():
+        for kind, seconds in self._upkeep.lateness(self._dues.tenants()).items():
             late.add_metric([kind], seconds)
         yield late
 
     def _jobs(self) -> Iterable[Any]:
         gauge = self._families.GaugeMetricFamily
-        failed = gauge("retain_job_failed", "1 while the job's last run has failed.", labels=["job"])
-        overdue = gauge("retain_job_overdue", "1 while a slot of the job waits for too long.", labels=["job"])
-        for job in self._schedule.list():
+        failed = gauge("retain_job_failed", "1 while the job's last run has failed.", labels=["job_name"])
+        overdue = gauge("retain_job_overdue", "1 while a slot of the job waits for too long.", labels=["job_name"])
+        rows = self._schedule.list()
+        for job in rows:
             failed.add_metric([job["name"]], int(job["failed"]))
             overdue.add_metric([job["name"]], int(job["overdue"]))
         yield from (failed, overdue)
+        yield from self._results(rows)
+
+    def _results(self, jobs: list[dict[str, Any]]) -> Iterable[Any]:
+        """What the last run of each job came to."""
+        gauge = self._families.GaugeMetricFamily
+        at = gauge("retain_job_finished_timestamp_seconds", "When the job's last run ended.", labels=["job_name"])
+        took = gauge("retain_job_seconds", "How long the job's last run was sweeping.", labels=["job_name"])
+        moved = gauge("retain_job_records", "What the job's last run moved, by what it did.", labels=["job_name", "action"])
+        aside = gauge(
+            "retain_job_set_aside",
+            "Users whom the job's last run left alone since they would lose much at once; 20 at most are counted.",
+            labels=["job_name"],
+        )
+        for job in jobs:
+            name, result = job["name"], job["last_result"]
+            if job["last_finished"] is not None:
+                at.add_metric([name], moment(job["last_finished"]) / 1e6)
+            if result is not None:
+                took.add_metric([name], result.get("seconds", 0.0))
+                aside.add_metric([name], len(result.get("set_aside", ())))
+                for action, count in sorted(result.get("counts", {}).items()):
+                    moved.add_metric([name, action], count)
+        yield from (at, took, moved, aside)
 
     def _latencies(self) -> Iterable[Any]:
         took = self._families.GaugeMetricFamily(

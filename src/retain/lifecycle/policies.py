@@ -192,8 +192,12 @@ class Policies:
         return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
 
     def finish(self) -> int:
-        """Let changes of rules that were cut short take effect; how many there were."""
-        pending = [rule for rule in self._rules.rules(self._tenant) if rule.pending is not None]
+        """Let changes of rules that were cut short take effect; how many there were.
+
+        A domain's rule follows its policy, which may be another by now.
+        """
+        rules = self._rules.rules(self._tenant)
+        pending = [rule for rule in rules if rule.pending is not None and rule.selection is None]
         for rule in pending:
             self._take_effect(rule, "unknown", lambda _count: None)
         return len(pending)
@@ -257,7 +261,8 @@ class Policies:
 
     def _known(self, rule: Rule) -> Rule | None:
         rules = self._rules.rules(self._tenant)
-        return next((known for known in rules if (known.kind, known.scope) == (rule.kind, rule.scope)), None)
+        same = [known for known in rules if (known.kind, known.scope, known.selection) == (rule.kind, rule.scope, None)]
+        return same[0] if same else None
 
     def _preview(self, wanted: Rule) -> Preview:
         """Compare what applies now with what would, for every profile that the rule is for."""
@@ -274,7 +279,7 @@ class Policies:
                 resolve(profile.kind, [*others, *([] if known is None else [known])]),
                 resolve(profile.kind, [*others, changed]),
             )
-            shortens = shortens or _is_shorter(*lives)
+            shortens = shortens or is_shorter(*lives)
             for state in (State.ACTIVE, State.ARCHIVED):
                 for target, records, amount in self._newly_due(profile, state, lives, changed, now):
                     counts[ACTIONS[target]] += records
@@ -288,7 +293,7 @@ class Policies:
             for profile in self._dues.profiles(self._tenant)
             if rule.governs(profile.kind) and all(_meets(rule, other) for other in profile.rules)
         ]
-        wide = tuple(known for known in self._rules.rules(self._tenant) if not any(known.specificity))
+        wide = tuple(known for known in self._rules.rules(self._tenant) if known.is_wide)
         missing = [kind for kind in DEFAULTS if rule.governs(kind) and kind not in {p.kind for p in found}]
         return [*found, *(Profile(0, kind, resolve(kind, wide), wide) for kind in missing)]
 
@@ -298,12 +303,12 @@ class Policies:
         """What of the records that a rule selects is due a move that it was not due before."""
         old, new = ({window.target: window for window in windows(life, state, now)} for life in lives)
         for target, window in new.items():
-            for part in _outside(window, old.get(target)):
+            for part in outside(window, old.get(target)):
                 records, size = self._dues.effect(profile, state, part, rule)
                 yield target, records, size
 
 
-def _outside(new: Window, old: Window | None) -> Iterator[Window]:
+def outside(new: Window, old: Window | None) -> Iterator[Window]:
     """The parts of a window that are not in another of the same target."""
     if old is None:
         yield new
@@ -320,7 +325,8 @@ def _meets(rule: Rule, other: Rule) -> bool:
     return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
 
-def _is_shorter(old: Life, new: Life) -> bool:
+def is_shorter(old: Life, new: Life) -> bool:
+    """Whether by one life something goes, or is archived, earlier than by another."""
     sooner = any(
         after is not None and (before is None or after < before)
         for before, after in ((old.archive_after, new.archive_after), (old.delete_after, new.delete_after))
@@ -330,11 +336,13 @@ def _is_shorter(old: Life, new: Life) -> bool:
 
 def shown_rule(rule: Rule) -> dict[str, Any]:
     """A rule as callers see it."""
+    parts = {} if rule.selection is None else rule.selection._asdict()
     return {
         "rule_id": rule.id,
         "memory_type": rule.kind,
         "level": rule.level,
         **rule.scope,
+        **{name: sorted(part) for name, part in parts.items()},
         **shown_terms(rule.terms),
         "version": rule.version,
         **({"updated_at": iso(rule.updated_at)} if rule.updated_at else {}),

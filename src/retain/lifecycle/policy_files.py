@@ -114,7 +114,8 @@ def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def compare(policies: Policies, wanted: list[dict[str, Any]], *, exclusive: bool) -> ChangeSet:
     """What applying rules would change. Every rule is checked; the first that is wrong is an error."""
-    standing = {_whose(rule): rule for rule in policies.list() if rule["level"] != "default"}
+    set_here = (rule for rule in policies.list() if rule["level"] not in ("default", "domain"))
+    standing = {_whose(rule): rule for rule in set_here}
     changes = []
     for policy in wanted:
         arguments = dict(policy)

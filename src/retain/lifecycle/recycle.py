@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -22,10 +22,12 @@ from retain.core.records import Cause, Move, Outcome, Record, Scope
 from retain.core.times import DAY, iso
 from retain.core.types import MemoryType, State
 from retain.lifecycle.registry import AGENT, TOOL, Registry
-from retain.ports import DueStore, History, RecordStore, RegistryStore
+from retain.ports import BinnedMessage, DueStore, History, RecordStore, RegistryStore, Session
 
 _BATCH: Final = 500
 _MOST: Final = 100_000
+#: Where a list of the bin goes on from: a time at which things leave it, and what tells those of one time apart.
+Place = tuple[int, Any]
 
 
 class Recycle:
@@ -95,7 +97,7 @@ class Recycle:
     def _subject(self, user_id: str | None) -> str | None:
         return None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
 
-    def _entries(self, now: int) -> list[dict[str, Any]]:
+    def _entries(self, now: int, sorts: Sequence[str] = (AGENT, TOOL)) -> list[dict[str, Any]]:
         return [
             {
                 "type": entry.sort,
@@ -104,42 +106,16 @@ class Recycle:
                 "reason": entry.reason,
                 **_left(entry.purge_at, now),
             }
-            for sort in (AGENT, TOOL)
+            for sort in sorts
             for entry in self._registered.list(self._tenant, sort, include_removed=True)
             if entry.state is State.RECYCLED and (entry.purge_at or now) > now
         ]
 
     def _conversations(self, subject: str | None, limit: int, now: int) -> list[dict[str, Any]]:
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
-        found = [
-            {
-                "type": "session",
-                "id": session.id,
-                "user_id": session.subject.split("/", 1)[1],
-                "agent_id": session.agent_id,
-                "session_id": session.session_id,
-                "messages": session.messages,
-                "deleted_at": iso(session.moved_at or now),
-                "reason": session.reason,
-                **_left(session.purge_at, now),
-            }
-            for session in sessions
-            if (session.purge_at or now) > now
-        ]
+        found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
         messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
-        return found + [
-            {
-                "type": "message",
-                "memory_id": binned.message.id,
-                "user_id": binned.subject.split("/", 1)[1],
-                "agent_id": binned.agent_id,
-                "session_id": binned.session_id,
-                "deleted_at": None,
-                "reason": "deleted by the user",
-                **_left(binned.purge_at, now),
-            }
-            for binned in messages
-        ]
+        return found + [_shown_binned(binned, now) for binned in messages]
 
     def _restore_one(self, memory_id: str, user_id: str | None) -> int:
         record = self._find(memory_id, user_id)
@@ -274,6 +250,44 @@ class Recycle:
                 return
             after = {"after": place}
 
+    def page(
+        self, sort: str = "memory", *, user_id: str | None = None, after: Place | None = None, limit: int = 100
+    ) -> tuple[list[dict[str, Any]], Place | None]:
+        """Some of what is in the bin of one sort (``memory``, ``session``, ``message``, ``agent``, ``tool``), what
+        leaves first first (agents and tools by their ids), and where to go on from; ``None`` when that was all.
+
+        A page may have fewer things than ``limit`` though others follow.
+        """
+        check_count(limit, "limit", most=_MOST)
+        now, subject = self._now(), self._subject(user_id)
+        go_on: dict[str, Any] = {} if after is None else {"after": after}
+        place: Place | None
+        match sort:
+            case "memory":
+                records, place = self._records.binned(self._tenant, subject, **go_on, limit=limit)
+                found = [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
+                more = len(records) == limit
+            case "session":
+                sessions = self._dues.binned_sessions(self._tenant, subject, **go_on, limit=limit)
+                found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
+                more = len(sessions) == limit
+                place = (sessions[-1].purge_at or now, sessions[-1].id) if sessions else None
+            case "message":
+                messages, place = self._history.binned_messages(self._tenant, subject, now=now, **go_on, limit=limit)
+                found = [_shown_binned(binned, now) for binned in messages]
+                more = len(messages) == limit
+            case "agent" | "tool":
+                entries = [] if subject is not None else self._entries(now, [sort])
+                found = [one for one in entries if after is None or one[f"{sort}_id"] > after[1]][: limit + 1]
+                more = len(found) > limit
+                found = found[:limit]
+                place = (0, found[-1][f"{sort}_id"]) if found else None
+            case _:
+                raise InvalidInputError(
+                    f"there is no {told(sort)} in the recycle bin; use memory, session, message, agent or tool"
+                )
+        return found, place if more else None
+
     def list(self, *, user_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """What is in the bin, of a user or of everyone, with the days each has left; what leaves first is first."""
         check_count(limit, "limit", most=_MOST)
@@ -352,6 +366,33 @@ def _came_back(restored: dict[str, Any]) -> int:
 def _left(purge_at: int | None, now: int) -> dict[str, Any]:
     left = max(0, (purge_at or now) - now)
     return {"purge_at": iso(purge_at or now), "days_left": -(-left // DAY)}
+
+
+def _shown_session(session: Session, now: int) -> dict[str, Any]:
+    return {
+        "type": "session",
+        "id": session.id,
+        "user_id": session.subject.split("/", 1)[1],
+        "agent_id": session.agent_id,
+        "session_id": session.session_id,
+        "messages": session.messages,
+        "deleted_at": iso(session.moved_at or now),
+        "reason": session.reason,
+        **_left(session.purge_at, now),
+    }
+
+
+def _shown_binned(binned: BinnedMessage, now: int) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "memory_id": binned.message.id,
+        "user_id": binned.subject.split("/", 1)[1],
+        "agent_id": binned.agent_id,
+        "session_id": binned.session_id,
+        "deleted_at": None,
+        "reason": "deleted by the user",
+        **_left(binned.purge_at, now),
+    }
 
 
 def _shown_record(record: Record, now: int) -> dict[str, Any]:

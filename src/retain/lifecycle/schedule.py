@@ -51,6 +51,19 @@ JOBS: Final = (
         "sessions, recycle bin, agents, tools, audit",
         "Recycles idle sessions, empties the bin of what is past its time, seals the audit chain.",
     ),
+    Job(
+        "backup",
+        "30 1 * * *",
+        "backups: long_term, episodic, entity, structured, history",
+        "Makes a backup of what has changed, and lets go of backups past their time.",
+    ),
+    Job("backup_persona", "45 1 * * 0", "backups: persona", "Makes a backup of persona memories."),
+    Job(
+        "backup_trial",
+        "0 4 * * 0",
+        "backups: a trial restore",
+        "Restores the latest backups into a store of their own and compares: only then they count as good.",
+    ),
 )
 
 

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from retain.core.decisions import BIN_REASON, NO_LIFE, Decision, Standing, reason_for
+from retain.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
 from retain.core.errors import PlanChangedError, RulesChangedError
-from retain.core.rules import Life
 from retain.core.types import TYPES, Archive, MemoryType, State
+from retain.lifecycle.allowance import Allowance, is_collected
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.batches import Batches, Progress, Stores
 from retain.lifecycle.exceptions import Exceptions, find_exceptions
@@ -39,6 +39,7 @@ class Sweeper:
         archives: Archives,
         erase_session: Callable[..., int],
         retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        most_collected: Callable[[], int] | None = None,
     ) -> None:
         self._tenant = tenant
         self._dues = dues
@@ -46,6 +47,7 @@ class Sweeper:
         self._history = history
         self._archives = archives
         self._stores = Stores(records, history, archives, erase_session, retell)
+        self._most_collected = most_collected
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
@@ -72,48 +74,50 @@ class Sweeper:
         return survey, find_exceptions(survey, self._dues, self._tenant, holds, confirm=confirm)
 
     def _decisions(self, survey: Survey, exceptions: Exceptions) -> Iterator[Decision]:
-        for life, pages in self._due(survey, exceptions):
-            for standings in pages:
-                yield from exceptions.decided(standings, life, survey.at, self._history)[0]
-
-    def _due(self, survey: Survey, exceptions: Exceptions) -> Iterator[tuple[Life, Iterator[list[Standing]]]]:
+        allowance = self._allowance(survey)
         for one in survey.due:
-            yield one.profile.life, survey.pages(one, tags=exceptions.tags)
+            for decisions, _ in self._decided(survey, one, exceptions, allowance):
+                yield from decisions
         if survey.extent.bin:
-            yield NO_LIFE, survey.binned(tags=exceptions.tags)
+            for standings in survey.binned(tags=exceptions.tags):
+                yield from exceptions.decided(standings, NO_LIFE, survey.at, self._history)[0]
+
+    def _allowance(self, survey: Survey) -> Allowance:
+        """How many records may go by the memory domain's policy."""
+        due = sum(census.records for one, found in survey.due.items() if is_collected(one) for census in found)
+        return Allowance(self._most_collected() if due and self._most_collected is not None else due, due)
+
+    def _decided(
+        self, survey: Survey, one: DueClass, exceptions: Exceptions, allowance: Allowance
+    ) -> Iterator[tuple[list[Decision], int]]:
+        """What is decided of a class, page by page, and how many of each a hold keeps; of what the memory domain's
+        policy removes, as many as one sweep may. A plan and what carries it out both come from here.
+        """
+        bounded = is_collected(one)
+        for standings in survey.pages(one, tags=exceptions.tags):
+            if bounded and not allowance.left:
+                return
+            decisions, held = exceptions.decided(standings, one.profile.life, survey.at, self._history)
+            yield (allowance.take(decisions) if bounded else decisions), held
 
     def _counted(self, survey: Survey, exceptions: Exceptions) -> Iterator[tuple[State, State, str, list[Census], int]]:
         """For each move: from where to where, why, how much of each subject may go, and how much is on hold."""
+        allowance = self._allowance(survey)
         for one, due in survey.due.items():
             life, target = one.profile.life, one.window.target
             reason = reason_for(one.profile.kind, life, target)
-            if exceptions.one_by_one:
-                counted = self._looked_at(survey.pages(one, tags=exceptions.tags), life, exceptions, survey.at)
+            if exceptions.one_by_one or (allowance.is_short and is_collected(one)):
+                counted = _looked_at(self._decided(survey, one, exceptions, allowance))
             else:
                 counted = _allowed(survey, one, due, exceptions)
             yield one.state, target, reason, *counted
         if survey.extent.bin:
             if exceptions.one_by_one:
-                counted = self._looked_at(survey.binned(tags=exceptions.tags), NO_LIFE, exceptions, survey.at)
+                pages = survey.binned(tags=exceptions.tags)
+                counted = _looked_at(exceptions.decided(page, NO_LIFE, survey.at, self._history) for page in pages)
             else:
                 counted = _parted(survey.bin_census(), exceptions)
             yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
-
-    def _looked_at(
-        self, pages: Iterable[list[Standing]], life: Life, exceptions: Exceptions, at: int
-    ) -> tuple[list[Census], int]:
-        """What may move, for each subject, by looking at each record; and how much is on hold."""
-        totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-        held = 0
-        for standings in pages:
-            decisions, kept = exceptions.decided(standings, life, at, self._history)
-            held += kept
-            for decision in decisions:
-                mark = zlib.crc32(f"{decision.id}/{decision.version}".encode())
-                total = totals[decision.kind, decision.subject]
-                for place, amount in enumerate((1, decision.size, mark, decision.version)):
-                    total[place] += amount
-        return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
 
     # --- sweeping -----------------------------------------------------------------------------------------------------
 
@@ -167,10 +171,11 @@ class Sweeper:
         survey, exceptions = self._survey(batches.at, extent, confirm=confirm)
         if extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
             self._settle_packs(batches)
+        allowance = self._allowance(survey).less(batches.collected)
         for one in survey.due:
-            for standings in survey.pages(one, tags=exceptions.tags):
-                decisions, held = exceptions.decided(standings, one.profile.life, survey.at, self._history)
+            for decisions, held in self._decided(survey, one, exceptions, allowance):
                 batches.held += held
+                batches.collected += len(decisions) if is_collected(one) else 0
                 batches.take(decisions)
             batches.flush()
         if extent.bin:
@@ -194,6 +199,20 @@ class Sweeper:
         for standings in survey.binned(tags=exceptions.tags):
             batches.confirm([standing for standing in standings if standing.state is State.DELETING])
         batches.flush()
+
+
+def _looked_at(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
+    """What may move, for each subject, by looking at each record; and how much is on hold."""
+    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    held = 0
+    for decisions, kept in decided:
+        held += kept
+        for decision in decisions:
+            mark = zlib.crc32(f"{decision.id}/{decision.version}".encode())
+            total = totals[decision.kind, decision.subject]
+            for place, amount in enumerate((1, decision.size, mark, decision.version)):
+                total[place] += amount
+    return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
 
 
 def _allowed(survey: Survey, one: DueClass, due: list[Census], exceptions: Exceptions) -> tuple[list[Census], int]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from retain.core.errors import InvalidInputError, LeaseLostError, ObjectStoreError, RetainError, StoreAwayError
+from retain.core.errors import (
+    InvalidInputError,
+    LeaseLostError,
+    ObjectStoreError,
+    RetainError,
+    StoreAwayError,
+    StoreTooNewError,
+)
 from retain.core.records import Scope
 from retain.core.rules import AUDIT, FOREVER, HISTORY
 from retain.core.times import DAY, iso, moment, when
 from retain.core.types import DURABLE, MemoryType, State
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.batches import Progress
+from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.plan import Plan, Report, moment_of
 from retain.lifecycle.policies import Policies
@@ -61,7 +69,10 @@ class Upkeep:
         watch: ClockWatch | None,
         load: float = 1.0,
         finish_erasures: Callable[[], int] = lambda: 0,
+        domains: Domains | None = None,
+        shrink: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it."""
         self._tenant = tenant
         self._sweeper = sweeper
         self._leadership = leadership
@@ -76,6 +87,8 @@ class Upkeep:
         self._watch = watch
         self._load = load
         self._finish_erasures = finish_erasures
+        self._domains = domains
+        self._shrink = shrink
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
@@ -104,6 +117,7 @@ class Upkeep:
             if lease is None:
                 raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
             if digest is None:
+                self._follow_domains()
                 self._policies.finish()
                 self._registry.finish_unfinished(self._leadership.lease)
                 self._finish_erasures()
@@ -124,9 +138,19 @@ class Upkeep:
                 trouble = problem
             self._tidy(now, extent)
             self._dues.see(now)
-            if report is None:
-                raise trouble or LeaseLostError("nothing was swept")
-            return report
+        if report is None:
+            raise trouble or LeaseLostError("nothing was swept")
+        if report.total and self._domains is not None and self._domains.vacuums() and not self._shrink():
+            _log.warning("the space that the sweep freed is given back later: a reader is in its way")
+        return report
+
+    def _follow_domains(self) -> None:
+        """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
+        try:
+            if self._domains is not None:
+                self._domains.follow()
+        except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
+            _log.warning("the memory domain's policy cannot be read: %s", problem)
 
     def _tidy(self, now: int, extent: Extent) -> None:
         """What goes with a sweep and moves no records."""
@@ -163,12 +187,13 @@ class Upkeep:
         cut = 0 if life >= FOREVER else self._audit.cut(when(self._now() - life))
         return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut}
 
-    def lateness(self) -> dict[str, float]:
-        """For each kind of which something is due: seconds since when."""
+    def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
+        """For each kind of which something is due, in this tenant or in those: seconds since when."""
         now = self._now()
         late: dict[str, float] = {}
-        for kind, since in self._dues.overdue_since(self._tenant, now):
-            late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
+        for tenant in (self._tenant,) if tenants is None else tenants:
+            for kind, since in self._dues.overdue_since(tenant, now):
+                late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
         return late
 
 

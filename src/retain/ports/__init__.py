@@ -7,6 +7,7 @@ since 1970. Each method is one transaction: when it returns, its effect is durab
 
 from __future__ import annotations
 
+from retain.ports.access import KeyStore, ReplyStore, StoredReply
 from retain.ports.audit import AuditStore
 from retain.ports.conversations import BinnedMessage, History, Session, ShortTermStore, ShortWindow, Summarize
 from retain.ports.feed import (
@@ -48,6 +49,7 @@ __all__ = [
     "JobRow",
     "JobStore",
     "KeptMessage",
+    "KeyStore",
     "LargeScopes",
     "Lease",
     "LeaseStore",
@@ -62,6 +64,7 @@ __all__ = [
     "RecordStore",
     "Registered",
     "RegistryStore",
+    "ReplyStore",
     "RuleStore",
     "Said",
     "SchemaStore",
@@ -70,6 +73,7 @@ __all__ = [
     "ShortTermStore",
     "ShortWindow",
     "Space",
+    "StoredReply",
     "SubjectReader",
     "SubjectStore",
     "Summarize",

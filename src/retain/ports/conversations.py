@@ -65,8 +65,10 @@ class History(Protocol):
     def find(self, scope: Scope, *, now: int) -> Session | None:
         """The session of a scope, if it is to be seen."""
 
-    def messages(self, scope: Scope, *, now: int, limit: int | None = None) -> list[Message]:
-        """The conversation in its order; with ``limit``, its last messages."""
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
+        """The conversation in its order; with ``limit``, its last messages; with ``before``, what was said before that
+        message, be it deleted or not. Of a message that is not known, nothing was.
+        """
 
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         """The users of a tenant who have a session of this name with an agent."""

@@ -165,9 +165,19 @@ class LargeScopes(Protocol):
         """The records up to ``reach`` places before and after these in their sessions."""
 
     def select(
-        self, scope: Scope, kind: Kind, top_k: int, *, now: int, where: Filter | None, include_archived: bool
+        self,
+        scope: Scope,
+        kind: Kind,
+        top_k: int,
+        *,
+        now: int,
+        where: Filter | None,
+        include_archived: bool,
+        before: str | None = None,
     ) -> list[str]:
-        """Ids of records that pass the filter and are to be seen, newest first."""
+        """Ids of records that pass the filter and are to be seen, newest first; with ``before``, of those older than
+        that one, be it there or not.
+        """
 
     def tend(self, tenant: str, space: Space, *, thorough: bool) -> int:
         """Make a tenant's large scopes ready, with the index that makes their search fast, and let go of what was made

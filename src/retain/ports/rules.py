@@ -10,6 +10,7 @@ from retain.core.decisions import Standing, Window
 from retain.core.holds import Hold
 from retain.core.records import Scope
 from retain.core.rules import Life, Rule
+from retain.core.selections import Labels
 from retain.core.types import State
 from retain.ports.conversations import Session
 
@@ -29,13 +30,16 @@ class RuleStore(Protocol):
 
     A rule takes effect at once for all its records, for reads and sweeps alike: it is proposed, every record that it
     selects is given a profile that knows it, and then it is settled.
+
+    Of the rules with a selection one is in force at a time: to settle one ends the others in the same moment. One that
+    has ended selects nothing until it is proposed anew, so that its records have to be assigned again.
     """
 
     def rules(self, tenant: str) -> list[Rule]:
         """Every rule that a tenant has, or had."""
 
-    def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
-        """How long something of a scope lives."""
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
+        """How long something of a scope lives; for a record, with the labels that its metadata carry."""
 
     def propose(self, rule: Rule, *, now: int) -> Rule:
         """Note ``rule.pending`` as what a rule will say; the rule as it is now. It changes nothing yet, but what is
@@ -107,8 +111,12 @@ class DueStore(Protocol):
     ) -> Page:
         """Records (or sessions) whose time in the bin is over, in a fixed order."""
 
-    def binned_sessions(self, tenant: str, subject: str | None = None, *, limit: int) -> list[Session]:
-        """Sessions in the recycle bin, those that leave it first first."""
+    def binned_sessions(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, str] | None = None, limit: int
+    ) -> list[Session]:
+        """Sessions in the recycle bin, those that leave it first first; with ``after`` (the time at which one leaves,
+        and its id), those that come after that, be it there or not.
+        """
 
     def live(self, subject: str) -> int:
         """How many live records a subject has."""

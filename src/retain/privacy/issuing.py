@@ -133,11 +133,12 @@ class Certificates:
             _log.warning("%s was erased, but no certificate could be issued: %s", erasure.alias, problem)
             return {}
 
-    def list(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The latest certificates, the newest last."""
+    def list(self, limit: int = 100, *, before: str | None = None) -> list[dict[str, Any]]:
+        """The latest certificates, the newest last; with ``before``, the latest of those issued before that one."""
         check_count(limit, "limit", most=_MOST_LISTED)
-        ids = sorted(name.removeprefix(FOLDER).removesuffix(".json") for name in self._objects.names(FOLDER))
-        return [self.get(one) for one in ids[-limit:] if is_id(one)]
+        names = (name.removeprefix(FOLDER).removesuffix(".json") for name in self._objects.names(FOLDER))
+        ids = sorted(one for one in names if is_id(one) and (before is None or one < before))
+        return [self.get(one) for one in ids[-limit:]]
 
     def get(self, certificate_id: str) -> dict[str, Any]:
         """A certificate, as it is kept; ``verify`` says whether it is as it was signed."""

@@ -81,6 +81,8 @@ LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
         "chains": "the length and the last hash of the exported audit chain",
         "sealed": "the same, as of the last checkpoint",
         "jobs": "how the last run of each job went; one that set users aside for confirmation names them",
+        "api_keys": "which callers may reach whose memory; nothing is in it that was said by or about the user",
+        "replies": "sealed under keys that are not in the store, so that nobody can tell whose they are; gone in a day",
         "passages": "made from exported memories, for search: numbers",
         "fillings": "how far search has been made ready",
     }

@@ -25,3 +25,5 @@ class Ask(NamedTuple):
     where: Filter | None = None
     include_archived: bool = False
     explain: bool = False
+    before: str | None = None
+    """Where a list goes on from: only records with smaller ids, which are older ones."""

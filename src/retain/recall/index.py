@@ -7,6 +7,7 @@ came to hold its records.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -263,13 +264,26 @@ class ScopeIndex:
             hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts))
         return hits
 
-    def select(self, top_k: int, *, now: int, where: Filter | None = None, include_archived: bool = False) -> list[str]:
-        """Ids of the records that a search would choose from, newest first, ``top_k`` at most."""
+    def select(
+        self,
+        top_k: int,
+        *,
+        now: int,
+        where: Filter | None = None,
+        include_archived: bool = False,
+        before: str | None = None,
+    ) -> list[str]:
+        """Ids of the records that a search would choose from, newest first, ``top_k`` at most; with ``before``, of
+        those older than that one, be it there or not.
+        """
         _, wanted = self._masks(now, where, include_archived)
         slots = np.flatnonzero(wanted).tolist()
         if self._sorted:
+            if before is not None:
+                slots = slots[: bisect_left(slots, before, key=self._ids.__getitem__)]
             return [self._ids[slot] for slot in slots[: -top_k - 1 : -1]] if top_k > 0 else []
-        return nlargest(top_k, (self._ids[slot] for slot in slots))
+        ids = (self._ids[slot] for slot in slots)
+        return nlargest(top_k, ids if before is None else (one for one in ids if one < before))
 
     def _masks(self, now: int, where: Filter | None, include_archived: bool) -> tuple[Mask, Mask]:  # noqa: FBT001
         visible: Mask = self._hidden_from.view > now

@@ -136,7 +136,13 @@ class LargeRecall:
     def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
         """Ids of records that pass the filter, newest first."""
         return self.scopes.select(
-            scope, kind, ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived
+            scope,
+            kind,
+            ask.top_k,
+            now=ask.now,
+            where=ask.where,
+            include_archived=ask.include_archived,
+            before=ask.before,
         )
 
     def forget(self) -> None:

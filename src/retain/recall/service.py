@@ -161,7 +161,11 @@ class Recall:
                 kind,
                 partial(self._catch_up, most=self._most(scope, kind)),
                 lambda index: index.select(
-                    ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived
+                    ask.top_k,
+                    now=ask.now,
+                    where=ask.where,
+                    include_archived=ask.include_archived,
+                    before=ask.before,
                 ),
             )
         except _TooManyError:

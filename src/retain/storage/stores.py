@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from retain.core.errors import InvalidSettingsError, MissingExtraError, told
 from retain.ports import LargeScopes, ShortTermStore
 from retain.settings import Settings, sqlite_path, without_password
+from retain.storage.relational.access import SqlKeys, SqlReplies
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
 from retain.storage.relational.database import Database
@@ -46,6 +47,8 @@ class Stores:
     registry: SqlRegistry
     subjects: SqlSubjects
     reader: SqlSubjectReader
+    keys: SqlKeys
+    replies: SqlReplies
 
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
@@ -68,6 +71,8 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         registry=SqlRegistry(database),
         subjects=SqlSubjects(database),
         reader=SqlSubjectReader(database),
+        keys=SqlKeys(database),
+        replies=SqlReplies(database),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -47,10 +47,13 @@ class Damaged(NamedTuple):
 class Catalog:
     """Backups in an object store. What has other names than a backup's objects is never touched."""
 
-    def __init__(self, objects: ObjectStore, keys: SigningKeys, keyring: Keyring) -> None:
+    def __init__(
+        self, objects: ObjectStore, keys: SigningKeys, keyring: Keyring, is_erased: Callable[[str], bool]
+    ) -> None:
         self.objects = objects
         self.keys = keys
         self._keyring = keyring
+        self._is_erased = is_erased
 
     def ids(self) -> list[str]:
         """The ids of all backups, the oldest first."""
@@ -89,10 +92,25 @@ class Catalog:
 
     def trial(self, backup_id: str) -> dict[str, Any] | None:
         """What came of the last trial restore; ``None`` if there was none, or if it says so without a signature."""
-        with suppress(ObjectMissingError, ObjectDamagedError):
-            said = read_signed(self.objects.get(trial_name(backup_id)), self.keys, f"the trial of {backup_id}")
-            return said if said.get("backup") == backup_id else None
+        with suppress(ObjectDamagedError):
+            return self.checked_trial(backup_id)
         return None
+
+    def checked_trial(self, backup_id: str) -> dict[str, Any] | None:
+        """The same; ``ObjectDamagedError`` unless it is as it was signed."""
+        try:
+            data = self.objects.get(trial_name(backup_id))
+        except ObjectMissingError:
+            return None
+        said = read_signed(data, self.keys, f"the note on the last trial of backup {backup_id}")
+        if said.get("backup") != backup_id:
+            raise ObjectDamagedError(f"the note on the last trial of backup {backup_id} is that of another")
+        return said
+
+    def is_known_bad(self, backup_id: str) -> bool:
+        """Whether something was found wrong with a backup when it was last looked at."""
+        trial = self.trial(backup_id)
+        return trial is not None and bool(trial["problems"])
 
     # --- what a backup holds -------------------------------------------------------------------------------------
 
@@ -126,11 +144,18 @@ class Catalog:
                 yield doc, self.opened(doc, data)
 
     def opened(self, doc: Doc, segment: bytes) -> list[Frame] | None:
-        """What one document says; ``None`` if its key is destroyed."""
+        """What one document says; ``None`` if its key is destroyed. ``ObjectDamagedError`` if the key is missing, and
+        no erasure says why: then it was lost.
+        """
         try:
             key = self._keyring.get(doc.key)
-        except KeyDestroyedError:
-            return None
+        except KeyDestroyedError as problem:
+            if self._is_erased(doc.key):
+                return None
+            raise ObjectDamagedError(
+                f"key {doc.key} is missing, and the ledger of erasures does not say that it was destroyed; bring it "
+                "back from a copy of the keyring, or name the keyring that belongs to the backups in RETAIN_STATE_URL"
+            ) from problem
         return list(frames_of(doc, segment, key))
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from retain import __version__
-from retain.core.errors import ConflictError, ObjectMissingError
+from retain.core.errors import ConflictError, ObjectDamagedError, ObjectMissingError
 from retain.core.times import DAY
 from retain.core.types import MemoryType
+from retain.core.version import SOFTWARE
 from retain.ports import ObjectStore
 from retain.privacy.backups.catalog import Catalog
 from retain.privacy.backups.format import (
     PACKS,
+    SEGMENTS,
     STORE_KEY,
     Doc,
     Held,
@@ -36,6 +38,7 @@ from retain.privacy.sealing import DataKey
 from retain.storage.copying.ends import view_of
 from retain.storage.relational.database import Database
 
+_log = logging.getLogger("retain.backups")
 #: A segment of which less than this part is still referred to is not referred to by new backups.
 _WORN: Final = 0.5
 Progress = Callable[[int], None]
@@ -77,13 +80,13 @@ class Creation:
         objects = self._catalog.objects
         objects.prepare()
         ledger = self._ledger.last()
-        parent = None if full else self._catalog.latest(self._kinds)
-        self._take_over(parent)
-        writer = SegmentWriter(objects, self._id, self._renew)
+        parent = None if full else self._take_over(self._catalog.latest(self._kinds))
+        writer = SegmentWriter(objects, self._id)
         with view_of(self._database) as view:
             reading = Reading(view, self._kinds)
             writer.write(self._parts(reading))
             counters = reading.counters()
+        seen = self._ledger.last()  # who is erased from here on is taken out by a rotation
         docs = self._without_erased([*writer.docs, *self._reused], after=ledger)
         packs = self._copy_packs(docs, parent)
         index = write_index(docs)
@@ -99,9 +102,9 @@ class Creation:
             created_at=self._now,
             kinds=tuple(sorted(kind.value for kind in self._kinds)),
             engine=_engine_of(self._database),
-            software=f"retain {__version__}",
+            software=SOFTWARE,
             schema=versions(),
-            subjects=sum(doc.sort == "user" for doc in docs),
+            subjects=len({doc.key for doc in docs if doc.sort == "user"}),
             records=rows["records"],
             rows=dict(rows),
             counters=counters,
@@ -110,26 +113,36 @@ class Creation:
             packs=packs,
             parent=None if parent is None else parent.id,
             reused=len(self._reused),
-            ledger=self._ledger.last(),
+            ledger=seen,
             written=len(index) + sum(held.bytes for held in writer.segments),
         )
         key = self._catalog.keys.current(now=self._now)
+        self._renew()  # whoever took over may have removed what is not referred to yet
         objects.put(manifest_name(self._id), write_manifest(manifest, key), absent=True)
         return replace(manifest, key={"id": key.id})
 
-    def _take_over(self, parent: Manifest | None) -> None:
-        """Look up what the backup before holds, as far as its segments are still worth keeping."""
-        if parent is None or parent.schema != versions():
-            return
-        docs = list(self._catalog.docs(parent))
+    def _take_over(self, parent: Manifest | None) -> Manifest | None:
+        """Look up what the backup before holds, as far as its segments are there and still worth keeping.
+
+        The backup itself, unless it is of no use: damage that is known of is not handed on.
+        """
+        if parent is None or parent.schema != versions() or self._catalog.is_known_bad(parent.id):
+            return None
+        try:
+            docs = list(self._catalog.docs(parent))
+        except ObjectDamagedError as problem:
+            _log.warning("backup %s is of no use to the next one, which copies all: %s", parent.id, problem)
+            return None
         used: Counter[str] = Counter()
         for doc in docs:
             used[doc.segment] += sum(doc.sizes)
-        worth = {held.name for held in parent.segments if used[held.name] >= held.bytes * _WORN}
+        there = set(self._catalog.objects.names(SEGMENTS))
+        worth = {held.name for held in parent.segments if used[held.name] >= held.bytes * _WORN} & there
         worn = {(doc.sort, doc.key, doc.mark) for doc in docs if doc.segment not in worth}
         for doc in docs:
             if (doc.sort, doc.key, doc.mark) not in worn:
                 self._known[doc.sort, doc.key, doc.mark].append(doc)
+        return parent
 
     # --- documents -----------------------------------------------------------------------------------------------
 
@@ -148,8 +161,8 @@ class Creation:
         changed = []
         for owner in owners:
             if self._is_known("user", owner.alias, mark_of(self._store_key, owner.subject), owner.signature):
-                self._progress(owner.memories)
-            elif self._ledger.find(owner.alias) is None:
+                continue
+            if self._ledger.find(owner.alias) is None:
                 changed.append(owner)
         digests = {owner.number: hashlib.sha256() for owner in changed}
         draft: Draft | None = None
@@ -183,6 +196,7 @@ class Creation:
         if not docs or docs[0].signature != signature:
             return False
         self._reused += docs
+        self._progress(sum(doc.rows.get("records", 0) for doc in docs))
         return True
 
     def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
@@ -196,7 +210,8 @@ class Creation:
 
     def _copy_packs(self, docs: Sequence[Doc], parent: Manifest | None) -> tuple[Held, ...]:
         """Copy the cold objects that are not there yet. They are sealed, and never change under one name."""
-        before = {held.name: held for held in (() if parent is None else parent.packs)}
+        there = set(self._catalog.objects.names(PACKS)) if parent is not None and parent.packs else set()
+        before = {held.name: held for held in (() if parent is None else parent.packs) if held.name in there}
         kept = []
         for name in sorted({name for doc in docs for name in doc.packs}):
             held = before.get(f"{PACKS}{name}")
@@ -205,10 +220,14 @@ class Creation:
         return tuple(kept)
 
     def _copy_pack(self, name: str) -> Held:
+        objects, copy = self._catalog.objects, f"{PACKS}{name}"
         data = self._cold().get(name)
-        with suppress(ConflictError):
-            self._catalog.objects.put(f"{PACKS}{name}", data, absent=True)
-        return held_object(f"{PACKS}{name}", self._catalog.objects.get(f"{PACKS}{name}"))
+        try:
+            objects.put(copy, data, absent=True)
+        except ConflictError:  # an older backup has it
+            if objects.get(copy) != data:
+                objects.put(copy, data)  # damaged since: it is whole again, for that one, too
+        return held_object(copy, data)
 
 
 def mark_of(store_key: DataKey, subject: str) -> str:

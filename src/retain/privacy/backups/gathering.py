@@ -112,7 +112,7 @@ class Reading:
         if MemoryType.LONG_TERM not in self._kinds:
             return
         audit = _table("audit")
-        for row in self._view.rows(_table("chains")):
+        for row in list(self._view.rows(_table("chains"))):  # a view reads one thing at a time
 
             def read(digest: hashlib._Hash, number: int = row[0]) -> Iterator[Piece]:
                 for chunk in _chunks(self._view.owned(audit, [number], self._codes)):

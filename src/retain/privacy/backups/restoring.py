@@ -35,17 +35,24 @@ class Restored:
     memories: int = 0
     """Memories that are back."""
     kept: int = 0
-    """Memories that were there, and were left as they are."""
+    """Memories that were there, or whose name another has by now: all of it was left as it is."""
+    lost: int = 0
+    """Memories that cannot be brought back, because the backup has not the cold object that they lie in."""
+    sessions: int = 0
     messages: int = 0
     facts: int = 0
     holds: int = 0
     erased: int = 0
     """Users who were erased since, and stay so."""
+    strangers: int = 0
+    """Users whose name belongs to somebody else by now: nothing was mixed."""
     objects: int = 0
     """Cold objects that were missing, and are back."""
     whole: bool = False
     """Whether it became the whole store, rules, agents and audit chain included."""
     counts: Counter[str] = field(default_factory=Counter)
+    entities: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Entities of subjects, whose texts may no longer say what holds."""
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for programs."""
@@ -55,10 +62,13 @@ class Restored:
             "users": self.users,
             "memories": self.memories,
             "kept": self.kept,
+            "lost": self.lost,
+            "sessions": self.sessions,
             "messages": self.messages,
             "facts": self.facts,
             "holds": self.holds,
             "erased": self.erased,
+            "strangers": self.strangers,
             "objects": self.objects,
             "whole": self.whole,
         }
@@ -98,7 +108,8 @@ def fill_whole(
     restored.users = len({doc.key for doc in written if doc.sort == "user"})
     restored.erased = len(erased)
     restored.memories = restored.counts["records"]
-    restored.messages, restored.facts = restored.counts["history"], restored.counts["facts"]
+    restored.sessions, restored.messages = restored.counts["sessions"], restored.counts["history"]
+    restored.facts = restored.counts["facts"]
     restored.holds = restored.counts["holds"]
     return restored, written
 

@@ -4,12 +4,13 @@ refers to any more goes with them. The last good backup of a kind never goes; fi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from retain.core.errors import ObjectMissingError
+from retain.core.errors import ObjectDamagedError, ObjectMissingError
 from retain.privacy.backups.catalog import Catalog, Damaged
 from retain.privacy.backups.creating import ends_at
 from retain.privacy.backups.format import (
@@ -30,6 +31,8 @@ from retain.privacy.backups.format import (
     write_manifest,
 )
 from retain.privacy.ledger import Ledger
+
+_log = logging.getLogger("retain.backups")
 
 
 @dataclass
@@ -66,8 +69,11 @@ def rotate(catalog: Catalog, ledger: Ledger, *, now: int, renew: Callable[[], No
         else:
             whole.append(one)
     staying = _leave(catalog, whole, done, now)
-    after = _Rewriting(catalog, ledger, staying, now).run(staying, renew)
+    rewriting = _Rewriting(catalog, ledger, staying, now)
+    after = rewriting.run(renew)
+    done.damaged += sorted(rewriting.damaged)
     done.rewritten += [manifest.id for manifest, is_rewritten in after if is_rewritten]
+    renew()
     _sweep_objects(catalog, [manifest for manifest, _ in after], done)
     return done
 
@@ -97,26 +103,50 @@ def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int
 
 
 class _Rewriting:
-    """Takes what was sealed for the erased out of backups: a segment is written anew once, for all that share it."""
+    """Takes what was sealed for the erased out of backups: a segment is written anew once, for all that share it.
+
+    A backup of which that cannot be read is left as it is, and does not keep the others from it.
+    """
 
     def __init__(self, catalog: Catalog, ledger: Ledger, staying: Sequence[Manifest], now: int) -> None:
         self._catalog = catalog
         self._now = now
         self._last = ledger.last()
+        self._staying = staying
+        self.damaged: set[str] = set()
         known = min((one.ledger for one in staying), default=self._last)
         self._erased = {entry.key for entry in ledger.entries(after=known)} if known < self._last else set()
-        self._docs = {one.id: list(catalog.docs(one)) for one in staying} if self._erased else {}
+        self._docs = self._read_indexes() if self._erased else {}
         self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
+        self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()
         self._moved: dict[str, Doc] = {}
         self._anew: dict[str, Held | None] = {}
 
-    def run(self, staying: Sequence[Manifest], renew: Callable[[], None]) -> list[tuple[Manifest, bool]]:
+    def _read_indexes(self) -> dict[str, list[Doc]]:
+        found = {}
+        for one in self._staying:
+            try:
+                found[one.id] = list(self._catalog.docs(one))
+            except ObjectDamagedError as problem:
+                self._set_aside(one, problem)
+        return found
+
+    def _set_aside(self, one: Manifest, problem: ObjectDamagedError) -> None:
+        _log.warning("backup %s is left as it is: %s", one.id, problem)
+        self.damaged.add(one.id)
+
+    def run(self, renew: Callable[[], None]) -> list[tuple[Manifest, bool]]:
         """The backups as they are then, and whether each was rewritten."""
         for name in sorted(self._worn):
-            held = next(held for one in staying for held in one.segments if held.name == name)
-            self._anew[name] = self._without_erased(held)
+            users = [one for one in self._staying if any(held.name == name for held in one.segments)]
+            held = next(held for held in users[0].segments if held.name == name)
+            try:
+                self._anew[name] = self._without_erased(held)
+            except ObjectDamagedError as problem:
+                for one in users:
+                    self._set_aside(one, problem)
             renew()
-        return [self._rewritten(manifest) for manifest in staying]
+        return [self._rewritten(one) if one.id not in self.damaged else (one, False) for one in self._staying]
 
     def _without_erased(self, held: Held) -> Held | None:
         """A segment anew, with what any backup still refers to; ``None`` if that is nothing."""
@@ -128,7 +158,7 @@ class _Rewriting:
         }
         if not within:
             return None
-        old, name, place = self._catalog.checked(held), segment_anew(held.name, self._last), 0
+        old, name, place = self._catalog.checked(held), self._new_name(held.name), 0
         pieces = []
         for doc in sorted(within.values(), key=lambda doc: doc.at):
             size = sum(doc.sizes)
@@ -138,6 +168,14 @@ class _Rewriting:
         data = b"".join(pieces)
         self._catalog.objects.put(name, data)
         return held_object(name, data)
+
+    def _new_name(self, segment: str) -> str:
+        """A name that no object has: one that a rotation wrote before it was cut short may be in use already."""
+        version = self._last
+        while (name := segment_anew(segment, version)) in self._taken:
+            version += 1
+        self._taken.add(name)
+        return name
 
     def _rewritten(self, manifest: Manifest) -> tuple[Manifest, bool]:
         if not any(held.name in self._worn for held in manifest.segments):

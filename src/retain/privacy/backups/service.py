@@ -123,7 +123,7 @@ class Backups:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        return Catalog(self._open(), self._keys, self._keyring)
+        return Catalog(self._open(), self._keys, self._keyring, self._is_erased)
 
     def create(
         self,
@@ -182,6 +182,7 @@ class Backups:
                 users, memories, erased = self._read(manifest, progress, problems)
             for held in manifest.packs:
                 catalog.checked(held)
+            catalog.checked_trial(backup_id)
         except ObjectDamagedError as problem:
             problems.append(str(problem))
         check = Check(backup_id, restore, users, memories, erased, size, time.perf_counter() - began, tuple(problems))
@@ -233,10 +234,9 @@ class Backups:
                     )
             return rotate(self._catalog, self._ledger, now=now, renew=renew)
 
-    def untried(self) -> Sequence[str]:
-        """The latest backup of each set of kinds, if it was not restored on trial yet."""
-        latest = {one.kinds: one.id for one in self._catalog.whole()}
-        return [one for one in latest.values() if self._catalog.trial(one) is None]
+    def latest(self) -> Sequence[str]:
+        """The latest backup of each set of kinds."""
+        return list({one.kinds: one.id for one in self._catalog.whole()}.values())
 
     # --- parts of it -----------------------------------------------------------------------------------------------
 
@@ -303,7 +303,11 @@ class Backups:
         with self._leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was done: {self._leadership.other()}; try again when it is done")
-            yield lambda: None
+            yield self._check_alone
+
+    def _check_alone(self) -> None:
+        if not self._leadership.is_held():
+            raise LeaseLostError(f"it was broken off: {self._leadership.other()}; try again when that is done")
 
 
 def _kinds(kinds: Iterable[MemoryType | str] | None) -> frozenset[MemoryType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -100,10 +100,9 @@ def part_name(doc_id: str, number: int) -> str:
 class SegmentWriter:
     """Writes documents into segments of a backup."""
 
-    def __init__(self, objects: ObjectStore, backup_id: str, renew: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, objects: ObjectStore, backup_id: str) -> None:
         self._objects = objects
         self._id = backup_id
-        self._renew = renew
         self.docs: list[Doc] = []
         self.segments: list[Held] = []
 
@@ -114,7 +113,6 @@ class SegmentWriter:
             name = f"{SEGMENTS}{self._id}-{len(self.segments) + 1}"
             size, digest = self._objects.put_stream(name, self._segment(name, first, parts))
             self.segments.append(Held(name, size, digest.hex()))
-            self._renew()
             first = next(parts, None)
 
     def _segment(self, name: str, first: bytes | Draft, parts: Parts) -> Iterator[bytes]:

@@ -45,7 +45,10 @@ EVERYWHERE: Final = (
     "checkpoints",
     "seen",
     "ledger_seen",
+    "api_keys",
 )
+#: Where everyone connects: written with many requests, read by key, and of no use after a day.
+ON_THE_COORDINATOR: Final = ("replies",)
 
 
 def distribute_tables(connection: Connection, schema: str, place: str) -> None:

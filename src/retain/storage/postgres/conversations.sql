@@ -52,7 +52,10 @@ SELECT coalesce(max(key) + 1, $2) FROM history WHERE subject = $1 AND key BETWEE
 
 -- name: last_messages
 SELECT id, role, content, created_at, metadata FROM history
-WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL ORDER BY key DESC LIMIT nullif($4::bigint, -1)
+WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL
+  AND ($5::text IS NULL OR key < (SELECT earlier.key FROM history AS earlier
+                                  WHERE earlier.subject = $1 AND earlier.key BETWEEN $2 AND $3 AND earlier.id = $5))
+ORDER BY key DESC LIMIT nullif($4::bigint, -1)
 
 -- The 0 before a text that is stored as it is counts for nothing.
 -- name: messages_to_remove

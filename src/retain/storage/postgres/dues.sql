@@ -162,7 +162,8 @@ JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND state = 'recycled'
   AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
   AND CASE WHEN $2::text IS NULL THEN true ELSE subjects.subject = $2 END
-ORDER BY purge_at, sessions.no LIMIT $3
+  AND purge_at >= $4::bigint AND (purge_at, id) > ($4::bigint, $5::text)
+ORDER BY purge_at, id LIMIT $3
 
 -- name: tenants
 SELECT DISTINCT tenant FROM profiles ORDER BY tenant

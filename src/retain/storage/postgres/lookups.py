@@ -204,16 +204,17 @@ class Lookup:
         now: int,
         include_archived: bool,  # noqa: FBT001
         most: int | None = None,
+        before: str | None = None,
     ) -> Iterator[list[Any]]:
         """What a filter looks at: the records that have the fields it asks for (``most`` of them), where that is known,
-        else all, the newest first.
+        else all (older than ``before``), the newest first.
         """
         fields = self._fields(where)
         seen = (now, include_archived, self.agent or "")
         if fields[0]:
             yield self._tx.rows("passages.having", (self.scope, *fields, *seen, most))
             return
-        last = _LAST_ID
+        last = before or _LAST_ID
         limits = (*time_limits(where), json_path(where)) if where is not None else (*ALWAYS, "")
         while page := self._tx.rows("passages.newest", (self.scope, last, *seen, _PAGE, *limits)):
             yield page
@@ -224,20 +225,27 @@ class Lookup:
         found = self._tx.rows("passages.newest", (self.scope, _LAST_ID, *seen, wanted.enough, *ALWAYS, ""))
         return [row[0] for row in found]
 
-    def select(self, top_k: int, now: int, where: Filter | None, include_archived: bool) -> list[str]:  # noqa: FBT001
+    def select(
+        self,
+        top_k: int,
+        now: int,
+        where: Filter | None,
+        include_archived: bool,  # noqa: FBT001
+        before: str | None,
+    ) -> list[str]:
         """Ids of records that pass the filter and are to be seen, newest first."""
         found: list[str] = []
         if self.is_empty or top_k < 1:
             return found
         narrowed = bool(self._fields(where)[0])
-        for page in self._pages(where, now, include_archived):
+        for page in self._pages(where, now, include_archived, before=before):
             found += [row[1] for row in page if where is None or passes(row[2:6], row[6], self._kind, where)]
             if len(found) >= top_k and not narrowed:
                 break
         if narrowed:
             late = [row for row in self._tail() if _is_seen(row, now, include_archived)]
             found += [row.id for row in late if passes(row[1:5], row.metadata, self._kind, where)]
-            found = sorted(set(found), reverse=True)
+            found = sorted((one for one in set(found) if before is None or one < before), reverse=True)
         return found[:top_k]
 
     # --- neighbours ----------------------------------------------------------------------------------------------

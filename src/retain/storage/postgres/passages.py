@@ -84,11 +84,19 @@ class PostgresPassages:
             return look.around(rows, reach)
 
     def select(
-        self, scope: Scope, kind: Kind, top_k: int, *, now: int, where: Filter | None, include_archived: bool
+        self,
+        scope: Scope,
+        kind: Kind,
+        top_k: int,
+        *,
+        now: int,
+        where: Filter | None,
+        include_archived: bool,
+        before: str | None = None,
     ) -> list[str]:
         with self._database.read() as tx:
             look = Lookup(tx, scope, kind, "")
-            return look.select(top_k, now, where, include_archived)
+            return look.select(top_k, now, where, include_archived, before)
 
     def tend(self, tenant: str, space: Space, *, thorough: bool) -> int:
         done = 0

@@ -5,17 +5,29 @@ SELECT version FROM books WHERE tenant = $1
 INSERT INTO books (tenant, version) VALUES ($1, 1) ON CONFLICT (tenant) DO UPDATE SET version = books.version + 1
 
 -- name: rules
-SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at
+SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection
 FROM rules WHERE tenant = $1 ORDER BY no
 
 -- name: put_rule
-INSERT INTO rules (id, tenant, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, '[null,null,null]', $8, 0, $9)
-ON CONFLICT (tenant, kind, user_id, agent_id, session_id, memory_id) DO UPDATE SET pending = excluded.pending
+INSERT INTO rules (id, tenant, kind, user_id, agent_id, session_id, memory_id, selection, terms, pending, version,
+                   updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[null,null,null]', $9, 0, $10)
+ON CONFLICT (tenant, kind, user_id, agent_id, session_id, memory_id, selection) DO UPDATE SET pending = excluded.pending
 RETURNING no
 
 -- name: settle_rule
 UPDATE rules SET terms = pending, pending = NULL, version = version + 1, updated_at = $1
+WHERE no = $2 AND pending IS NOT NULL
+
+-- One selection is in force at a time: those before it say nothing from now on, and are about to say nothing.
+-- name: retire_selections
+UPDATE rules SET terms = '[null,null,null]', pending = NULL, updated_at = $1
+WHERE tenant = $2 AND selection != '' AND no != $3 AND (pending IS NOT NULL OR terms != '[null,null,null]')
+RETURNING no
+
+-- name: settle_selection
+UPDATE rules SET terms = pending, pending = NULL, updated_at = $1,
+                 version = 1 + (SELECT max(version) FROM rules WHERE tenant = $3 AND selection != '')
 WHERE no = $2 AND pending IS NOT NULL
 
 -- name: profile
@@ -37,13 +49,13 @@ UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE n
 SELECT no, subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no
 
 -- name: records_to_assign
-SELECT key, id, kind, profile, agent_id, session_id FROM records
+SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records
 WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND ($3::text = '' OR agent_id = $3)
   AND ($4::text = '' OR session_id = $4)
 ORDER BY key LIMIT $5
 
 -- name: record_to_assign
-SELECT key, id, kind, profile, agent_id, session_id FROM records WHERE id = $1 AND subject = $2
+SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records WHERE id = $1 AND subject = $2
 
 -- name: assign_record
 UPDATE records SET profile = $1 WHERE subject = $2::bigint >> 32 AND key = $2

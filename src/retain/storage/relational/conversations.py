@@ -76,11 +76,12 @@ class SqlHistory:
             found = find_session(tx, scope, now)
         return None if found is None else found[1]
 
-    def messages(self, scope: Scope, *, now: int, limit: int | None = None) -> list[Message]:
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:
             session = find_session(tx, scope, now)
             subject = tx.number_of(scope.subject) or 0
-            return [] if session is None else _last_messages(tx, subject, session[0], _ALL if limit is None else limit)
+            most = _ALL if limit is None else limit
+            return [] if session is None else _last_messages(tx, subject, session[0], most, before)
 
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         with self._database.read() as tx:
@@ -233,8 +234,8 @@ def _transition(
     return outcomes
 
 
-def _last_messages(tx: Transaction, subject: int, session: int, limit: int) -> list[Message]:
-    found = tx.rows(SQL["last_messages"], (*message_keys(subject, session), limit))
+def _last_messages(tx: Transaction, subject: int, session: int, limit: int, before: str | None = None) -> list[Message]:
+    found = tx.rows(SQL["last_messages"], (*message_keys(subject, session), limit, before))
     return [as_message(row) for row in reversed(found)]
 
 

@@ -99,9 +99,11 @@ class SqlDues:
         standings = [_standing(row[:10], _kind(row[10]), State(row[11]), row[12], row[1]) for row in found]
         return Page(standings, _last(found))
 
-    def binned_sessions(self, tenant: str, subject: str | None = None, *, limit: int) -> list[Session]:
+    def binned_sessions(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, str] | None = None, limit: int
+    ) -> list[Session]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["bin_of_sessions"], (tenant, subject, limit))
+            found = tx.rows(SQL["bin_of_sessions"], (tenant, subject, limit, *(after or (-(2**63), ""))))
         return [as_session(row[-1], row[:-1]) for row in found]
 
     def live(self, subject: str) -> int:

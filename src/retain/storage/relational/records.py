@@ -14,6 +14,7 @@ from retain.core.holds import Held, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
 from retain.core.rules import BIN
+from retain.core.selections import Labels, labels_of
 from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
 from retain.storage.relational.database import Database, Transaction
@@ -29,6 +30,7 @@ from retain.storage.relational.moves import (
     unique,
 )
 from retain.storage.relational.provenance import note_derivations, note_other_derivations
+from retain.storage.relational.rules import SQL as RULES
 from retain.storage.relational.rules import Profiles, check_rules
 from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening
 
@@ -72,13 +74,14 @@ class SqlRecords:
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
                 pruned += moved
             models: dict[str | None, int | None] = {}
-            profiles: dict[tuple[Scope, str | None], int] = {}
+            profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
             book = self._profiles.book(tx, subject.split("/", 1)[0], opened.version)
             rows: list[tuple[Any, ...]] = []
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
                     models[encoding.model] = self._models.get(encoding.model) or model_code(tx, encoding.model)
-                whose = (record.scope, record.id if record.id in book.singled else None)
+                labels = labels_of(record.metadata) if book.is_selective else None
+                whose = (record.scope, record.id if record.id in book.singled else None, labels)
                 if whose not in profiles:
                     profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
                 first = (tally.new_key(), number, kind.code, profiles[whose])
@@ -170,12 +173,22 @@ class SqlRecords:
                 raise refuse(record.kind, record.scope.user_id, problem)
             model = model_code(tx, entry.encoding.model)
             tx.run(SQL["replace"], (record.name, record.updated_at, row[_SIZE], model, *row[9:], standing[0]))
+            if labels_of(record.metadata) != labels_of(json.loads(standing[7])):
+                self._relabel(tx, record, standing[0])
             if row[-1] != standing[_DERIVED_FROM]:
                 note_other_derivations(tx, int(number or 0), standing[0], record.derived_from)
             tally.count(0, grown)
             tally.changed(record.id)
             tally.save()
             return True
+
+    def _relabel(self, tx: Transaction, record: Record, key: int) -> None:
+        """Let other rules apply to a record whose labels have changed."""
+        book = self._profiles.book(tx, record.scope.tenant)
+        if book.is_selective:
+            labels = labels_of(record.metadata)
+            profile = self._profiles.find(tx, record.kind.value, record.scope, record.id, labels, book=book)
+            tx.run(RULES["assign_record"], (profile, key))
 
     def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
         return self.transition_all([(subject, moves)], now=now)[0]

@@ -16,6 +16,7 @@ from retain.core.content import to_json
 from retain.core.errors import RulesChangedError
 from retain.core.records import Scope
 from retain.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
+from retain.core.selections import Labels, Selection, labels_of
 from retain.core.types import TYPES
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
@@ -33,20 +34,29 @@ class Book:
         self.version = version
         self.rules = rules
         self.singled = frozenset(rule.memory_id for rule in rules.values() if rule.memory_id is not None)
+        self.is_selective = any(rule.selection is not None and not rule.is_spent for rule in rules.values())
+        """Whether a rule looks at the labels of records."""
         self._wide: dict[str, list[Rule]] = {}
         self._narrow: dict[str | None, list[tuple[int, Rule]]] = defaultdict(list)
         for number, rule in rules.items():
-            if any(rule.specificity):
+            if not rule.is_wide and (rule.selection is None or not rule.is_spent):
                 self._narrow[rule.user_id].append((number, rule))
 
-    def selecting(self, kind: str, scope: Scope, memory_id: str | None = None) -> list[int]:
+    def selecting(
+        self, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
+    ) -> list[int]:
         """The numbers of the rules below the tenant's that select something, in order."""
+        whom = (scope.user_id, scope.agent_id, scope.session_id, memory_id, labels)
         return sorted(
             number
             for whose in (None, scope.user_id)
             for number, rule in self._narrow.get(whose, ())
-            if rule.governs(kind) and rule.selects(scope.user_id, scope.agent_id, scope.session_id, memory_id)
+            if rule.governs(kind) and rule.selects(*whom)
         )
+
+    def labels(self, metadata: str) -> Labels | None:
+        """The labels of a record by its stored metadata, where a rule looks at them."""
+        return labels_of(json.loads(metadata)) if self.is_selective and metadata != "{}" else None
 
     def life(self, kind: str, numbers: Sequence[int]) -> Life:
         """What the tenant's rules and these come to."""
@@ -55,7 +65,7 @@ class Book:
     def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
         """The tenant's rules for a kind, and these."""
         if kind not in self._wide:
-            wide = (rule for rule in self.rules.values() if not any(rule.specificity))
+            wide = (rule for rule in self.rules.values() if rule.is_wide)
             self._wide[kind] = [rule for rule in wide if rule.governs(kind)]
         return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules)]
 
@@ -78,11 +88,18 @@ class Profiles:
         return book
 
     def find(
-        self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, *, book: Book | None = None
+        self,
+        tx: Transaction,
+        kind: str,
+        scope: Scope,
+        memory_id: str | None = None,
+        labels: Labels | None = None,
+        *,
+        book: Book | None = None,
     ) -> int:
         """The number of the profile for something of this scope; made if there is none yet."""
         book = book or self.book(tx, scope.tenant)
-        key = to_json(book.selecting(kind, scope, memory_id))
+        key = to_json(book.selecting(kind, scope, memory_id, labels))
         where = (scope.tenant, kind, key)
         if where in self._numbers:
             return self._numbers[where]
@@ -96,10 +113,12 @@ class Profiles:
         life = book.life(kind, json.loads(key))
         return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
 
-    def life(self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+    def life(
+        self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
+    ) -> Life:
         """How long something of this scope lives."""
         book = self.book(tx, scope.tenant)
-        return book.life(kind, book.selecting(kind, scope, memory_id))
+        return book.life(kind, book.selecting(kind, scope, memory_id, labels))
 
 
 class SqlRules:
@@ -113,20 +132,21 @@ class SqlRules:
         with self._database.read() as tx:
             return list(read_book(tx, tenant).rules.values())
 
-    def life(self, kind: str, scope: Scope, memory_id: str | None = None) -> Life:
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
         with self._database.read() as tx:
-            return self._profiles.life(tx, kind, scope, memory_id)
+            return self._profiles.life(tx, kind, scope, memory_id, labels)
 
     def propose(self, rule: Rule, *, now: int) -> Rule:
         with self._database.govern(rule.tenant) as tx:
             where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
             pending = to_json(rule.pending)
-            number = tx.value(SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, pending, now))
+            selection = "" if rule.selection is None else rule.selection.text()
+            number = tx.value(SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, selection, pending, now))
             tx.run(SQL["turn_page"], (rule.tenant,))
             return read_book(tx, rule.tenant).rules[number]
 
     def assign(self, rule: Rule) -> Iterator[int]:
-        if not any(rule.specificity):
+        if rule.is_wide:
             return
         with self._database.read() as tx:
             whose = _subjects(tx, rule)
@@ -149,9 +169,11 @@ class SqlRules:
             else:
                 found = tx.rows(SQL["record_to_assign"], (rule.memory_id, number))
             profiles = Profiles()
-            for key, record_id, code, profile, agent_id, session_id in found:
+            book = profiles.book(tx, rule.tenant)
+            for key, record_id, code, profile, agent_id, session_id, metadata in found:
                 scope = _scope(subject, agent_id, session_id)
-                right = profiles.find(tx, _KINDS[code].name.value, scope, record_id)
+                labels = book.labels(metadata)
+                right = profiles.find(tx, _KINDS[code].name.value, scope, record_id, labels, book=book)
                 if right != profile:
                     tx.run(SQL["assign_record"], (right, key))
             whole = len(found) == _BATCH
@@ -174,14 +196,18 @@ class SqlRules:
             before = read_book(tx, rule.tenant).rules[number]
             if before.pending is None:
                 return before  # another has settled it
-            tx.run(SQL["settle_rule"], (now, number))
+            changed = {number}
+            if before.selection is None:
+                tx.run(SQL["settle_rule"], (now, number))
+            else:
+                changed |= {row[0] for row in tx.rows(SQL["retire_selections"], (now, rule.tenant, number))}
+                tx.run(SQL["settle_selection"], (now, number, rule.tenant))
             tx.run(SQL["turn_page"], (rule.tenant,))
             book = read_book(tx, rule.tenant)
             settled = book.rules[number]
-            wide = not any(settled.specificity)
             for profile, kind, names in tx.rows(SQL["profiles"], (rule.tenant,)):
                 numbers = json.loads(names)
-                if settled.governs(kind) and (wide or number in numbers):
+                if settled.governs(kind) and (settled.is_wide or not changed.isdisjoint(numbers)):
                     tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
             chain = tx.number_for(f"{rule.tenant}/{rule.user_id or ''}")
             detail = {**event.detail, "version": settled.version}
@@ -217,8 +243,7 @@ def _scope(subject: str, agent_id: str, session_id: str | None) -> Scope:
 
 
 def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
-    number, rule_id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at = row
-    del number
+    _, rule_id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection = row
     return Rule(
         id=rule_id,
         tenant=tenant,
@@ -231,6 +256,7 @@ def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
         version=version,
         pending=None if pending is None else Terms(*json.loads(pending)),
         updated_at=updated_at,
+        selection=Selection.parsed(selection) if selection else None,
     )
 
 

@@ -20,6 +20,7 @@ from retain.core.rules import HISTORY
 from retain.core.tombstones import Tombstone, read_tombstone, tombstone_for
 from retain.core.types import State
 from retain.ports import Found
+from retain.storage.relational.access import unbind
 from retain.storage.relational.audit import SQL as AUDIT
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
@@ -164,6 +165,7 @@ def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: 
         "quotas": tx.run(SQL["remove_quotas"], (tenant, user_id)),
         "rules": rules,
         "released holds": _remove_holds(tx, subject, number, even_standing=even_standing),
+        "api keys": unbind(tx, tenant, user_id),
         "job results": sum(_reword(tx, subject, *row) for row in tx.rows(SQL["job_words"])),
     }
 

@@ -49,7 +49,9 @@ SELECT ifnull(max(key) + 1, ?2) FROM history WHERE ?1 IS NOT NULL AND key BETWEE
 
 -- name: last_messages
 SELECT id, role, content, created_at, metadata FROM history
-WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL ORDER BY key DESC LIMIT ?4
+WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL
+  AND (?5 IS NULL OR key < (SELECT earlier.key FROM history AS earlier WHERE earlier.key BETWEEN ?2 AND ?3 AND earlier.id = ?5))
+ORDER BY key DESC LIMIT ?4
 
 -- name: messages_to_remove
 SELECT key, id, metadata, length(CAST(content AS BLOB)) FROM history

@@ -144,7 +144,8 @@ FROM sessions INDEXED BY sessions_binned CROSS JOIN profiles ON profiles.no = se
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND state = 'recycled'
   AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0' AND (?2 IS NULL OR subjects.subject = ?2)
-ORDER BY purge_at, sessions.no LIMIT ?3
+  AND purge_at >= ?4 AND (purge_at, id) > (?4, ?5)
+ORDER BY purge_at, id LIMIT ?3
 
 -- name: tenants
 SELECT DISTINCT tenant FROM profiles ORDER BY tenant

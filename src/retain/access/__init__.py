@@ -1,0 +1,33 @@
+"""Who may call and what they reach: API keys, the gate in front of the engine, replies to requests that come again.
+
+Keys and replies lie below the engine, the gate above it; hence each is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from retain.core.access import LOCAL, ApiKey, Principal, Right
+
+if TYPE_CHECKING:
+    from retain.access.gate import Gate
+    from retain.access.keys import Access
+    from retain.access.replies import Replies, Reply
+
+_LATER = {
+    "Access": "retain.access.keys",
+    "Gate": "retain.access.gate",
+    "Replies": "retain.access.replies",
+    "Reply": "retain.access.replies",
+}
+
+__all__ = ["LOCAL", "Access", "ApiKey", "Gate", "Principal", "Replies", "Reply", "Right"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'retain.access' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,88 @@
+"""The application: every route behind the guard, every error in one form, and a page that describes it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from retain import __version__
+from retain.access import Replies
+from retain.api import problems
+from retain.api.description import describe
+from retain.api.guard import SentPaths
+from retain.api.identity import Identity
+from retain.api.operations import answer
+from retain.api.page import render
+from retain.api.routes import ALL
+from retain.engine import Retain
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+_ABOUT: Final = "Memory for AI agents that knows when to forget."
+
+
+def build_app(
+    retain: Retain,
+    *,
+    keys_required: bool,
+    replies: Replies | None = None,
+    mcp: ASGIApp | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The REST API over an open engine, which stays the caller's to close.
+
+    Without ``keys_required`` a caller without a key is the local one, who may do everything: serve that to nobody but
+    the machine itself. ``mcp`` is what answers at ``/mcp``; ``lifespan`` is entered while the application runs.
+    """
+    app = FastAPI(
+        title="Retain",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+    )
+    app.state.identity = Identity(retain, keys_required=keys_required)
+    app.state.replies = replies or retain.replies
+    problems.install(app)
+    app.add_middleware(SentPaths)
+    for routes in ALL:
+        app.include_router(routes.router)
+    _add_documentation(app, keys_required=keys_required)
+    if mcp is not None:
+        app.router.routes.append(Route("/mcp", mcp))  # a mount would answer below that path, not at it
+    return app
+
+
+def route_table() -> list[APIRoute]:
+    """Every route of the API."""
+    return [route for routes in ALL for route in routes.router.routes if isinstance(route, APIRoute)]
+
+
+def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
+    """``/openapi.json`` for programs, and ``/docs``, a page that loads nothing from anywhere, for people."""
+    made: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not made:
+            made.update(describe(app, ALL, keys_required=keys_required))
+        return made
+
+    def for_programs() -> Response:  # in a thread: the first time it takes a while
+        return answer(app.openapi())
+
+    def for_people() -> Response:
+        return HTMLResponse(render(app.openapi()))
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change it
+    app.add_api_route("/openapi.json", for_programs, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", for_people, methods=["GET"], include_in_schema=False)

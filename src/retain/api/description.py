@@ -1,0 +1,84 @@
+"""The description of the API (OpenAPI), from the routes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from retain.api.guard import REACH, RIGHT
+from retain.api.idempotency import HEADER, MAX_KEY_CHARS, WRITES
+from retain.api.identity import TENANT_HEADER
+from retain.api.operations import Routes
+from retain.api.problems import Problem
+from retain.core.content import MAX_ID_CHARS
+
+_METHODS: Final = frozenset({"get", "post", "put", "patch", "delete"})
+_KEYS: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as `retain access create` shows it."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in a header of its own."},
+}
+_TENANT: Final = {
+    "name": TENANT_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The tenant to act for; the key's own, if not given (an operator's: `default`).",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS, "pattern": "^[A-Za-z0-9._-]+$"},
+}
+_ONCE: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": (
+        "Made anew for each write, and sent again with the same request when no answer came: within a day it is "
+        "carried out once, and answered alike."
+    ),
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[A-Za-z0-9._:-]+$"},
+}
+_REACHES: Final = {
+    "caller": "",
+    "memory": ", and that the key reaches the user and the agent",
+    "user": ", and a key that reaches the user and is bound to no agents",
+    "whose": ", and a key that reaches the user and is bound to no agents (to nothing at all, where no user is named)",
+    "tenant": ", and a key that is bound to neither users nor agents",
+    "store": ", and an operator's key",
+}
+
+
+def describe(app: FastAPI, all_routes: Iterable[Routes], *, keys_required: bool) -> dict[str, Any]:
+    """The API as an OpenAPI document."""
+    made = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=[{"name": routes.tag, "description": routes.about} for routes in all_routes],
+    )
+    parts = made.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):  # ours are problems
+        schemas.pop(name, None)
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
+    parts["securitySchemes"] = deepcopy(_KEYS)
+    made["security"] = [{name: []} for name in _KEYS] + ([] if keys_required else [{}])
+    for path in made["paths"].values():
+        for method, operation in path.items():
+            if method in _METHODS:
+                _complete(method, operation)
+    return made
+
+
+def _complete(method: str, operation: dict[str, Any]) -> None:
+    """What every operation has, said with each of them."""
+    parameters: list[dict[str, Any]] = operation.setdefault("parameters", [])
+    parameters.append(deepcopy(_TENANT))
+    if method.upper() in WRITES:
+        parameters.append(deepcopy(_ONCE))
+    needed = f"Needs the right `{operation[RIGHT]}`{_REACHES[operation[REACH]]}."
+    said = operation.get("description") or ""
+    operation["description"] = f"{said}\n\n{needed}".strip()

@@ -1,0 +1,265 @@
+"""Errors as callers of the API see them: one table from codes to statuses, one form for all of them (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from retain.core.errors import InvalidInputError, RetainError, told
+
+_log = logging.getLogger("retain.api")
+MEDIA_TYPE: Final = "application/problem+json"
+_RETRY_AFTER_SECONDS: Final = "1"
+_MOST_ERRORS: Final = 10
+_MOST_CHARS: Final = 2_000
+
+#: The status of every error that Retain raises, by its code.
+STATUSES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "error": 500,
+        "invalid_input": 422,
+        "invalid_content": 422,
+        "invalid_metadata": 422,
+        "invalid_filter": 422,
+        "invalid_kind": 422,
+        "invalid_scope": 422,
+        "schema_violation": 422,
+        "invalid_settings": 500,
+        "invalid_rule": 422,
+        "not_found": 404,
+        "quota_exceeded": 409,
+        "conflict": 409,
+        "stale": 409,
+        "lease_lost": 409,
+        "rules_changed": 409,
+        "plan_changed": 409,
+        "held": 423,
+        "confirmation_needed": 428,
+        "clock": 428,
+        "agent_removed": 409,
+        "unauthenticated": 401,
+        "forbidden": 403,
+        "rate_limited": 429,
+        "request_too_large": 413,
+        "request_timeout": 503,
+        "request_in_progress": 409,
+        "idempotency_key_reused": 422,
+        "missing_extra": 501,
+        "embedder": 502,
+        "embedder_unavailable": 503,
+        "summarizer": 502,
+        "summarizer_unavailable": 503,
+        "storage": 500,
+        "store_busy": 503,
+        "store_full": 507,
+        "object_store": 502,
+        "object_store_unavailable": 503,
+        "object_missing": 500,
+        "object_damaged": 500,
+        "master_key": 500,
+        "key_destroyed": 410,
+        "ledger": 500,
+        "store_read_only": 503,
+        "store_unavailable": 503,
+        "store_away": 503,
+        "not_a_store": 500,
+        "store_too_new": 500,
+        "closed": 503,
+    }
+)
+
+#: What an error is called that the framework found: nothing of ours was asked.
+_FOUND_EARLY: Final = MappingProxyType({400: "malformed_request", 404: "not_found", 405: "method_not_allowed"})
+
+
+class Mistake(BaseModel):
+    """One thing that is wrong with a request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    where: str = Field(description="Where it is: `body`, `query` or `path`, and the names that lead there.")
+    problem: str = Field(description="What is wrong with it.")
+
+
+class Problem(BaseModel):
+    """What went wrong, in the form of RFC 9457."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "type": "about:blank",
+                "title": "Not Found",
+                "status": 404,
+                "detail": "no memory '0198c2d4-…' for user 'alice'",
+                "code": "not_found",
+                "retryable": False,
+                "request_id": None,
+            }
+        },
+    )
+
+    type: str = Field(description="Always `about:blank`: the code says what kind of problem it is.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What is wrong, with the value, and what to do about it.")
+    code: str = Field(description="What programs test: stable, and the same in the library and on the command line.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+    request_id: str | None = Field(default=None, description="What the server's log knows the request by.")
+    errors: list[Mistake] | None = Field(default=None, description="Everything that is wrong, where it is several.")
+
+
+def status_of(problem: RetainError) -> int:
+    """The status of an error; of a code that nobody has put into the table, 500."""
+    return STATUSES.get(problem.code, 500)
+
+
+def respond(request: Request, problem: RetainError) -> Response:
+    """The response to a request that ended with an error.
+
+    What is wrong within is told in general words: a message may name files and servers, which are no caller's business.
+    The log has it.
+    """
+    return written(request, status_of(problem), public_detail(problem), code=problem.code, retryable=problem.retryable)
+
+
+def public_detail(problem: RetainError) -> str:
+    """What a caller is told of an error; what is left out of it is logged."""
+    if status_of(problem) < 500:
+        return str(problem)
+    _log.error("%s: %s", problem.code, problem)
+    said = (type(problem).__doc__ or "The request failed.").split("\n")[0]
+    return f"{said} The server's log says more."
+
+
+def written(
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    code: str,
+    retryable: bool = False,
+    errors: Sequence[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A problem as a response."""
+    state: Mapping[str, Any] = request.scope.get("state") or {}
+    said = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail[:_MOST_CHARS],
+        "code": code,
+        "retryable": retryable,
+        "request_id": state.get("request_id"),
+        **({"errors": list(errors)} if errors else {}),
+    }
+    more = dict(headers or {})
+    if status == 401:
+        more["WWW-Authenticate"] = 'Bearer realm="retain"'
+    if retryable:
+        more["Retry-After"] = _RETRY_AFTER_SECONDS
+    # As ASCII: a message may quote what came in, lone surrogates included.
+    return Response(json.dumps(said), status, more, media_type=MEDIA_TYPE)
+
+
+def from_validation(request: Request, problem: RequestValidationError) -> Response:
+    """The response to a request that does not have the form that its route asks for."""
+    found = problem.errors()
+    errors = [_mistake(one) for one in found[:_MOST_ERRORS]]
+    more = f" (and {len(found) - len(errors)} more)" if len(found) > len(errors) else ""
+    detail = "; ".join(f"{one['where']}: {one['problem']}" for one in errors) + more
+    return written(request, 422, detail, code=InvalidInputError.code, errors=errors)
+
+
+def _mistake(found: Mapping[str, Any]) -> dict[str, str]:
+    """What a validator found, without the value: that may be large, and may be a secret."""
+    where = ".".join(_told_place(part) for part in found.get("loc", ()))
+    said = str(found.get("msg", "it is not valid"))
+    if found.get("type") == "json_invalid":
+        said = f"it is not JSON: {(found.get('ctx') or {}).get('error', 'it cannot be read')}"
+    return {"where": where[:200] or "body", "problem": said[:500]}
+
+
+def _told_place(part: object) -> str:
+    text = str(part)
+    return text if text.isprintable() and len(text) <= 60 else told(text)
+
+
+def install(app: FastAPI) -> None:
+    """Let an application answer every error in this form."""
+
+    async def of_retain(request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, RetainError)  # noqa: S101 - it is registered for those
+        return respond(request, problem)
+
+    async def of_form(request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, RequestValidationError)  # noqa: S101
+        return from_validation(request, problem)
+
+    async def of_framework(request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, HTTPException)  # noqa: S101
+        return _found_early(request, problem)
+
+    async def unexpected(request: Request, _problem: Exception) -> Response:
+        return failed(request)
+
+    app.add_exception_handler(RetainError, of_retain)
+    app.add_exception_handler(RequestValidationError, of_form)
+    app.add_exception_handler(HTTPException, of_framework)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def failed(request: Request) -> Response:
+    """The response to a request that ended in a way that nobody foresaw: nothing is said of how."""
+    return written(request, 500, "Something went wrong within the server; its log says what.", code=RetainError.code)
+
+
+def _found_early(request: Request, problem: HTTPException) -> Response:
+    status = problem.status_code
+    detail = {
+        400: "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8",
+        404: f"there is nothing at {told(request.url.path)}; see /docs",
+        405: f"{request.method} is not possible at {told(request.url.path)}; see /docs",
+    }.get(status, str(problem.detail))
+    code = _FOUND_EARLY.get(status, "error")
+    return written(request, status, detail, code=code, headers=problem.headers)
+
+
+_ALWAYS: Final = (400, 401, 403, 413, 422, 429)
+_MEANINGS: Final = MappingProxyType(
+    {
+        400: "The request cannot be read.",
+        401: "No API key was given, or not one that is known and valid.",
+        403: "The key does not allow this, or not here.",
+        404: "There is no such thing, or not any more.",
+        409: "Its state does not allow it, another was faster, or a quota has no room; `code` says which.",
+        410: "It cannot be read any more: its key was destroyed.",
+        413: "The request is larger than the server takes.",
+        422: "Something in the request is wrong; `detail` says what.",
+        423: "A hold stands; nothing was removed.",
+        428: "It would remove much, or shorten retention: look first, then confirm.",
+        429: "Too many requests in a short time.",
+    }
+)
+
+
+def documented(also: Iterable[int]) -> dict[int | str, dict[str, Any]]:
+    """What a route's documentation says of its errors: those that every route has, and its own."""
+    statuses = sorted({*_ALWAYS, *also})
+    shape = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    said: dict[int | str, dict[str, Any]] = {
+        status: {"description": _MEANINGS[status], "content": shape} for status in statuses
+    }
+    said["5XX"] = {"description": "The server failed; the request had no effect.", "content": shape}
+    return said

@@ -1,0 +1,193 @@
+"""``/v1/backups``: of the whole store: made, verified, restored and rotated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import Field
+from starlette.responses import Response
+
+from retain.access import Right
+from retain.api.guard import Asking
+from retain.api.models import MEMORY_ID, MOMENT, Answer, Request, UserId, example
+from retain.api.operations import Routes, answer
+from retain.api.pages import After, Limit, Page, page_of
+from retain.api.rights import Reach
+from retain.api.streaming import NDJSON, stream_progress
+from retain.core.content import MAX_ID_CHARS
+from retain.core.types import MemoryType
+
+routes = Routes("backups", "Backups of the whole store: made, verified, restored and rotated.")
+
+BackupId = Annotated[str, Path(max_length=64, description="The backup's id.", examples=[MEMORY_ID])]
+
+
+def _lines(result: str) -> dict[str, Any]:
+    """What the documentation says of work that tells how far it is."""
+    return {
+        "description": (
+            'Lines of JSON: `{"progress": memories}` now and then, then `{"result": {…}}`; or, if something goes wrong '
+            'in between, `{"problem": {…}}`.'
+        ),
+        "content": {
+            NDJSON: {"schema": {"type": "string"}, "example": f'{{"progress": 500}}\n{{"result": {result}}}\n'}
+        },
+    }
+
+
+class NewBackup(Request):
+    """What is backed up."""
+
+    model_config = example({"kinds": ["long_term", "persona"]})
+
+    kinds: list[MemoryType] | None = Field(default=None, min_length=1, description="All that last, if not given.")
+    full: bool = Field(default=False, description="Copy what has not changed since the backup before, too.")
+
+
+class Verify(Request):
+    """How a backup is verified."""
+
+    model_config = example({"restore": True})
+
+    restore: bool = Field(default=False, description="Restore it into a store of its own, too, and compare.")
+
+
+class Restore(Request):
+    """What comes back: all of it, one user, or one memory of a user."""
+
+    model_config = example({"user_id": "alice"})
+
+    user_id: UserId | None = None
+    memory_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    overwrite: bool = Field(default=False, description="What is there becomes what it was.")
+
+
+class Rotate(Request):
+    """Whether the clock was looked at."""
+
+    model_config = example({"confirm": False})
+
+    confirm: bool = Field(default=False, description="The clock is right, though it leaped.")
+
+
+class Backup(Answer):
+    """A backup."""
+
+    model_config = example(
+        {
+            "id": MEMORY_ID,
+            "created_at": MOMENT,
+            "kinds": ["long_term"],
+            "users": 3,
+            "memories": 120,
+            "bytes": 48_000,
+            "written": 1_200,
+            "keeps_until": "2026-02-14T12:00:00+00:00",
+            "good": True,
+            "tried_at": MOMENT,
+            "problem": None,
+        }
+    )
+
+    id: str
+    created_at: str
+    kinds: list[str]
+    users: int
+    memories: int
+    bytes: int = Field(description="All that it refers to.")
+    written: int = Field(description="What it took beside the ones before.")
+    keeps_until: str
+    good: bool | None = Field(description="Whether a trial restore was the same as it holds; `null`: none was made.")
+    tried_at: str | None
+    problem: str | None
+
+
+class BackupPage(Page):
+    """Some backups, the oldest first."""
+
+    items: list[Backup]
+
+
+class Rotated(Answer):
+    """What a rotation did."""
+
+    model_config = example({"removed": [MEMORY_ID], "kept": [], "rewritten": [], "damaged": [], "objects": 12})
+
+    removed: list[str]
+    kept: list[str] = Field(description="Past their time, and the last good ones of a kind.")
+    rewritten: list[str] = Field(description="What was sealed for the erased was taken out of them.")
+    damaged: list[str]
+    objects: int
+
+
+@routes.add("GET", "/backups", Right.ADMIN, Reach.STORE, answer=BackupPage)
+def list_backups(caller: Asking, limit: Limit = 100, cursor: After = None) -> Response:
+    """List all backups, the oldest first."""
+    found = [one.as_dict() for one in caller.store().backups.list()]
+    return answer(page_of(found, limit, cursor, listing="backups", asked=(), key=lambda one: str(one["id"])))
+
+
+@routes.add(
+    "POST",
+    "/backups",
+    Right.ADMIN,
+    Reach.STORE,
+    answer=_lines('{"id": "…", "memories": 512}'),
+    errors=(409,),
+    long=True,
+)
+def create_backup(caller: Asking, new: NewBackup) -> Response:
+    """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
+    backups = caller.store().backups
+    return stream_progress(lambda progress: backups.create(new.kinds, full=new.full, progress=progress).as_dict())
+
+
+@routes.add("GET", "/backups/{backup_id:id}", Right.ADMIN, Reach.STORE, answer=Backup, errors=(404,))
+def get_backup(caller: Asking, backup_id: BackupId) -> Response:
+    """Read what is known of a backup."""
+    return answer(caller.store().backups.get(backup_id).as_dict())
+
+
+@routes.add(
+    "POST",
+    "/backups/{backup_id:id}/verify",
+    Right.ADMIN,
+    Reach.STORE,
+    answer=_lines('{"id": "…", "good": true, "problems": []}'),
+    errors=(404, 409),
+    long=True,
+)
+def verify_backup(caller: Asking, backup_id: BackupId, how: Verify) -> Response:
+    """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
+    backups = caller.store().backups
+    return stream_progress(lambda progress: backups.verify(backup_id, restore=how.restore, progress=progress).as_dict())
+
+
+@routes.add(
+    "POST",
+    "/backups/{backup_id:id}/restore",
+    Right.ADMIN,
+    Reach.STORE,
+    answer=_lines('{"memories": 512, "kept": 0}'),
+    errors=(404, 409, 410),
+    long=True,
+)
+def restore_backup(caller: Asking, backup_id: BackupId, what: Restore) -> Response:
+    """Bring back what a backup holds, but nobody who was erased since."""
+    backups = caller.store().backups
+    return stream_progress(
+        lambda progress: backups.restore(
+            backup_id,
+            user_id=what.user_id,
+            memory_id=what.memory_id,
+            overwrite=what.overwrite,
+            progress=progress,
+        ).as_dict()
+    )
+
+
+@routes.add("POST", "/backups:rotate", Right.ADMIN, Reach.STORE, answer=Rotated, errors=(409, 428), long=True)
+def rotate_backups(caller: Asking, how: Rotate) -> Response:
+    """Remove the backups past their time, but never the last good one of a kind."""
+    return answer(caller.store().backups.rotate(confirm=how.confirm).as_dict())

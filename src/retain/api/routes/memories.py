@@ -1,0 +1,361 @@
+"""``/v1/memories``: what is remembered, one by one and page by page."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response
+
+from retain.access import Right
+from retain.api.guard import Asking
+from retain.api.models import (
+    MEMORY_ID,
+    MOMENT,
+    Answer,
+    InSession,
+    Memory,
+    MemoryId,
+    Metadata,
+    OfAgent,
+    OfKind,
+    OfUser,
+    Request,
+    Scoped,
+    Source,
+    example,
+)
+from retain.api.operations import Routes, answer
+from retain.api.pages import After, Limit, Page, cut, read_cursor, write_cursor
+from retain.api.rights import Reach
+from retain.core.errors import InvalidFilterError, told
+from retain.core.provenance import MAX_DERIVED_FROM
+from retain.core.types import MemoryType
+
+MAX_BATCH = 1_000
+routes = Routes("memories", "What is remembered: added, read, changed, deleted and brought back.")
+
+DerivedFrom = Annotated[
+    list[str],
+    Field(max_length=MAX_DERIVED_FROM, description="Ids of the memories and messages of this user it was made from."),
+]
+Filters = Annotated[
+    str | None,
+    Query(
+        max_length=16_384,
+        description="A filter of the metadata, as a JSON object.",
+        examples=['{"topic": "drinks"}'],
+    ),
+]
+WithArchived = Annotated[bool, Query(description="Archived memories too.")]
+AUTO_PRUNE = "At the quota, send the oldest tenth of the kind to the recycle bin first."
+
+
+class NewMemory(Scoped):
+    """A memory to be added."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "session_id": "s1",
+            "content": "Ann likes green tea.",
+            "memory_type": "long_term",
+            "metadata": {"topic": "drinks"},
+        }
+    )
+
+    content: str | dict[str, Any] = Field(description="A text; of working and structured memory also an object.")
+    memory_type: MemoryType = MemoryType.LONG_TERM
+    metadata: Metadata | None = None
+    source: Source | None = None
+    derived_from: DerivedFrom | None = None
+    auto_prune: bool = Field(default=False, description=AUTO_PRUNE)
+
+
+class NewMemories(Scoped):
+    """Memories to be added together, all of them or none."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "contents": ["Ann likes green tea.", "Ann lives in Leeds."],
+            "memory_type": "long_term",
+        }
+    )
+
+    contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH)
+    memory_type: MemoryType = MemoryType.LONG_TERM
+    metadata: Metadata | list[Metadata | None] | None = Field(
+        default=None, description="One object for all of them, or a list with one for each."
+    )
+    source: Source | None = None
+    derived_from: DerivedFrom | None = None
+    auto_prune: bool = Field(default=False, description=AUTO_PRUNE)
+
+
+class Changes(Request):
+    """What is to change; what is not given stays."""
+
+    model_config = example({"content": "Ann likes white tea."})
+
+    content: str | dict[str, Any] | None = None
+    metadata: Metadata | None = Field(default=None, description="All of the metadata is replaced.")
+    source: Source | None = None
+    derived_from: DerivedFrom | None = None
+
+
+class Added(Answer):
+    """A memory that was added."""
+
+    model_config = example(
+        {
+            "memory_id": MEMORY_ID,
+            "operation": "add",
+            "memory_type": "long_term",
+            "latency_ms": 1.2,
+            "quota_remaining": 9_999,
+        }
+    )
+
+    memory_id: str
+    operation: str = Field(description="`add`, or `add_with_prune`.")
+    memory_type: MemoryType
+    latency_ms: float
+    quota_remaining: int | None = Field(description="How many more fit; `null`: no limit.")
+    pruned: int | None = Field(default=None, description="How many old ones went to the recycle bin.")
+
+
+class AddedMany(Answer):
+    """Memories that were added."""
+
+    model_config = example(
+        {
+            "memory_ids": [MEMORY_ID],
+            "operation": "add_many",
+            "memory_type": "long_term",
+            "latency_ms": 2.5,
+            "quota_remaining": 9_998,
+        }
+    )
+
+    memory_ids: list[str] = Field(description="In the order of the contents.")
+    operation: str
+    memory_type: MemoryType
+    latency_ms: float
+    quota_remaining: int | None
+    pruned: int | None = None
+
+
+class WholeMemory(Memory):
+    """A memory with all that belongs to it."""
+
+    task: str | None = Field(default=None, description="Of an episode: what it was about.")
+    steps: list[Metadata] | None = None
+    messages: list[Metadata] | None = None
+    tool_calls: list[Metadata] | None = None
+    restored_with: list[str] | None = Field(
+        default=None, description="What was derived from it and came back with it, after a restore."
+    )
+
+
+class MemoryPage(Page):
+    """Some memories, newest first."""
+
+    items: list[Memory]
+
+
+class Deleted(Answer):
+    """A memory that was deleted."""
+
+    model_config = example({"memory_id": MEMORY_ID, "operation": "recycle", "memory_type": "long_term"})
+
+    memory_id: str
+    operation: str = Field(description="`recycle`: it can be restored; `delete`: it is gone.")
+    memory_type: MemoryType
+    deleted_with: list[str] | None = Field(default=None, description="What was derived from it and went with it.")
+    derived: list[str] | None = Field(default=None, description="What was derived from it and is still there.")
+
+
+class Derived(Answer):
+    """What was made from a memory."""
+
+    items: list[Memory]
+
+
+class Explanation(Answer):
+    """Why a memory is as it is, and what happens to it next."""
+
+    model_config = example(
+        {
+            "memory_id": MEMORY_ID,
+            "memory_type": "long_term",
+            "state": "active",
+            "is_visible": True,
+            "is_archived": False,
+            "created_at": MOMENT,
+            "next": {
+                "action": "archive",
+                "at": "2027-01-15T12:00:00+00:00",
+                "due": False,
+                "rule": "the default for long_term",
+                "reason": "365 days after it was made",
+            },
+            "protected_by": [],
+            "summary": "This long_term memory is active. It is to be archived on 2027-01-15T12:00:00+00:00.",
+        },
+        closed=False,
+    )
+
+    memory_id: str
+    memory_type: str | None
+    state: str
+    is_visible: bool
+    next: Metadata | None
+    protected_by: list[Metadata]
+    summary: str
+
+
+@routes.add("POST", "/memories", Right.WRITE, Reach.MEMORY, answer=Added, status=201, errors=(409, 423))
+def add_memory(caller: Asking, new: NewMemory) -> Response:
+    """Remember something.
+
+    When this answers, it is durable (working memory aside, which lives in the process that serves the session).
+    """
+    memory = caller.memory(new.user_id, new.agent_id, new.session_id)
+    memory.auto_prune = new.auto_prune
+    added = memory.add(new.content, new.memory_type, new.metadata, source=new.source, derived_from=new.derived_from)
+    return answer(added, 201)
+
+
+@routes.add("POST", "/memories:batch", Right.WRITE, Reach.MEMORY, answer=AddedMany, status=201, errors=(409, 423))
+def add_memories(caller: Asking, new: NewMemories) -> Response:
+    """Remember many things together: all of them, or none."""
+    memory = caller.memory(new.user_id, new.agent_id, new.session_id)
+    memory.auto_prune = new.auto_prune
+    added = memory.add_many(
+        new.contents, new.memory_type, new.metadata, source=new.source, derived_from=new.derived_from
+    )
+    return answer(added, 201)
+
+
+@routes.add("GET", "/memories", Right.READ, Reach.MEMORY, answer=MemoryPage)
+def list_memories(
+    *,
+    caller: Asking,
+    user_id: OfUser,
+    agent_id: OfAgent,
+    memory_type: OfKind = MemoryType.LONG_TERM,
+    filters: Filters = None,
+    include_archived: WithArchived = False,
+    source: Annotated[str | None, Query(max_length=256, description="Only what came from there.")] = None,
+    limit: Limit = 100,
+    cursor: After = None,
+) -> Response:
+    """List memories of a kind, newest first."""
+    asked = (caller.gate.tenant_id, user_id, agent_id, memory_type, filters, include_archived, source)
+    place = read_cursor(cursor, "memories", asked, str)
+    found = caller.memory(user_id, agent_id).list_memories(
+        memory_type,
+        _read_filters(filters),
+        limit=limit + 1,
+        include_archived=include_archived,
+        source=source,
+        before=None if place is None else str(place[0]),
+    )
+    return answer(cut(found, limit, lambda one: write_cursor("memories", asked, [one["memory_id"]])))
+
+
+@routes.add("GET", "/memories/{memory_id:id}", Right.READ, Reach.MEMORY, answer=WholeMemory, errors=(404,))
+def get_memory(
+    caller: Asking, memory_id: MemoryId, user_id: OfUser, agent_id: OfAgent, session_id: InSession = None
+) -> Response:
+    """Read one memory, with all that belongs to it."""
+    return answer(caller.memory(user_id, agent_id, session_id).get(memory_id))
+
+
+@routes.add("PATCH", "/memories/{memory_id:id}", Right.WRITE, Reach.MEMORY, answer=Memory, errors=(404, 409, 423))
+def update_memory(
+    *,
+    caller: Asking,
+    memory_id: MemoryId,
+    user_id: OfUser,
+    agent_id: OfAgent,
+    changes: Changes,
+    session_id: InSession = None,
+) -> Response:
+    """Change what a memory says, its metadata, or where it comes from; its age stays."""
+    memory = caller.memory(user_id, agent_id, session_id)
+    said = memory.update(
+        memory_id, changes.content, changes.metadata, source=changes.source, derived_from=changes.derived_from
+    )
+    return answer(said)
+
+
+@routes.add("DELETE", "/memories/{memory_id:id}", Right.WRITE, Reach.MEMORY, answer=Deleted, errors=(404, 409, 423))
+def delete_memory(
+    *,
+    caller: Asking,
+    memory_id: MemoryId,
+    user_id: OfUser,
+    agent_id: OfAgent,
+    session_id: InSession = None,
+    with_derived: Annotated[bool, Query(description="All that was derived from it too.")] = False,
+) -> Response:
+    """Send a memory to the recycle bin for 15 days, out of recall at once.
+
+    Working and short-term memory is gone for good.
+    """
+    return answer(caller.memory(user_id, agent_id, session_id).delete(memory_id, with_derived=with_derived))
+
+
+@routes.add(
+    "POST", "/memories/{memory_id:id}/restore", Right.WRITE, Reach.MEMORY, answer=WholeMemory, errors=(404, 409)
+)
+def restore_memory(caller: Asking, memory_id: MemoryId, user_id: OfUser, agent_id: OfAgent) -> Response:
+    """Bring a memory back from the recycle bin, exactly as it was."""
+    return answer(caller.memory(user_id, agent_id).restore(memory_id))
+
+
+@routes.add(
+    "POST", "/memories/{memory_id:id}/rehydrate", Right.WRITE, Reach.MEMORY, answer=Memory, errors=(404, 409, 410)
+)
+def rehydrate_memory(caller: Asking, memory_id: MemoryId, user_id: OfUser, agent_id: OfAgent) -> Response:
+    """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+    return answer(caller.memory(user_id, agent_id).rehydrate(memory_id))
+
+
+@routes.add("GET", "/memories/{memory_id:id}/explain", Right.READ, Reach.MEMORY, answer=Explanation, errors=(404,))
+def explain_memory(
+    caller: Asking, memory_id: MemoryId, user_id: OfUser, agent_id: OfAgent, session_id: InSession = None
+) -> Response:
+    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went."""
+    return answer(caller.memory(user_id, agent_id, session_id).explain(memory_id))
+
+
+@routes.add("GET", "/memories/{memory_id:id}/derived", Right.READ, Reach.MEMORY, answer=Derived, errors=(404,))
+def list_derived(
+    *,
+    caller: Asking,
+    memory_id: MemoryId,
+    user_id: OfUser,
+    agent_id: OfAgent,
+    deep: Annotated[bool, Query(description="And what was derived from that, and so on.")] = False,
+) -> Response:
+    """List what was derived from a memory or a message."""
+    return answer({"items": caller.memory(user_id, agent_id).derived(memory_id, deep=deep)})
+
+
+def _read_filters(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidFilterError(f"filters must be a JSON object, not {told(text)}") from None
+    if not isinstance(read, dict):
+        raise InvalidFilterError(f"filters must be a JSON object, not {told(read)}")
+    return read

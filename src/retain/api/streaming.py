@@ -1,0 +1,244 @@
+"""Answers that take a while: a file that is written as it is sent, and work that tells how far it is.
+
+Work runs in a thread of its own. Its status is decided by what comes first: something to send, or an error. When the
+caller goes away, or the server stops, the work hears of it as soon as it has something to send, and ends there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import io
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from retain.api.problems import failed, public_detail, respond
+from retain.core.content import to_json
+from retain.core.errors import RetainError
+
+_log = logging.getLogger("retain.api")
+NDJSON: Final = "application/x-ndjson"
+#: How many parts wait to be sent before the work waits for the caller.
+_WAITING: Final = 8
+_LEAST_PART: Final = 64 * 1024
+#: So much of it is done at once; what is more waits, and leaves threads to the other requests.
+_MOST_AT_ONCE: Final = 8
+
+
+class GoneError(BrokenPipeError):
+    """Nobody is there any more to be told."""
+
+
+class Outlet(Protocol):
+    """Where work puts what it has to say. Both raise ``GoneError`` when nobody listens any more."""
+
+    def write(self, part: bytes) -> None:
+        """Send a part, when there is room for it."""
+
+    def offer(self, part: bytes) -> None:
+        """Send a part if there is room for it now: a caller who reads slowly does not hold the work up."""
+
+
+Work = Callable[[Outlet], None]
+
+
+class Streamed(Response):
+    """An answer that is made while it is sent."""
+
+    def __init__(self, work: Work, *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(b"", 200, dict(headers or {}), media_type)
+        del self.headers["content-length"]
+        self._work = work
+
+    async def whole(self) -> Response:
+        """The same answer, made before any of it is sent; an error is raised."""
+        kept = _Kept()
+        await anyio.to_thread.run_sync(self._work, kept)
+        return Response(b"".join(kept.parts), 200, dict(self.headers))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        giving, taking = anyio.create_memory_object_stream[bytes](_WAITING)
+        problems: list[Exception] = []
+        untold: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, receive, tasks.cancel_scope)
+            tasks.start_soon(self._carry_out, giving, problems, _limiter(scope))
+            with taking:
+                untold = await self._send(Request(scope), receive, send, taking, problems)
+            tasks.cancel_scope.cancel()
+        if untold is not None:
+            raise untold
+
+    async def _carry_out(
+        self, giving: MemoryObjectSendStream[bytes], problems: list[Exception], limiter: anyio.CapacityLimiter
+    ) -> None:
+        """Do the work in a thread, and wait for its end whatever happens: it stops when nobody listens any more."""
+        with giving:
+            try:
+                await anyio.to_thread.run_sync(self._work, _Piped(giving), limiter=limiter)
+            except GoneError:
+                _log.info("the caller went away: what was being done for it was ended")
+            except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
+                problems.append(problem)
+
+    async def _send(
+        self,
+        request: Request,
+        receive: Receive,
+        send: Send,
+        parts: MemoryObjectReceiveStream[bytes],
+        problems: list[Exception],
+    ) -> Exception | None:
+        """Send what comes, and its end; the error that the caller could not be told, or was told nothing of."""
+        begun = False
+        async for part in parts:
+            if not begun:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                begun = True
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        problem = problems[0] if problems else None
+        if problem is None:
+            if not begun:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return None
+        if begun:
+            return problem  # the answer stays without its end, so that nobody takes it for whole
+        response = respond(request, problem) if isinstance(problem, RetainError) else failed(request)
+        await response(request.scope, receive, send)
+        return None if isinstance(problem, RetainError) else problem
+
+
+class _Piped:
+    """Hands parts from the work's thread to the one that sends them."""
+
+    def __init__(self, giving: MemoryObjectSendStream[bytes]) -> None:
+        self._giving = giving
+
+    def write(self, part: bytes) -> None:
+        self._hand_over(partial(anyio.from_thread.run, self._giving.send, part))
+
+    def offer(self, part: bytes) -> None:
+        try:
+            self._hand_over(partial(anyio.from_thread.run_sync, self._giving.send_nowait, part))
+        except anyio.WouldBlock:
+            return
+
+    def _hand_over(self, hand: Callable[[], object]) -> None:
+        try:
+            anyio.from_thread.check_cancelled()
+            hand()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as gone:
+            raise GoneError("nobody listens any more") from gone
+        except (asyncio.CancelledError, concurrent.futures.CancelledError) as gone:
+            raise GoneError("nobody waits for it any more") from gone
+
+
+class _Kept:
+    """Keeps parts, for an answer that is sent whole: of what is only offered, nobody would see anything in time."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, part: bytes) -> None:
+        self.parts.append(part)
+
+    def offer(self, part: bytes) -> None:
+        del part
+
+
+async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel a scope when the caller goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def _limiter(scope: Scope) -> anyio.CapacityLimiter:
+    state = scope["app"].state
+    if not hasattr(state, "long_work"):
+        state.long_work = anyio.CapacityLimiter(_MOST_AT_ONCE)
+    found: anyio.CapacityLimiter = state.long_work
+    return found
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class _File(io.RawIOBase):
+    """A file that goes to an outlet, in parts of some size."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._waiting = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._waiting += data
+        if len(self._waiting) >= _LEAST_PART:
+            self.send()
+        return len(data)
+
+    def send(self) -> None:
+        """Send what is there."""
+        if self._waiting:
+            part, self._waiting = bytes(self._waiting), bytearray()
+            self._outlet.write(part)
+
+
+def stream_file(write: Callable[[io.RawIOBase], object], *, media_type: str, filename: str) -> Streamed:
+    """A file as an answer, sent while ``write`` writes it."""
+
+    def work(outlet: Outlet) -> None:
+        file = _File(outlet)
+        write(file)
+        file.send()
+
+    disposition = f'attachment; filename="{filename}"'
+    return Streamed(work, media_type=media_type, headers={"Content-Disposition": disposition})
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) -> Streamed:
+    """Work as lines of JSON: ``{"progress": done}`` now and then, and at the end ``{"result": …}``.
+
+    What goes wrong before the first line is answered as any error; after it, the last line is ``{"problem": …}``.
+    """
+
+    def run(outlet: Outlet) -> None:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            outlet.offer(_line({"progress": done}))
+
+        try:
+            result = work(advance)
+        except RetainError as problem:
+            if not done:
+                raise
+            said = {"code": problem.code, "detail": public_detail(problem), "retryable": problem.retryable}
+            outlet.write(_line({"problem": said}))
+        else:
+            outlet.write(_line({"result": result}))
+
+    return Streamed(run, media_type=NDJSON)
+
+
+def _line(said: Mapping[str, Any]) -> bytes:
+    return to_json(said).encode("utf-8", "backslashreplace") + b"\n"

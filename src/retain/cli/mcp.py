@@ -1,0 +1,76 @@
+"""``retain mcp``: memory for an agent that speaks the Model Context Protocol, over standard input and output."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Final
+
+import typer
+
+from retain.cli.app import app, command
+from retain.cli.opening import open_engine
+from retain.cli.options import DEFAULT_TENANT, Home, Tenant, Url
+from retain.cli.output import write_json
+from retain.core.content import check_id
+from retain.core.errors import MissingExtraError
+
+_KEY: Final = "RETAIN_API_KEY"
+
+
+@command(
+    app,
+    "mcp",
+    examples=(
+        "retain mcp --user alice --agent claude </dev/null",
+        "retain mcp --json",
+    ),
+)
+def mcp(
+    *,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", "-u", metavar="USER", help="Whose memory is meant where a call does not say."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", metavar="AGENT", help="Which agent is meant where a call does not say."),
+    ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the tools with their schemas as one JSON document, and end.")
+    ] = False,
+) -> None:
+    """Serve an agent at standard input and output with tools to remember, search and forget (MCP).
+
+    It ends when standard input does. Clients start it themselves: docs/howto/mcp.md has what to paste into their
+    configuration. With an API key in RETAIN_API_KEY, the agent may do what the key allows; without, everything.
+    """
+    for given, what in ((user, "user_id"), (agent, "agent_id")):
+        if given is not None:
+            check_id(given, what)
+    _check_extra()
+    from retain.mcp import Defaults, serve_stdio  # noqa: PLC0415 - not needed for --help
+
+    defaults = Defaults(user, agent)
+    secret = os.environ.get(_KEY) or None
+    if as_json:
+        write_json(_catalogue(defaults, keyed=secret is not None))
+        return
+    with open_engine(home, url, tenant) as engine:
+        serve_stdio(engine, secret=secret, defaults=defaults)
+
+
+def _check_extra() -> None:
+    try:
+        import mcp.server  # noqa: F401, PLC0415 - the extra is looked for here only
+    except ImportError:
+        raise MissingExtraError("retain mcp needs an extra: pip install 'retain[mcp]'") from None
+
+
+def _catalogue(defaults: Any, *, keyed: bool) -> list[dict[str, Any]]:
+    from retain.mcp.catalogue import TOOLS, shown  # noqa: PLC0415 - not needed for --help
+
+    tools = [shown(tool, defaults, keyed=keyed) for tool in TOOLS.values()]
+    return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]

@@ -1,0 +1,191 @@
+"""Archives of a caller's resources in cold storage: a payload, and a manifest that proves it.
+
+They are no user's, so that no erasure reaches them; they are sealed all the same, under a key of the tenant's own. The
+payload is written and read back before there is a manifest: one that is there tells of resources that are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from retain.core.domains import check_domain, check_resources
+from retain.core.errors import (
+    InvalidInputError,
+    KeyDestroyedError,
+    NotFoundError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    told,
+)
+from retain.core.ids import is_id
+from retain.core.times import iso
+from retain.ports import ObjectStore
+
+_FORMAT: Final = "retain-domain-archive"
+_VERSION: Final = 1
+_MANIFEST: Final = "manifest.json"
+_PAYLOAD: Final = "payload.jsonl"
+_MAX_NOTE: Final = 1_000
+
+
+class DomainArchives:
+    """The archives of one tenant's domains."""
+
+    def __init__(
+        self,
+        objects: Callable[[], ObjectStore],
+        tenant: str,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._objects = objects
+        self._tenant = tenant
+        self._now = now
+        self._new_id = new_id
+        owner = hashlib.sha256(f"domains/{tenant}".encode()).hexdigest()[:32]
+        self._folder = f"archive/{owner[:2]}/{owner}/domains"
+
+    def keep(self, domain: str, resources: object, policy: Mapping[str, Any], note: str | None) -> dict[str, Any]:
+        """Write an archive, read back and compared; its id and its manifest's place."""
+        lines = [_line(place, resource) for place, resource in enumerate(check_resources(resources))]
+        if not lines:
+            raise InvalidInputError("there is nothing to archive: resources is empty")
+        objects, now = self._objects(), self._now()
+        archive_id = self._new_id(now)
+        about = {"domain": domain, "created_at": iso(now), "note": note, "policy": dict(policy)}
+        manifest = self._manifest(archive_id, about, lines)
+        folder = f"{self._folder}/{domain}/{archive_id}"
+        objects.prepare()
+        self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines))
+        self._put(objects, f"{folder}/{_MANIFEST}", json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n")
+        return {
+            "success": True,
+            "domain": domain,
+            "archive_id": archive_id,
+            "manifest_path": f"{folder}/{_MANIFEST}",
+            "resource_count": len(lines),
+            "total_size_bytes": manifest["total_size_bytes"],
+        }
+
+    def _manifest(self, archive_id: str, about: Mapping[str, Any], lines: Sequence[bytes]) -> dict[str, Any]:
+        size = sum(map(len, lines))
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "archive_id": archive_id,
+            "tenant": self._tenant,
+            **about,
+            "resource_count": len(lines),
+            "total_size_bytes": size,
+            "payload": {"name": _PAYLOAD, "bytes": size, "sha256": _sum(b"".join(lines))},
+            "resources": [
+                {"id": json.loads(line).get("id"), "bytes": len(line), "sha256": _sum(line)} for line in lines
+            ],
+        }
+
+    def _put(self, objects: ObjectStore, name: str, data: bytes) -> None:
+        objects.put(name, data, absent=True)
+        if objects.get(name) != data:
+            objects.delete([name])
+            raise ObjectDamagedError(
+                f"{name} in {objects.url} was not what had been written, and was removed; try again"
+            )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def list(self, domain: str) -> list[dict[str, Any]]:
+        """The archives of a domain, the oldest first, without what is in them."""
+        objects = self._objects()
+        prefix = f"{self._folder}/{check_domain(domain)}/"
+        names = sorted(name for name in objects.names(prefix) if name.endswith(f"/{_MANIFEST}"))
+        found = [(name, self._read_manifest(objects, name)) for name in names]
+        shown = ("archive_id", "domain", "created_at", "note", "resource_count", "total_size_bytes")
+        return [{**{part: manifest[part] for part in shown}, "manifest_path": name} for name, manifest in found]
+
+    def read(self, domain: str, archive_id: str) -> dict[str, Any]:
+        """An archive: its manifest and its resources, each compared with what the manifest says of it."""
+        if not is_id(archive_id):
+            raise NotFoundError(f"{told(archive_id)} is not the id of an archive")
+        objects = self._objects()
+        folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
+        try:
+            manifest = self._read_manifest(objects, f"{folder}/{_MANIFEST}")
+        except ObjectMissingError as problem:
+            raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}") from problem
+        name = f"{folder}/{_PAYLOAD}"
+        try:
+            data = self._get(objects, name)
+        except ObjectMissingError as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
+        return {"manifest": manifest, "resources": list(_verified(data, manifest, f"{objects.url}/{name}"))}
+
+    @staticmethod
+    def _get(objects: ObjectStore, name: str) -> bytes:
+        try:
+            return objects.get(name)
+        except KeyDestroyedError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
+            raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
+
+    def _read_manifest(self, objects: ObjectStore, name: str) -> dict[str, Any]:
+        data = self._get(objects, name)
+        try:
+            manifest: dict[str, Any] = json.loads(data)
+            is_ours = (manifest["format"], manifest["version"]) == (_FORMAT, _VERSION)
+        except (ValueError, KeyError, TypeError) as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is no manifest") from problem
+        if not is_ours or manifest.get("archive_id") != name.split("/")[-2]:
+            raise _damaged(f"{objects.url}/{name}", "it is another archive's, or of another version")
+        return manifest
+
+
+def _verified(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    if _sum(data) != manifest["payload"]["sha256"]:
+        raise _damaged(place, "its SHA-256 is not the manifest's")
+    lines = data.splitlines(keepends=True)
+    if len(lines) != manifest["resource_count"] or len(lines) != len(manifest["resources"]):
+        raise _damaged(place, f"it has {len(lines):,} resources, the manifest {manifest['resource_count']:,}")
+    for number, (line, said) in enumerate(zip(lines, manifest["resources"], strict=True)):
+        if _sum(line) != said["sha256"]:
+            raise _damaged(place, f"resource {number} has another SHA-256 than in the manifest")
+        yield json.loads(line)
+
+
+def _damaged(place: str, why: str) -> ObjectDamagedError:
+    return ObjectDamagedError(f"{place} is damaged: {why}; restore it from a backup")
+
+
+def _line(place: int, resource: Mapping[str, Any]) -> bytes:
+    """A resource as one line of JSON, in which moments are ISO 8601."""
+    try:
+        text = json.dumps(
+            dict(resource), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=_plain
+        )
+        return text.encode() + b"\n"
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise InvalidInputError(f"resource {place} is not JSON: {problem}") from problem
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{told(value)} cannot be written")
+
+
+def check_note(options: object) -> str | None:
+    """The note among the options of an archive; ``InvalidInputError`` for any other option."""
+    if options is None:
+        return None
+    if not isinstance(options, Mapping) or set(options) - {"note"}:
+        raise InvalidInputError(f"options of an archive can have a note, and nothing else; not {told(options)}")
+    note = options.get("note")
+    if note is not None and (not isinstance(note, str) or len(note) > _MAX_NOTE):
+        raise InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {told(note)}")
+    return note
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,14 @@
+"""Retain as an MCP server: tools and resources for agents, over stdio and streamable HTTP.
+
+It needs the extra: ``pip install 'retain[mcp]'``. Every tool and resource is a row of a table that says which right it
+needs and how far it reaches; what a row's function works on is what ``retain.access.Gate`` hands out for that, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+from retain.mcp.calling import Defaults
+from retain.mcp.server import build_server
+from retain.mcp.serving import McpApp, serve_stdio
+
+__all__ = ["Defaults", "McpApp", "build_server", "serve_stdio"]

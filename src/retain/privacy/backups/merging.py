@@ -1,0 +1,279 @@
+"""Bringing back what a store that is in use has lost: of everyone in a backup, of one user, or one memory.
+
+Rules, quotas, agents and the audit chains stay as they are; quotas are not asked, since it was all there before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+from retain.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError, StoreTooNewError
+from retain.core.frames import Frame
+from retain.core.types import TYPES, MemoryType
+from retain.privacy.backups.catalog import Catalog
+from retain.privacy.backups.format import PACKS, Doc, Manifest
+from retain.privacy.backups.restoring import Progress, Restored
+from retain.storage.copying.shares import COMMON, OWN, table_named
+from retain.storage.relational.adopted_records import PackRow
+from retain.storage.relational.adopted_sessions import Conversation
+from retain.storage.relational.adopting import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
+
+#: What is written in one transaction, at most: so many rows, lying in so many cold objects that may have to be put back.
+_ROWS: Final = 2_000
+_OBJECTS: Final = 8
+_ENTITY: Final = TYPES[MemoryType.ENTITY].code
+_NO_SUBJECT: Final = "a document of a backup does not say whose it is"
+Row = Mapping[str, Any]
+
+
+@dataclass
+class _Part:
+    """What is known of one user's part of a backup, as it is read."""
+
+    owner: Owner
+    packs: dict[int, PackRow]
+    sessions: dict[int, Row] = field(default_factory=dict)
+    """Those of which no message was seen yet, and those of which some were."""
+    begun: set[int] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
+    to_retell: set[str] = field(default_factory=set)
+
+
+class Merging:
+    """One restore into a store that is in use; ``restored`` counts what came back.
+
+    ``retell`` hears of the entities of a subject whose texts may no longer say what holds.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        manifest: Manifest,
+        make_adopter: Callable[[Origin], SqlAdopter],
+        *,
+        overwrite: bool,
+        progress: Progress,
+        retell: Callable[[str, Sequence[str]], None],
+    ) -> None:
+        self._catalog = catalog
+        self._manifest = manifest
+        self._overwrite = overwrite
+        self._progress = progress
+        self._retell = retell
+        self._held = {one.name: one for one in manifest.packs}
+        self._common = [doc for doc in catalog.docs(manifest) if doc.sort == "common"]
+        models: dict[int, str] = {}
+        self._holds: list[Row] = []
+        for frame in self._frames(self._common):
+            if frame.table == "models":
+                models |= {row["code"]: row["id"] for row in _rows(frame)}
+            elif frame.table == "holds":
+                self._holds += _rows(frame)
+        self._adopter = make_adopter(Origin(manifest.id, models, self._fetch))
+        self.restored = Restored(manifest.id, manifest.kinds)
+
+    def user(self, docs: Sequence[Doc], who: str) -> None:
+        """Bring back what is missing of one user."""
+        self._with_one(docs, who, lambda frames: self._merge(docs[0].key, lambda: frames))
+
+    def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
+        """Bring back one memory of a user, and what is known of it if it is an entity."""
+
+        def find(frames: Iterable[Frame]) -> None:
+            part, kept = None, list(frames)
+            for frame in kept:
+                part = self._part(docs[0].key, frame, kept) if frame.table == "subjects" else part
+            one = [row for frame in kept if frame.table == "records" for row in _rows(frame) if row["id"] == memory_id]
+            if part is None:
+                raise ObjectDamagedError(_NO_SUBJECT)
+            if not one:
+                raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
+            self._records(part, one, item=memory_id)
+            if self.restored.lost:
+                raise ObjectDamagedError(
+                    f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
+                    "try another backup"
+                )
+            known = [row for frame in kept if frame.table == "facts" for row in _rows(frame)]
+            own = [row for row in known if memory_id in (row["source"], row["target"])]
+            if own and one[0]["kind"] == _ENTITY:
+                self._count(part, self._adopter.facts(part.owner, own, part.made))
+            self._finish(part)
+
+        self._with_one(docs, who, find)
+
+    def everyone(self) -> None:
+        """Bring back what is missing of everyone, and the holds that are on nobody in particular."""
+        users: dict[str, list[Doc]] = defaultdict(list)
+        for doc in self._catalog.docs(self._manifest):
+            if doc.sort == "user":
+                users[doc.key].append(doc)
+        small = [docs[0] for docs in users.values() if len(docs) == 1]
+        for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
+            self._one_of_many(doc.key, lambda frames=frames: frames)  # type: ignore[misc]
+        for key, docs in users.items():
+            if len(docs) > 1:
+                self._one_of_many(key, lambda docs=docs: self._frames(docs))  # type: ignore[misc]
+        tenants: dict[str, list[Row]] = defaultdict(list)
+        for row in self._holds:
+            tenants[row["tenant"]].append(row)
+        for tenant, rows in tenants.items():
+            self.restored.holds += self._adopter.common_holds(tenant, rows).counts["holds"]
+
+    # --- one user ----------------------------------------------------------------------------------------------------
+
+    def _with_one(self, docs: Sequence[Doc], who: str, do: Callable[[Iterable[Frame]], None]) -> None:
+        """Do something with the part of one user, and say clearly why it cannot be done."""
+        backup_id = self._manifest.id
+        try:
+            do(list(self._frames(docs)))
+        except (ErasedError, KeyDestroyedError) as problem:
+            raise KeyDestroyedError(
+                f"user {who!r} was erased after backup {backup_id} was made; nothing of them can be restored"
+            ) from problem
+        except StrangerError:
+            raise ConflictError(
+                f"user {who!r} of backup {backup_id} is not the one who goes by that name now, and nothing was mixed; "
+                "restore the backup into a store of its own"
+            ) from None
+
+    def _one_of_many(self, key: str, read: Callable[[], Iterable[Frame] | None]) -> None:
+        try:
+            self._merge(key, read)
+        except (ErasedError, KeyDestroyedError):
+            self.restored.erased += 1
+        except StrangerError:
+            self.restored.strangers += 1
+
+    def _merge(self, key: str, read: Callable[[], Iterable[Frame] | None]) -> None:
+        """Bring back what is missing of one user, of whom all is read as often as asked for."""
+        part: _Part | None = None
+        frames = read()
+        if frames is None:
+            raise ErasedError
+        for frame in frames:
+            if frame.table == "subjects":
+                part = self._part(key, frame, read() or ())
+                if part is None:  # a tenant's own, with nobody's memories
+                    return
+            elif part is None:
+                raise ObjectDamagedError(_NO_SUBJECT)
+            else:
+                self._take(part, frame)
+        if part is None:
+            raise ObjectDamagedError(_NO_SUBJECT)
+        rest = [Conversation(row, ()) for number, row in part.sessions.items() if number not in part.begun]
+        for start in range(0, len(rest), _ROWS):
+            self._count(part, self._adopter.conversations(part.owner, rest[start : start + _ROWS]))
+        self._finish(part)
+
+    def _part(self, key: str, frame: Frame, frames: Iterable[Frame]) -> _Part | None:
+        """Whose part it is, and the cold objects that it refers to; ``None`` if it is no user's."""
+        (row,) = _rows(frame)
+        if row["alias"].hex() != key:
+            raise ObjectDamagedError(f"a document of a backup is sealed for {key}, but is of {row['alias'].hex()}")
+        if row["subject"].endswith("/") and row["subject"].count("/") == 1:
+            return None
+        packs = {
+            row["no"]: PackRow(row["name"], row["records"], row["bytes"], row["digest"], row["made_at"])
+            for frame in frames
+            if frame.table == "packs"
+            for row in _rows(frame)
+        }
+        return _Part(Owner(row["subject"], key), packs)
+
+    def _take(self, part: _Part, frame: Frame) -> None:
+        match frame.table:
+            case "records":
+                for some in _batches(_rows(frame)):
+                    self._records(part, some)
+            case "sessions":
+                part.sessions |= {row["no"]: row for row in _rows(frame)}
+            case "history":
+                rows = list(_rows(frame))
+                for start in range(0, len(rows), _ROWS):
+                    self._messages(part, rows[start : start + _ROWS])
+            case "facts":
+                rows = list(_rows(frame))
+                for start in range(0, len(rows), _ROWS):
+                    self._count(part, self._adopter.facts(part.owner, rows[start : start + _ROWS], part.made))
+            case "holds":
+                self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
+
+    def _records(self, part: _Part, rows: Sequence[Row], *, item: str | None = None) -> None:
+        adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, item=item)
+        self._count(part, adopted)
+        self._progress(len(rows))
+
+    def _messages(self, part: _Part, rows: Sequence[Row]) -> None:
+        conversations = []
+        for number, messages in groupby(rows, key=lambda row: int(row["key"]) >> 24):
+            if number in part.sessions:
+                conversations.append(Conversation(part.sessions[number], list(messages)))
+                part.begun.add(number)
+        self._count(part, self._adopter.conversations(part.owner, conversations))
+
+    def _count(self, part: _Part, adopted: Adopted) -> None:
+        restored, counts = self.restored, adopted.counts
+        restored.memories += counts["memories"]
+        restored.kept += counts["kept"]
+        restored.lost += counts["lost"]
+        restored.objects += counts["objects"]
+        restored.sessions += counts["sessions"]
+        restored.messages += counts["messages"]
+        restored.facts += counts["facts"]
+        restored.holds += counts["holds"]
+        part.made |= adopted.entities
+        part.to_retell |= adopted.to_retell
+
+    def _finish(self, part: _Part) -> None:
+        self.restored.users += 1
+        if part.to_retell:
+            self._retell(part.owner.subject, sorted(part.to_retell))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _frames(self, docs: Sequence[Doc]) -> Iterator[Frame]:
+        """What documents say, one after the other; ``KeyDestroyedError`` if their key is gone."""
+        for doc in docs:
+            for _, frames in self._catalog.contents(self._manifest, [doc]):
+                if frames is None:
+                    raise KeyDestroyedError(f"there is no key {doc.key}: what was sealed under it cannot be read again")
+                yield from frames
+
+    def _fetch(self, name: str) -> bytes | None:
+        """A cold object as it was backed up."""
+        held = self._held.get(f"{PACKS}{name}")
+        return None if held is None else self._catalog.checked(held)
+
+
+def _rows(frame: Frame) -> Iterator[dict[str, Any]]:
+    """The rows of a frame by the names of all columns; one that is not given is ``None``."""
+    table = table_named(frame.table)
+    if table is None or frame.table not in {*OWN, *COMMON}:
+        raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
+    if unknown := set(frame.columns) - set(table.columns):
+        raise StoreTooNewError(
+            f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
+        )
+    nothing = dict.fromkeys(table.columns)
+    return (nothing | dict(zip(frame.columns, row, strict=True)) for row in frame.rows)
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows as they are written together."""
+    some: list[Row] = []
+    packs: set[int] = set()
+    for row in rows:
+        more = packs | {row["pack"]} - {None}
+        if len(some) == _ROWS or len(more) > _OBJECTS:
+            yield some
+            some, more = [], {row["pack"]} - {None}
+        some.append(row)
+        packs = more
+    if some:
+        yield some

@@ -1,0 +1,113 @@
+"""Logs of the service: one line for each entry, as JSON for programs or as text for people, without secrets.
+
+No entry has a request's body, query string, headers or path (it has the route's template); what an unexpected error
+said is left out, since it may quote a memory: its type, and where it was raised, are there. What looks like a secret
+is blotted out of whatever is left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import traceback
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+from retain.core.errors import RetainError
+from retain.settings import without_password
+
+_SECRETS: Final = re.compile(
+    r"retain_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
+)
+#: How many frames of an unexpected error are told, from where it was raised outwards.
+_FRAMES: Final = 8
+_SOURCES: Final = Path(__file__).parents[1]
+
+
+class LogFormat(StrEnum):
+    """How entries are written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
+    """Send the process's log to ``stream`` (stderr): Retain's from INFO on, that of libraries from WARNING on."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
+    handler.addFilter(lambda entry: not entry.name.startswith("retain.latency"))  # that is in the metrics
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("retain").setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+
+
+def blotted(text: str) -> str:
+    """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
+    return without_password(_SECRETS.sub("…", text))
+
+
+def problem_told(problem: BaseException) -> dict[str, Any]:
+    """An error as a log tells it: Retain's own in its words, any other by its type and place."""
+    told: dict[str, Any] = {"error": type(problem).__name__, "at": _frames(problem.__traceback__)}
+    if isinstance(problem, RetainError):
+        told |= {"code": problem.code, "said": str(problem)}
+    return told
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    frames = traceback.extract_tb(trace)[-_FRAMES:][::-1]
+    return [f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def _short(file: str) -> str:
+    path = Path(file)
+    inside = path.is_relative_to(_SOURCES)
+    return str(path.relative_to(_SOURCES.parent)) if inside else "/".join(path.parts[-2:])
+
+
+def _fields(entry: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(getattr(entry, "fields", {}))
+    if entry.exc_info and entry.exc_info[1] is not None:
+        fields |= problem_told(entry.exc_info[1])
+    return fields
+
+
+def _when(entry: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(entry.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Json(logging.Formatter):
+    """One JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": _when(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        return blotted(json.dumps(said, ensure_ascii=False, default=str))
+
+
+class _Text(logging.Formatter):
+    """One line: when, how bad, what, and the rest as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        rest = " ".join(f"{name}={_shown(value)}" for name, value in _fields(record).items() if value is not None)
+        line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()}  {rest}".rstrip()
+        return blotted("".join(char if char.isprintable() else " " for char in line))
+
+
+def _shown(value: Any) -> str:
+    text = " < ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text

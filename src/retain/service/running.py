@@ -1,0 +1,127 @@
+"""The whole service as one process and its child: opened, served, and closed in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import prometheus_client
+
+from retain.core.errors import ForbiddenError
+from retain.engine import Retain
+from retain.service import scheduler
+from retain.service.application import build_api
+from retain.service.keeper import Keeper
+from retain.service.layers import layered
+from retain.service.limits import Limits
+from retain.service.locality import resolves_to_loopback
+from retain.service.logs import LogFormat, install_logs
+from retain.service.probes import HEALTH, METRICS, READY
+from retain.service.server import Server, listen
+
+_log = logging.getLogger("retain.service")
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not listened at
+_STUCK: Final = 1
+
+
+class Options(NamedTuple):
+    """What was asked for."""
+
+    host: str
+    port: int
+    schedule: bool
+    form: LogFormat
+    stop_seconds: float
+    home: Path | None = None
+    url: str | None = None
+
+
+class Where(NamedTuple):
+    """Where to look."""
+
+    url: str
+    keys_required: bool
+    schedule: bool
+    pid: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every place, for people and programs."""
+        paths = {"api": "/v1", "docs": "/docs", "mcp": "/mcp", "metrics": METRICS, "health": HEALTH, "ready": READY}
+        places = {name: f"{self.url}{path}" for name, path in paths.items()}
+        return {"url": self.url, **places, **self._asdict()}
+
+
+def run(options: Options, *, announce: Callable[[Where], None], check: bool = False) -> str | None:
+    """Serve until SIGTERM or SIGINT; which it was. ``announce`` hears where, once requests are answered.
+
+    With ``check``, everything is opened and nothing is served. ``ForbiddenError`` if other machines could reach it and
+    there is no API key.
+    """
+    with Retain.open(options.url, home=options.home) as retain:
+        keys_required = retain.access.any()
+        if not keys_required and not resolves_to_loopback(options.host):
+            raise ForbiddenError(
+                f"{options.host} can be reached from other machines, and there is no API key yet; make one with: "
+                "retain access create --name operator --right admin --operator; or serve this machine only, with "
+                "--host 127.0.0.1"
+            )
+        with listen(options.host, options.port) as listener:
+            port = listener.getsockname()[1]
+            where = Where(_url(options.host, port), keys_required, options.schedule, os.getpid())
+            api = build_api(retain, keys_required=keys_required)
+            if check:
+                announce(where)
+                return None
+            install_logs(options.form)
+            prometheus_client.disable_created_metrics()  # a second series for each, which nobody asks for
+            server = Server(listener, stop_seconds=options.stop_seconds)
+            keeper = _keeper(options) if options.schedule else None
+            service = layered(
+                api,
+                retain,
+                limits=Limits.of(retain.settings),
+                keys_required=keys_required,
+                keeper=keeper,
+                stopping=lambda: server.stopping,
+            )
+            if keeper is not None:
+                keeper.start()
+            try:
+                ended = server.run(
+                    service.app,
+                    started=lambda: _tell(where, announce),
+                    stop=keeper.ask_to_stop if keeper is not None else lambda: None,
+                    finish=service.time_limit.finish,
+                )
+            finally:
+                if keeper is not None:
+                    keeper.stop(options.stop_seconds)
+    _log.info("stopped", extra={"fields": {"by": ended}})
+    if server.stuck:
+        _log.error("something that was begun did not end in time; it was cut off, and its transaction with it")
+        logging.shutdown()
+        os._exit(_STUCK)  # a thread that is stuck would keep the process from ending
+    return ended
+
+
+def _tell(where: Where, announce: Callable[[Where], None]) -> None:
+    _log.info("serving", extra={"fields": where._asdict()})
+    announce(where)
+
+
+def _keeper(options: Options) -> Keeper:
+    told = scheduler.told(
+        None if options.home is None else str(options.home.absolute()),
+        options.url,
+        form=options.form,
+        finish_seconds=options.stop_seconds / 2,
+    )
+    return Keeper("schedule", scheduler.COMMAND, told)
+
+
+def _url(host: str, port: int) -> str:
+    shown = "localhost" if host in _WILDCARDS else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

@@ -1,0 +1,138 @@
+"""Listening, serving until told to stop, and stopping in peace: requests in flight are finished, within a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from retain.core.errors import InvalidSettingsError, RetainError, told
+
+_log = logging.getLogger("retain.service")
+_BACKLOG: Final = 2_048
+_POLL_SECONDS: Final = 0.01
+_LOOK_SECONDS: Final = 0.5
+#: How much longer than its limits a stop may take.
+_LATEST_SECONDS: Final = 2.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; ``InvalidSettingsError`` if it cannot be had. Port 0 is any that is free."""
+    if not 0 <= port <= 65_535:
+        raise InvalidSettingsError(f"a port is a number from 0 to 65535, not {port}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        # With its protocol named, asyncio sends small answers at once; else each would wait for the caller's own ACK.
+        listener = socket.socket(family, kind, protocol)
+        try:
+            if os.name != "nt":  # there it would let two programs have one port
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+    except OSError as problem:
+        raise InvalidSettingsError(
+            f"cannot listen at {told(host)}, port {port}: {problem.strerror or problem}; if another program has the "
+            "port, choose one with --port"
+        ) from problem
+
+
+class Server:
+    """Serves an application on a socket, in a thread, while the main thread waits for a signal."""
+
+    def __init__(self, listener: socket.socket, *, stop_seconds: float) -> None:
+        self._listener = listener
+        self._stop_seconds = stop_seconds
+        self._problem: BaseException | None = None
+        self._ended_by: str | None = None
+        self.stuck = False
+        """Whether something that was begun did not end, even after it was told to stop and given its time."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._ended_by is not None
+
+    def run(
+        self,
+        app: ASGIApp,
+        *,
+        started: Callable[[], None],
+        stop: Callable[[], None],
+        finish: Callable[[], Awaitable[None]],
+    ) -> str:
+        """Serve until SIGTERM or SIGINT; which it was.
+
+        ``started`` is called once requests are answered, ``stop`` when it was told to stop (in a signal handler: it
+        must return at once), ``finish`` after the last answer, to wait for what is still being done.
+        """
+        server = uvicorn.Server(self._config(app))
+        thread = threading.Thread(target=self._serve, args=(server, finish), name="retain-server", daemon=True)
+        with self._signals(server, stop):
+            thread.start()
+            while thread.is_alive() and not server.started:
+                time.sleep(_POLL_SECONDS)
+            if server.started:
+                started()
+            while thread.is_alive() and not self.stopping:
+                thread.join(_LOOK_SECONDS)
+            thread.join(2 * self._stop_seconds + _LATEST_SECONDS)
+            self.stuck = thread.is_alive()
+        if self._ended_by is None:
+            raise RetainError("the service could not be started; the log says why") from self._problem
+        return self._ended_by
+
+    def _config(self, app: ASGIApp) -> uvicorn.Config:
+        return uvicorn.Config(
+            app,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(self._stop_seconds)),
+        )
+
+    def _serve(self, server: uvicorn.Server, finish: Callable[[], Awaitable[None]]) -> None:
+        async def serve() -> None:
+            await server.serve(sockets=[self._listener])
+            await asyncio.wait_for(finish(), self._stop_seconds)
+
+        try:
+            asyncio.run(serve())
+        except TimeoutError:
+            _log.warning("requests that had been given up were not finished within %g s", self._stop_seconds)
+        except BaseException as problem:  # noqa: BLE001 - told by the main thread
+            self._problem = problem
+
+    @contextmanager
+    def _signals(self, server: uvicorn.Server, stop: Callable[[], None]) -> Iterator[None]:
+        def end(number: int, _frame: FrameType | None) -> None:
+            if self.stopping and number == signal.SIGINT:
+                server.force_exit = True  # told twice, it waits for nobody
+            self._ended_by = self._ended_by or signal.Signals(number).name
+            server.should_exit = True
+            stop()
+
+        before: dict[int, Any] = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,58 @@
+-- name: add
+INSERT INTO api_keys (id, tenant, name, rights, users, agents, created_at, expires_at, hashed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: get
+SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at, hashed
+FROM api_keys WHERE id = $1
+
+-- name: list
+SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at
+FROM api_keys ORDER BY created_at, id
+
+-- name: list_of_tenant
+SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at
+FROM api_keys WHERE tenant = $1 ORDER BY created_at, id
+
+-- name: revoke
+UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL
+
+-- name: note_use
+UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)
+
+-- name: valid
+SELECT count(*) FROM (
+    SELECT 1 FROM api_keys WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) LIMIT 1
+) AS found
+
+-- name: bound_to
+SELECT id, users FROM api_keys WHERE tenant = $1 AND users IS NOT NULL AND users::jsonb ? $2
+
+-- name: bind
+UPDATE api_keys SET users = $2 WHERE id = $1
+
+-- name: remove
+DELETE FROM api_keys WHERE id = $1
+
+-- name: claim
+INSERT INTO replies (id, fingerprint, claim, claimed_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE
+SET fingerprint = excluded.fingerprint, claim = excluded.claim, claimed_at = excluded.claimed_at, reply = NULL
+WHERE replies.claimed_at <= $6
+   OR (replies.reply IS NULL AND replies.claimed_at <= $5 AND replies.fingerprint = excluded.fingerprint)
+RETURNING fingerprint, claimed_at, claim, reply
+
+-- name: claimed
+SELECT fingerprint, claimed_at, claim, reply FROM replies WHERE id = $1
+
+-- name: keep
+UPDATE replies SET reply = $3 WHERE id = $1 AND claim = $2 AND reply IS NULL
+
+-- name: release
+DELETE FROM replies WHERE id = $1 AND claim = $2 AND reply IS NULL
+
+-- Of several processes that do this at once, each takes others.
+-- name: forget
+DELETE FROM replies WHERE id IN (
+    SELECT id FROM replies WHERE claimed_at <= $1 ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)

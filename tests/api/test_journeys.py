@@ -1,0 +1,280 @@
+"""What can be done with the API, from the first memory to the last; every route is used, and every answer is held
+against the documentation."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from api.client import Client
+from api.contract import check_contract
+from clocks import FakeClock
+from homes import ENGINES
+from retain import Retain
+from retain.api import route_table
+
+WHO = {"user_id": "alice", "agent_id": "guide"}
+
+
+class Traveller:
+    """A client that holds every answer against the documentation, and remembers what it has used."""
+
+    def __init__(self, client: Client, api: dict[str, Any], clock: FakeClock) -> None:
+        self._client = client
+        self._api = api
+        self.clock = clock
+        self.used: set[str] = set()
+
+    def ask(self, method: str, path: str, body: Any = None, *, status: int = 200, **query: Any) -> Any:
+        options = {} if body is None else {"json": body}
+        response = self._client.request(method, f"/v1{path}", params=query, **options)
+        name = check_contract(self._api, response)
+        assert response.status_code == status, response.text
+        if status < 400:
+            self.used.add(name)
+        if response.headers["content-type"] == "application/x-ndjson":
+            return [json.loads(line) for line in response.text.splitlines()]
+        return response.content if "zip" in response.headers["content-type"] else response.json()
+
+    def add(self, content: Any, **more: Any) -> str:
+        added = self.ask("POST", "/memories", {**WHO, "content": content, **more}, status=201)
+        return str(added["memory_id"])
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_every_route_does_what_it_says(app: FastAPI, client: Client, clock: FakeClock) -> None:
+    traveller = Traveller(client, app.openapi(), clock)
+    for journey in (
+        remember_and_recall,
+        delete_and_restore,
+        talk,
+        go_through_a_task,
+        change_rules,
+        sweep,
+        hold,
+        know_agents_and_tools,
+        limit,
+        sort_resources,
+        back_up,
+        look_at_what_runs,
+        forget_a_source,
+        hand_out_and_erase,
+        look_at_the_record,
+    ):
+        journey(traveller)
+    assert {route.name for route in route_table()} - traveller.used == set(), "these routes are not tried"
+
+
+def remember_and_recall(api: Traveller) -> None:
+    tea = api.add("Ann likes green tea.", metadata={"topic": "drinks"})
+    many = api.ask("POST", "/memories:batch", {**WHO, "contents": ["Ann lives in Leeds.", "Ann rows."]}, status=201)
+    made = api.add("Ann drinks tea in Leeds.", derived_from=[tea], source="import:crm")
+    assert len(many["memory_ids"]) == 2
+
+    found = api.ask("POST", "/recall", {**WHO, "query": "What does Ann drink?", "explain": True})["items"]
+    assert tea in {one["memory_id"] for one in found}
+    filtered = api.ask("GET", "/memories", **WHO, filters='{"topic": "drinks"}')["items"]
+    assert [one["memory_id"] for one in filtered] == [tea]
+    assert [one["memory_id"] for one in api.ask("GET", "/memories", **WHO, source="import:crm")["items"]] == [made]
+
+    changed = api.ask("PATCH", f"/memories/{tea}", {"content": "Ann likes white tea."}, **WHO)
+    assert changed["metadata"] == {"topic": "drinks"}
+    assert api.ask("GET", f"/memories/{tea}", **WHO)["content"] == "Ann likes white tea."
+    assert [one["memory_id"] for one in api.ask("GET", f"/memories/{tea}/derived", **WHO)["items"]] == [made]
+    assert api.ask("GET", f"/memories/{tea}/explain", **WHO)["next"]["action"] == "archive"
+    assert api.ask("GET", "/me")["operator"] is True
+
+    for kind, content in (("structured", {"no": 7}), ("persona", "Speaks plainly."), ("entity", "Ann")):
+        one = api.add(content, memory_type=kind)
+        assert api.ask("GET", f"/memories/{one}", **WHO)["memory_type"] == kind
+
+
+def delete_and_restore(api: Traveller) -> None:
+    one = api.add("Ann is left-handed.")
+    with_it = api.add("Ann needs other scissors.", derived_from=[one])
+    gone = api.ask("DELETE", f"/memories/{one}", **WHO, with_derived=True)
+    assert gone["deleted_with"] == [with_it]
+    api.ask("GET", f"/memories/{one}", **WHO, status=404)
+    assert api.ask("POST", f"/memories/{one}/restore", **WHO)["restored_with"] == [with_it]
+    api.ask("POST", f"/memories/{one}/restore", **WHO, status=409)
+
+    api.ask("DELETE", f"/memories/{one}", **WHO)
+    assert one in {item.get("memory_id") for item in api.ask("GET", "/recycle", user_id="alice")["items"]}
+    assert api.ask("POST", "/recycle/restore", {"memory_id": one}) == {"restored": 1}
+
+    api.add("Ann likes chess.", user_id="carol")
+    assert api.ask("DELETE", "/users/carol/memories", memory_type="long_term") == {"count": 1}
+    api.clock.advance(days=16)
+    assert api.ask("POST", "/recycle/purge")["purged"] == {"long_term": 1}
+
+
+def talk(api: Traveller) -> None:
+    for number in range(3):
+        said = {**WHO, "role": "user", "content": f"Where is parcel {number}?"}
+        assert api.ask("POST", "/sessions/s%2F1/messages", said, status=201)["ttl_seconds"] == 3_600
+    history = api.ask("GET", "/sessions/s%2F1/messages", **WHO)["items"]
+    window = api.ask("GET", "/sessions/s%2F1/messages", **WHO, which="window")["items"]
+    assert [one["content"] for one in history] == [f"Where is parcel {number}?" for number in range(3)]
+    assert history == window
+    (session,) = api.ask("GET", "/sessions", user_id="alice")["items"]
+    assert (session["session_id"], session["messages"]) == ("s/1", 3)
+    assert api.ask("DELETE", "/sessions/s%2F1", **WHO)["messages"] == 3
+    assert api.ask("GET", "/recycle", type="session")["items"][0]["session_id"] == "s/1"
+    api.ask("DELETE", "/sessions/s%2F1", **WHO, status=404)
+
+
+def go_through_a_task(api: Traveller) -> None:
+    task = {**WHO, "task": "Book a train to Leeds", "steps": ["looked up trains", "booked the 9:15"]}
+    episode = api.ask("POST", "/episodes", task, status=201)["episode_id"]
+    (found,) = api.ask("POST", "/episodes:search", {**WHO, "query": "a journey by train"})["items"]
+    assert found["episode_id"] == episode
+    assert [step["content"] for step in api.ask("GET", f"/memories/{episode}", **WHO)["steps"]] == task["steps"]
+
+
+def change_rules(api: Traveller) -> None:
+    rule = {"user_id": "alice", "delete_after_days": 30}
+    preview = api.ask("POST", "/policies/episodic/preview", rule)
+    assert preview["shortens"] is True
+    api.ask("PUT", "/policies/episodic", rule, status=428)
+    assert api.ask("PUT", "/policies/episodic", {**rule, "confirm": True})["version"] == 1
+    assert api.ask("GET", "/policies/episodic", user_id="alice")["delete_after_days"] == 30
+    assert api.ask("GET", "/policies/episodic", user_id="bob")["delete_after_days"] == 365
+    assert api.ask("GET", "/policies")["items"][-1]["user_id"] == "alice"
+    api.ask("DELETE", "/policies/episodic", user_id="alice", confirm=True)
+    api.ask("DELETE", "/policies/entity", status=404)
+
+
+def sweep(api: Traveller) -> None:
+    api.clock.advance(days=366)
+    plan = api.ask("POST", "/sweeps/plan", {"samples": 2})
+    assert plan["counts"]["archive"] > 2
+    assert len(plan["samples"]) == 2
+    other = api.add("Ann has a dog.")
+    *progress, last = api.ask("POST", "/sweeps", {"digest": plan["digest"]})
+    assert last["result"]["counts"] == plan["counts"]
+    assert all(line["progress"] > 0 for line in progress)
+    api.ask("POST", "/sweeps", {"digest": plan["digest"]}, status=409)
+
+    cold = next(
+        one
+        for one in api.ask("GET", "/memories", **WHO, include_archived=True)["items"]
+        if one["is_archived"] and one["memory_id"] != other
+    )
+    assert api.ask("POST", f"/memories/{cold['memory_id']}/rehydrate", **WHO)["is_archived"] is False
+    api.ask("POST", f"/memories/{other}/rehydrate", **WHO, status=409)
+
+
+def hold(api: Traveller) -> None:
+    one = api.add("Ann's contract.", metadata={"topic": "contract"})
+    made = api.ask("POST", "/holds", {"tag": "topic=contract", "reason": "Case 4711"}, status=201)
+    assert made["author"] == "local"
+    api.ask("DELETE", f"/memories/{one}", **WHO, status=423)
+    assert [one["hold_id"] for one in api.ask("GET", "/holds")["items"]] == [made["hold_id"]]
+    assert api.ask("POST", f"/holds/{made['hold_id']}/release")["released_by"] == "local"
+    assert api.ask("GET", "/holds")["items"] == []
+    assert len(api.ask("GET", "/holds", released=True)["items"]) == 1
+    api.ask("POST", f"/holds/{made['hold_id']}/release", status=404)
+
+
+def know_agents_and_tools(api: Traveller) -> None:
+    for sort in ("agent", "tool"):
+        path = f"/{sort}s/one%20{sort}"
+        assert api.ask("PUT", path, {"description": "Helps"})["description"] == "Helps"
+        assert api.ask("GET", path)[f"{sort}_id"] == f"one {sort}"
+        assert f"one {sort}" in {one[f"{sort}_id"] for one in api.ask("GET", f"/{sort}s")["items"]}
+        assert "purge_at" in api.ask("DELETE", path)
+        api.ask("GET", path, status=404)
+        assert f"one {sort}" == api.ask("GET", "/recycle", type=sort)["items"][0][f"{sort}_id"]
+        api.ask("POST", f"{path}/restore")
+        api.ask("GET", path)
+
+
+def limit(api: Traveller) -> None:
+    before = {one["memory_type"]: one for one in api.ask("GET", "/users/alice/quotas")["items"]}
+    most = before["entity"]["memories"]
+    said = api.ask("PUT", "/quotas/entity", {"user_id": "alice", "max_memories": most, "max_bytes": "unlimited"})
+    assert said["max_memories"] == most
+    full = {**WHO, "content": "Leeds", "memory_type": "entity"}
+    assert api.ask("POST", "/memories", full, status=409)["code"] == "quota_exceeded"
+    after = {one["memory_type"]: one for one in api.ask("GET", "/users/alice/quotas")["items"]}
+    assert (after["entity"]["max_memories"], after["entity"]["max_bytes"]) == (most, None)
+
+
+def sort_resources(api: Traveller) -> None:
+    old = {"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00+00:00"}
+    assert api.ask("GET", "/domains/rag")["older_than_days"] == 30
+    assert api.ask("PATCH", "/domains/rag", {"config": {"older_than_days": 90}})["policy"]["older_than_days"] == 90
+    assert api.ask("POST", "/domains/rag/apply", {"resources": [old]})["eligible"] == [old]
+    kept = api.ask("POST", "/domains/rag/archives", {"resources": [old]}, status=201)
+    assert [one["archive_id"] for one in api.ask("GET", "/domains/rag/archives")["items"]] == [kept["archive_id"]]
+    assert api.ask("GET", f"/domains/rag/archives/{kept['archive_id']}")["resources"] == [old]
+    api.ask("GET", f"/domains/memory/archives/{kept['archive_id']}", status=404)
+
+
+def back_up(api: Traveller) -> None:
+    *_, made = api.ask("POST", "/backups", {})
+    backup = made["result"]["id"]
+    assert api.ask("GET", f"/backups/{backup}")["memories"] == made["result"]["memories"] > 0
+    *_, checked = api.ask("POST", f"/backups/{backup}/verify", {})
+    assert checked["result"]["good"] is True
+    assert [one["id"] for one in api.ask("GET", "/backups")["items"]] == [backup]
+    assert api.ask("POST", "/backups:rotate", {})["removed"] == []
+    one = api.add("Written after the backup.")
+    *_, restored = api.ask("POST", f"/backups/{backup}/restore", {"user_id": "alice"})
+    assert restored["result"]["memories"] == 0
+    api.ask("GET", f"/memories/{one}", **WHO)
+    api.ask("GET", "/backups/none", status=404)
+
+
+def look_at_what_runs(api: Traveller) -> None:
+    jobs = {one["name"] for one in api.ask("GET", "/schedule")["items"]}
+    assert {"minutely", "daily"} <= jobs
+    assert api.ask("PATCH", "/schedule/daily", {"cron": "30 4 * * *"})["cron"] == "30 4 * * *"
+    assert "counts" in api.ask("POST", "/schedule/minutely/run")["result"]
+    api.ask("POST", "/schedule/never/run", status=404)
+    api.ask("PATCH", "/schedule/daily", {}, status=422)
+
+
+def forget_a_source(api: Traveller) -> None:
+    api.add("From elsewhere.", source="import:other")
+    asked = {"source": "import:other", "user_id": "alice"}
+    assert api.ask("POST", "/sources:forget", {**asked, "dry_run": True})["memories"] == 1
+    assert api.ask("POST", "/sources:forget", asked)["memories"] == 1
+    assert api.ask("POST", "/recycle/restore", {"bundle": "source:import:other"}) == {"restored": 1}
+
+
+def hand_out_and_erase(api: Traveller) -> None:
+    with zipfile.ZipFile(io.BytesIO(api.ask("GET", "/users/alice/export"))) as export:
+        assert export.testzip() is None
+        assert any(b"white tea" in export.read(name) for name in export.namelist())
+    api.ask("DELETE", "/users/alice", status=428)
+    hold = api.ask("POST", "/holds", {"user_id": "alice", "reason": "Case 4712"}, status=201)["hold_id"]
+    api.ask("DELETE", "/users/alice", confirm=True, status=423)
+    api.ask("POST", f"/holds/{hold}/release")
+    erased = api.ask("DELETE", "/users/alice", confirm=True)
+    assert erased["pending"] is False
+    assert api.ask("GET", "/memories", **WHO)["items"] == []
+    certificate = erased["certificate"]
+    assert api.ask("GET", f"/certificates/{certificate['id']}") == certificate
+    assert certificate in api.ask("GET", "/certificates")["items"]
+    assert api.ask("POST", "/certificates:verify", {"certificate": certificate})["ok"] is True
+    forged = {**certificate, "subject": "0" * 32}
+    assert api.ask("POST", "/certificates:verify", {"certificate": forged})["signed"] is False
+
+
+def look_at_the_record(api: Traveller) -> None:
+    assert api.ask("GET", "/audit", limit=1)["items"][0]["action"]
+    assert api.ask("POST", "/audit/verify")["ok"] is True
+
+
+def test_working_memory_is_seen_in_its_session(client: Client, retain: Retain) -> None:
+    asked = {**WHO, "session_id": "s1"}
+    added = client.post("/v1/memories", {**asked, "content": {"step": 1}, "memory_type": "working"}).json()
+    path = f"/v1/memories/{added['memory_id']}"
+    assert client.get(path, params=asked).json()["content"] == '{"step":1}'
+    assert client.get(path, params={**asked, "session_id": "s2"}).status_code == 404

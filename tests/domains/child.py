@@ -1,0 +1,93 @@
+"""Processes that configure policies, in a folder that the tests look at: one that is killed, others that go on.
+
+python child.py count HOME FIELD TIMES     sets a field to 1, 2, 3, …; a line on stdout for each that was done
+python child.py die HOME                   dies again and again, each time one step later, until it lives to the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from retain import Retain
+from retain.core.domains import normalised
+from retain.lifecycle.domain_states import DomainStates, Policies, stamped
+from retain.storage.objects import open_objects
+
+#: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.
+STEPS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"})
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def count(home: Path, field: str, times: int) -> None:
+    """Set one field of one domain to rising values, and look each time whether it has stayed."""
+    domain, name = field.split(".")
+    with Retain.open(home=home) as retain:
+        say("ready")
+        sys.stdin.readline()
+        for number in range(1, times + 1):
+            value: Any = [number] if name == "keep_context_ids" else [f"s{number}"] if "session" in name else number
+            retain.domains.configure(domain, {name: value})
+            assert retain.domains.get(domain)[name] == value, "nobody else changes this field"
+            say(f"{number}")
+
+
+def die(home: Path) -> None:
+    """Change both fields of a pair again and again, killed before each step in turn; what is there afterwards."""
+    step = 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            _change_and_die(home, step)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        policy = _states(home).read().rag
+        said = {"step": step, "killed": os.WIFSIGNALED(status), "pair": [policy.older_than_days, policy.limit]}
+        say(json.dumps(said))
+        if not os.WIFSIGNALED(status):
+            return
+        step += 1
+
+
+def _states(home: Path) -> DomainStates:
+    return DomainStates(open_objects(f"file://{home}"), "default")
+
+
+def _change_and_die(home: Path, step: int) -> None:
+    left = step
+    sync = os.fsync
+
+    def look(event: str, _arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in STEPS:
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+    def guarded(fd: Any) -> None:
+        look("open", ())
+        sync(fd)
+
+    def edit(known: Policies) -> Policies:
+        number = known.rag.limit + 1
+        return stamped(known, "rag", normalised({"older_than_days": number, "limit": number}, known.rag), 0)
+
+    os.fsync = guarded
+    sys.addaudithook(look)
+    _states(home).change(edit)
+
+
+if __name__ == "__main__":
+    verb, folder, *rest = sys.argv[1:]
+    if verb == "count":
+        count(Path(folder), rest[0], int(rest[1]))
+    else:
+        die(Path(folder))

@@ -1,0 +1,26 @@
+"""Tenants for tests of which each example begins with nothing: new ones of one open store."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from clocks import FakeClock
+from retain import Retain
+from retain.lifecycle.domains import Domains
+
+
+class Tenants:
+    """Tenants that nobody has used yet, in one open store."""
+
+    def __init__(self, retain: Retain, clock: FakeClock) -> None:
+        self.retain = retain
+        self.clock = clock
+        self._numbers = count()
+
+    def open(self) -> Retain:
+        """The store for a tenant of whom nothing is kept."""
+        return self.retain.of_tenant(f"tenant {next(self._numbers)}")
+
+    def new(self) -> Domains:
+        """Domains that nothing was ever said of."""
+        return self.open().domains

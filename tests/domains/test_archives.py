@@ -1,0 +1,150 @@
+"""Archives of a caller's resources: a payload and a manifest that prove each other, sealed, whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocks import FakeClock
+from domains.tenants import Tenants
+from retain import Retain
+from retain.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError, StoreFullError
+from retain.storage.objects.local import LocalObjects
+
+RESOURCES: list[dict[str, Any]] = [
+    {"id": "c-1", "source_type": "context", "created_at": "2024-05-01T08:00:00Z", "text": "Ä needle in hay"},
+    {"id": "t-2", "source_type": "thought", "created_at": 1_714_550_400, "tags": ["x"]},
+]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def objects_of(home: Path) -> list[Path]:
+    return sorted(path for path in (home / "archive").rglob("*") if path.is_file() and "domains" in path.parts)
+
+
+def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, clock: FakeClock) -> None:
+    retain.domains.configure("rag", {"limit": 9})
+    done = retain.domains.archive("rag", RESOURCES, {"note": "before the move"})
+    assert (done["success"], done["domain"], done["resource_count"]) == (True, "rag", 2)
+    assert (home / "archive" / done["manifest_path"]).is_file()
+    found = retain.domains.read_archive("rag", done["archive_id"])
+    assert found["resources"] == RESOURCES
+    manifest = found["manifest"]
+    lines = [json.dumps(one, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n" for one in RESOURCES]
+    sums = [hashlib.sha256(line.encode()).hexdigest() for line in lines]
+    assert [(one["id"], one["sha256"]) for one in manifest["resources"]] == list(zip(("c-1", "t-2"), sums, strict=True))
+    assert manifest["payload"]["sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert manifest["total_size_bytes"] == done["total_size_bytes"] == len("".join(lines).encode())
+    assert (manifest["created_at"], manifest["note"]) == (clock().isoformat(), "before the move")
+    assert manifest["policy"] == retain.domains.get("rag")
+    assert [one["archive_id"] for one in retain.domains.archives("rag")] == [done["archive_id"]]
+    assert retain.domains.archives("memory") == []
+
+
+@settings(max_examples=25)
+@given(st.lists(st.dictionaries(st.text(max_size=5), json_values, max_size=4), min_size=1, max_size=4))
+def test_whatever_is_json_comes_back_as_it_was(tenants: Tenants, given_resources: list[dict[str, Any]]) -> None:
+    domains = tenants.new()
+    done = domains.archive("memory", given_resources)
+    assert domains.read_archive("memory", done["archive_id"])["resources"] == given_resources
+
+
+def test_nothing_of_an_archive_can_be_read_without_its_key(retain: Retain, home: Path) -> None:
+    retain.domains.archive("memory", RESOURCES)
+    assert len(objects_of(home)) == 2
+    assert all(b"needle" not in path.read_bytes() and b"c-1" not in path.read_bytes() for path in objects_of(home))
+
+
+def test_an_archive_is_its_tenant_s_and_its_domain_s_own(retain: Retain) -> None:
+    done = retain.domains.archive("memory", RESOURCES)
+    for domains, domain in ((retain.domains, "rag"), (retain.of_tenant("acme").domains, "memory")):
+        with pytest.raises(NotFoundError):
+            domains.read_archive(domain, done["archive_id"])
+    for wrong in ("", "../memory", "x", 3):
+        with pytest.raises(NotFoundError):
+            retain.domains.read_archive("memory", wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["manifest", "payload"])
+@pytest.mark.parametrize("place", [0, 40, -1])
+def test_an_archive_that_was_tampered_with_is_found_out(retain: Retain, home: Path, which: int, place: int) -> None:
+    done = retain.domains.archive("memory", RESOURCES)
+    path = objects_of(home)[which]
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ObjectDamagedError):
+        retain.domains.read_archive("memory", done["archive_id"])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["manifest", "payload"])
+def test_the_part_of_another_archive_is_not_taken_for_its_own(retain: Retain, which: int) -> None:
+    """Both are rightly sealed and rightly placed: only the checksums tell."""
+    first = retain.domains.archive("memory", RESOURCES)
+    second = retain.domains.archive("memory", [{**RESOURCES[0], "text": "another"}, RESOURCES[1]])
+    objects = retain.parts.objects()
+    folders = [done["manifest_path"].rsplit("/", 1)[0] for done in (first, second)]
+    name = ("manifest.json", "payload.jsonl")[which]
+    objects.put(f"{folders[0]}/{name}", objects.get(f"{folders[1]}/{name}"))
+    with pytest.raises(ObjectDamagedError, match=r"another archive|SHA-256"):
+        retain.domains.read_archive("memory", first["archive_id"])
+
+
+def test_without_its_payload_an_archive_is_damaged_not_empty(retain: Retain, home: Path) -> None:
+    done = retain.domains.archive("memory", RESOURCES)
+    objects_of(home)[1].unlink()
+    with pytest.raises(ObjectDamagedError, match="it is not there"):
+        retain.domains.read_archive("memory", done["archive_id"])
+
+
+def test_there_is_no_manifest_without_its_payload(retain: Retain, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = LocalObjects.put
+    left = 1
+
+    def dying(self: LocalObjects, name: str, data: bytes, **condition: Any) -> str:
+        nonlocal left
+        if name.startswith("archive/"):
+            if left == 0:
+                raise StoreFullError("the disk is full")
+            left -= 1
+        return put(self, name, data, **condition)
+
+    monkeypatch.setattr(LocalObjects, "put", dying)
+    with pytest.raises(StoreFullError):
+        retain.domains.archive("memory", RESOURCES)
+    assert [path.name for path in objects_of(home)] == ["payload.jsonl"]
+    assert retain.domains.archives("memory") == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "options"),
+    [
+        ([], None),
+        ("text", None),
+        ([3], None),
+        ([{"x": {1, 2}}], None),
+        ([{"x": float("nan")}], None),
+        ([{"x": "\ud800"}], None),
+        (RESOURCES, {"label": "x"}),
+        (RESOURCES, {"note": 3}),
+        (RESOURCES, {"note": "x" * 1_001}),
+        (RESOURCES, "note"),
+    ],
+)
+def test_what_cannot_be_archived_is_an_error_and_leaves_nothing(
+    retain: Retain, home: Path, resources: Any, options: Any
+) -> None:
+    with pytest.raises(InvalidInputError):
+        retain.domains.archive("memory", resources, options)
+    assert objects_of(home) == []

@@ -1,0 +1,165 @@
+"""Standard input and output: ``retain mcp`` as a client starts it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from typer.testing import CliRunner
+
+from mcp_clients import MODES, answer, error, run
+from retain import Retain
+from retain.cli.app import app
+from retain.mcp.catalogue import TOOLS
+
+COMMAND = [sys.executable, "-m", "retain.cli", "mcp"]
+ADD = {"content": "Likes tea"}
+
+
+@asynccontextmanager
+async def started(home: Path, log: Path, *arguments: str, mode: str = "auto", **env: str) -> AsyncIterator[Client]:
+    """The SDK's client, with a server that it started itself."""
+    command, *first = COMMAND
+    params = StdioServerParameters(command=command, args=[*first, "--home", str(home), *arguments], env=env)
+    with log.open("w") as said:
+        async with Client(stdio_client(params, errlog=said), mode=mode) as client:
+            yield client
+
+
+def request(number: int, method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+
+
+HELLO = (
+    request(0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "test", "version": "1"})
+    + b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
+)
+
+
+def test_two_clients_at_once_share_one_memory(home: Path, tmp_path: Path) -> None:
+    """Of both eras of the protocol, each with a server of its own, on one store."""
+
+    async def one(mode: str, found: dict[str, Any]) -> None:
+        async with started(home, tmp_path / mode, "--user", "alice", "--agent", mode, mode=mode) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(TOOLS)
+            for number in range(5):
+                answer(await client.call_tool("memory_add", {"content": f"{mode} likes number {number}"}))
+            found[mode] = answer(await client.call_tool("memory_search", {"query": "likes", "top_k": 20}))
+            (page,) = (await client.read_resource("retain://users/alice/memories")).contents
+            assert f"{mode} likes number 4" in page.model_dump_json()
+
+    async def talk() -> None:
+        found: dict[str, Any] = {}
+        async with anyio.create_task_group() as group:
+            for mode in MODES:
+                group.start_soon(one, mode, found)
+        for mode in MODES:
+            assert str(found[mode]).count(f"{mode} likes number") == 5
+
+    run(talk)
+    for mode in MODES:
+        assert (tmp_path / mode).read_text() == "", "nothing is said on stderr while all goes well"
+    with Retain.open(home=home) as retain:
+        assert retain.manager("alice", "any").count_memories() == 10
+        agents = {one["agent_id"] for one in retain.manager("alice", "any").list_memories()}
+    assert agents == set(MODES)
+
+
+def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) -> None:
+    lines = [
+        b"garbage\n",
+        b"\n",
+        b'{"jsonrpc": "2.0", "id": 1}\n',
+        b"[" * 100_000 + b"\n",
+        b'\xff\xfe{"jsonrpc"\n',
+        HELLO,
+        request(2, "tools/call", name="memory_add", arguments={"content": "x" * 9_000_000}),
+        request(3, "tools/call", name="memory_add", arguments=ADD),
+        request(4, "no/such/method"),
+        request(5, "tools/call", name="memory_get", arguments=[1]),
+        request(6, "ping"),
+    ]
+    answers: dict[Any, dict[str, Any]] = {}
+    with subprocess.Popen(
+        [*COMMAND, "--home", str(home), "--user", "alice"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        server.stdin.write(b"".join(lines))
+        server.stdin.flush()
+        while not answers.keys() >= {0, 2, 3, 4, 5, 6}:
+            message = json.loads(server.stdout.readline())
+            assert message["jsonrpc"] == "2.0"
+            answers[message.get("id")] = message
+        server.stdin.close()
+        assert server.wait(60) == 0
+        assert (server.stdout.read(), b"Traceback" in server.stderr.read()) == (b"", False)
+    assert answers[0]["result"]["serverInfo"]["name"] == "retain"
+    assert answers[2]["result"]["structuredContent"]["error"]["code"] == "invalid_content"
+    assert answers[3]["result"]["structuredContent"]["operation"] == "add"
+    assert "error" in answers[4]
+    assert "error" in answers[5]
+    assert answers[6]["result"] == {}
+    with Retain.open(home=home) as retain:
+        assert retain.manager("alice", "mcp").count_memories() == 1
+
+
+def test_the_key_in_the_environment_decides_what_the_agent_may_do(home: Path, tmp_path: Path) -> None:
+    with Retain.open(home=home) as retain:
+        bounds = {"tenant": "acme", "users": ["alice"], "agents": ["claude"]}
+        key, secret = retain.access.create("alice's", rights=["write"], **bounds)  # type: ignore[arg-type]
+
+    async def talk() -> None:
+        async with started(home, tmp_path / "log", RETAIN_API_KEY=secret) as client:
+            assert len((await client.list_tools()).tools) == 7
+            answer(await client.call_tool("memory_add", ADD))
+            assert error(await client.call_tool("memory_add", {**ADD, "user_id": "bob"}))["code"] == "forbidden"
+            assert error(await client.call_tool("sweep_preview"))["code"] == "forbidden"
+
+    run(talk)
+    elsewhere = CliRunner().invoke(app, ["mcp", "--home", str(home), "--tenant", "b"], env={"RETAIN_API_KEY": secret})
+    assert (elsewhere.exit_code, elsewhere.stdout) == (1, "")
+    assert "another tenant than 'b'" in elsewhere.stderr
+    with Retain.open(home=home, tenant="acme") as retain:
+        assert retain.manager("alice", "claude").count_memories() == 1
+        retain.access.revoke(key.id)
+    refused = CliRunner().invoke(app, ["mcp", "--home", str(home)], env={"RETAIN_API_KEY": secret})
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "unknown, revoked or expired" in refused.stderr
+    assert secret not in refused.stderr
+
+
+def test_the_tools_can_be_looked_at_without_a_store(home: Path) -> None:
+    shown = CliRunner().invoke(app, ["mcp", "--json", "--home", str(home), "--user", "alice"])
+    assert shown.exit_code == 0
+    tools = json.loads(shown.stdout)
+    assert [tool["name"] for tool in tools] == list(TOOLS)
+    assert "'alice'" in tools[0]["inputSchema"]["properties"]["user_id"]["description"]
+    assert not home.exists()
+
+
+def test_without_the_extra_it_says_how_to_install_it() -> None:
+    probe = "import sys; sys.modules['mcp'] = None; sys.argv = ['retain', 'mcp']; from retain.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: retain mcp needs an extra: pip install 'retain[mcp]'\n"
+
+
+@pytest.mark.parametrize("arguments", [["--user", ""], ["--agent", "*"], ["--tenant", "a/b"]])
+def test_a_name_that_cannot_be_one_is_refused_at_once(home: Path, arguments: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["mcp", "--home", str(home), *arguments])
+    assert shown.exit_code != 0
+    assert shown.stdout == ""

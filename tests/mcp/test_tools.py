@@ -1,0 +1,462 @@
+"""The tools: what each of them says of itself, does, and answers to what is wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import Tool as ShownTool
+
+from clocks import FakeClock
+from mcp_clients import GOOD, MODES, answer, ask, error, good, local_server, run
+from retain import Retain
+from retain.access import LOCAL, Gate, Principal, Right
+from retain.mcp import Defaults, build_server
+from retain.mcp.catalogue import TOOLS, shown
+from retain.mcp.memories import MAX_SHOWN_CHARS
+from retain.mcp.models import Explanation
+from retain.mcp.tools import Reach
+
+ALICE = Defaults("alice", "claude")
+NAMES = sorted(TOOLS)
+OF_BEFORE = pytest.mark.filterwarnings("ignore:retain.domains.policies:DeprecationWarning")
+
+
+@pytest.fixture
+def peanuts(retain: Retain) -> str:
+    added = retain.manager("alice", "claude").add("Is allergic to peanuts", "long_term", {"topic": "food"})
+    memory_id: str = added["memory_id"]
+    return memory_id
+
+
+def shown_tools(retain: Retain, principal: Principal = LOCAL, mode: str = "auto") -> dict[str, ShownTool]:
+    async def talk() -> dict[str, ShownTool]:
+        async with Client(local_server(retain, principal, ALICE), mode=mode) as client:
+            return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    return run(talk)
+
+
+# --- what they say of themselves --------------------------------------------------------------------------------------
+
+
+def test_the_tools_are_those_that_agents_and_governors_need() -> None:
+    assert set(TOOLS) == {
+        "retention_configure",
+        "retention_get",
+        "retention_apply",
+        "retention_archive",
+        "retention_policies",
+        "memory_add",
+        "memory_search",
+        "memory_get",
+        "memory_update",
+        "memory_delete",
+        "memory_restore",
+        "memory_explain",
+        "sweep_preview",
+    }
+    assert set(GOOD) == set(TOOLS), "every tool has arguments that are good for it, so that tests can call it"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_tool_has_a_title_a_description_schemas_and_hints(retain: Retain, mode: str) -> None:
+    tools = shown_tools(retain, mode=mode)
+    assert list(tools) == list(TOOLS)
+    for name, tool in tools.items():
+        assert tool.title
+        assert tool.description
+        assert len(tool.description) > 30
+        assert tool.output_schema is not None
+        for schema in (tool.input_schema, tool.output_schema):
+            jsonschema.Draft202012Validator.check_schema(schema)
+            assert schema["type"] == "object"
+        assert tool.input_schema["additionalProperties"] is False
+        for argument, described in tool.input_schema["properties"].items():
+            assert described.get("description"), f"{name}.{argument}"
+        jsonschema.validate(good(name, "x"), tool.input_schema)
+        assert tool.annotations is not None
+        hints = tool.annotations
+        assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint)
+        assert hints.open_world_hint is False
+
+
+def test_a_tool_that_only_looks_needs_no_more_than_the_right_to_read() -> None:
+    for tool in TOOLS.values():
+        assert tool.hints.read_only_hint is (tool.right is Right.READ)
+    destructive = {name for name, tool in TOOLS.items() if tool.hints.destructive_hint}
+    assert destructive == {"memory_update", "memory_delete", "retention_configure"}
+
+
+def test_a_caller_is_shown_the_tools_that_its_key_can_use(retain: Retain) -> None:
+    reader = Principal("k", "default", frozenset({Right.READ}))
+    bound = Principal("k", "default", frozenset({Right.ADMIN}), users=frozenset({"alice"}))
+    assert set(shown_tools(retain, reader)) == {name for name, tool in TOOLS.items() if tool.right is Right.READ}
+    assert set(shown_tools(retain, bound)) == {name for name, tool in TOOLS.items() if tool.reach is Reach.MEMORY}
+
+
+def test_whose_memory_is_meant_must_be_said_unless_the_server_knows() -> None:
+    search = TOOLS["memory_search"]
+    unknown = shown(search, Defaults(), keyed=False).input_schema
+    known = shown(search, ALICE, keyed=False).input_schema
+    keyed = shown(search, Defaults(), keyed=True).input_schema
+    assert unknown["required"] == ["user_id", "query"]
+    assert known["required"] == keyed["required"] == ["query"]
+    assert "'alice'" in known["properties"]["user_id"]["description"]
+    assert "'claude'" in known["properties"]["agent_id"]["description"]
+    assert "only if the key is for one user" in keyed["properties"]["user_id"]["description"]
+
+
+# --- what they do -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_memory_lives_its_life_through_the_tools(retain: Retain, clock: FakeClock, mode: str) -> None:
+    async def talk() -> None:
+        async with Client(local_server(retain, defaults=ALICE), mode=mode) as client:
+            added = answer(
+                await client.call_tool("memory_add", {"content": "Likes tea", "metadata": {"topic": "food"}})
+            )
+            memory_id = added["memory_id"]
+            one = {"memory_id": memory_id}
+            (found,) = answer(await client.call_tool("memory_search", {"query": "hot drinks"}))["memories"]
+            assert (found["memory_id"], found["content"], found["is_cut"]) == (memory_id, "Likes tea", False)
+            filtered = {"query": "hot drinks", "filters": {"topic": "travel"}}
+            assert answer(await client.call_tool("memory_search", filtered))["memories"] == []
+            changed = answer(await client.call_tool("memory_update", {**one, "content": "Likes green tea"}))
+            assert (changed["content"], changed["metadata"]) == ("Likes green tea", {"topic": "food"})
+            assert answer(await client.call_tool("memory_delete", one))["operation"] == "recycle"
+            assert error(await client.call_tool("memory_get", one))["code"] == "not_found"
+            binned = answer(await client.call_tool("memory_explain", one))
+            assert (binned["state"], binned["days_left"]) == ("recycled", 15)
+            assert answer(await client.call_tool("memory_restore", one))["content"] == "Likes green tea"
+            assert answer(await client.call_tool("memory_get", one))["agent_id"] == "claude"
+            said = answer(await client.call_tool("memory_explain", one))
+            assert said["next"]["action"] == "archive"
+            assert "365 days" in said["summary"]
+            preview = answer(await client.call_tool("sweep_preview", {"days_ahead": 366}))
+            assert preview["counts"] == {"archive": 1, "recycle": 0, "delete": 0}
+            assert preview["samples"][0]["memory_id"] == memory_id
+            assert answer(await client.call_tool("sweep_preview", {}))["counts"]["archive"] == 0
+
+    run(talk)
+
+
+def test_every_kind_but_working_memory_can_be_added_and_found(retain: Retain) -> None:
+    server = local_server(retain, defaults=ALICE)
+    contents: dict[str, Any] = {
+        "long_term": "Plays the cello",
+        "short_term": "What about the cello?",
+        "persona": "Speaks to her as a cello teacher",
+        "episodic": "Tuned the cello",
+        "entity": "The cello",
+        "structured": {"instrument": "cello"},
+    }
+    for kind, content in contents.items():
+        added = answer(ask(server, "memory_add", {"content": content, "memory_type": kind}))
+        assert added["memory_type"] == kind
+        search = {"query": "cello", "memory_types": [kind]}
+        assert added["memory_id"] in str(answer(ask(server, "memory_search", search)))
+        got = answer(ask(server, "memory_get", {"memory_id": added["memory_id"]}))
+        assert got["memory_type"] == kind
+    assert error(ask(server, "memory_add", {"content": "x", "memory_type": "working"}))["code"] == "invalid_input"
+
+
+def test_what_an_explanation_says_is_all_there(retain: Retain, clock: FakeClock, peanuts: str) -> None:
+    memory = retain.manager("alice", "claude", "s")
+    states = [memory.explain(peanuts)]
+    memory.delete(peanuts)
+    states.append(memory.explain(peanuts))
+    clock.advance(days=16)
+    retain.sweep()
+    states.append(memory.explain(peanuts))
+    memory.short_term.add_message("user", "hello")
+    states.append(memory.explain(memory.short_term.messages()[0].id))
+    for said in states:
+        assert said.keys() <= Explanation.model_fields.keys()
+    gone = answer(ask(local_server(retain, defaults=ALICE), "memory_explain", {"memory_id": peanuts}))
+    assert gone["state"] == "deleted"
+    assert gone["cause"] == states[2]["cause"]
+
+
+def test_an_episode_comes_with_its_steps(retain: Retain) -> None:
+    episode = retain.manager("alice", "claude").episodic.record_episode("Book a flight", ["search", "pay"])
+    got = answer(ask(local_server(retain, defaults=ALICE), "memory_get", {"memory_id": episode}))
+    assert [step["content"] for step in got["details"]["steps"]] == ["search", "pay"]
+
+
+def test_what_was_derived_goes_and_comes_back_with_it(retain: Retain, peanuts: str) -> None:
+    server = local_server(retain, defaults=ALICE)
+    made = answer(ask(server, "memory_add", {"content": "Needs a nut-free menu", "derived_from": [peanuts]}))[
+        "memory_id"
+    ]
+    assert answer(ask(server, "memory_delete", {"memory_id": peanuts}))["derived"] == [made]
+    assert answer(ask(server, "memory_restore", {"memory_id": peanuts}))["restored_with"] == []
+    gone = answer(ask(server, "memory_delete", {"memory_id": peanuts, "with_derived": True}))
+    assert (gone["deleted_with"], gone["derived"]) == ([made], [])
+    assert answer(ask(server, "memory_restore", {"memory_id": peanuts}))["restored_with"] == [made]
+
+
+def test_a_search_shows_the_beginning_of_what_is_long(retain: Retain) -> None:
+    server = local_server(retain, defaults=ALICE)
+    long = "cello " * 5_000
+    memory_id = answer(ask(server, "memory_add", {"content": long}))["memory_id"]
+    (found,) = answer(ask(server, "memory_search", {"query": "cello"}))["memories"]
+    assert found["is_cut"]
+    assert found["content"] == long[:MAX_SHOWN_CHARS]
+    assert answer(ask(server, "memory_get", {"memory_id": memory_id}))["content"] == long
+
+
+def test_objects_and_lists_may_come_as_json_text(retain: Retain, peanuts: str) -> None:
+    """Some clients send them so."""
+    server = local_server(retain, defaults=ALICE)
+    asked = {"query": "peanuts", "filters": '{"topic": "food"}', "memory_types": '["long_term", "persona"]'}
+    assert peanuts in str(answer(ask(server, "memory_search", asked)))
+    answer(ask(server, "memory_add", {"content": "{not json", "metadata": '{"topic": "odd"}'}))
+    assert error(ask(server, "memory_search", {"query": "x", "filters": "[1]"}))["code"] == "invalid_input"
+
+
+def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(retain: Retain) -> None:
+    def written_by(principal: Principal, defaults: Defaults, **whose: str) -> tuple[str, str]:
+        server = build_server(lambda _request: Gate(retain, principal), defaults=defaults)
+        memory_id = answer(ask(server, "memory_add", {"content": "Likes tea", **whose}))["memory_id"]
+        for user in ("alice", "bob", "carol"):
+            if memory_id in str(retain.manager(user, "any").list_memories()):
+                return user, retain.manager(user, "any").get(memory_id)["agent_id"]
+        raise AssertionError("nobody has it")
+
+    bound = Principal("k", "default", frozenset({Right.WRITE}), frozenset({"carol"}), frozenset({"c_agent"}))
+    assert written_by(LOCAL, ALICE) == ("alice", "claude")
+    assert written_by(LOCAL, ALICE, user_id="bob", agent_id="other") == ("bob", "other")
+    assert written_by(bound, Defaults()) == ("carol", "c_agent")
+    assert written_by(LOCAL, Defaults("bob")) == ("bob", "mcp")
+
+
+# --- retention domains ------------------------------------------------------------------------------------------------
+
+
+@OF_BEFORE
+def test_a_policy_is_set_read_and_applied(retain: Retain, clock: FakeClock) -> None:
+    server = local_server(retain)
+    done = answer(
+        ask(server, "retention_configure", {"domain": "rag", "config": {"older_than_days": 9_999, "limit": 1}})
+    )
+    assert (done["success"], done["domain"], done["updated_at"]) == (True, "rag", clock().isoformat())
+    policy = answer(ask(server, "retention_get", {"domain": "rag"}))
+    assert (policy["older_than_days"], policy["limit"], policy["auto_gc"]) == (3_650, 1, False)
+    everything = answer(ask(server, "retention_policies"))
+    assert everything["rag"] == policy
+    assert everything["memory"]["older_than_days"] == 30
+    old = {"id": 7, "source_type": "action", "created_at": "2001-01-01T00:00:00Z", "own": [True, None]}
+    kept = {"id": "k", "source_type": "rumour", "created_at": "2001-01-01T00:00:00Z"}
+    sorted_ = answer(ask(server, "retention_apply", {"domain": "rag", "resources": [old, kept, old]}))
+    assert sorted_["eligible"] == [old], "as they were given, and not more than the limit"
+    assert sorted_["protected"] == [{"resource": kept, "reason": "invalid_source_type"}]
+    assert sorted_["counts"] == {"eligible": 1, "protected": 1, "total": 3}
+    archived = answer(ask(server, "retention_archive", {"domain": "rag", "resources": [old], "options": {"note": "n"}}))
+    assert archived["resource_count"] == 1
+    assert retain.domains.read_archive("rag", archived["archive_id"])["resources"] == [old]
+
+
+def test_a_policy_by_which_memories_go_earlier_asks_first(retain: Retain) -> None:
+    server = local_server(retain)
+    retain.manager("alice", "claude").add("Thought of tea", metadata={"source_type": "thought"})
+    asked = {"domain": "memory", "config": {"older_than_days": 1, "auto_gc": True}}
+    said = error(ask(server, "retention_configure", asked))
+    assert said["code"] == "confirmation_needed"
+    assert "confirm" in said["advice"]
+    assert not answer(ask(server, "retention_get", {"domain": "memory"}))["auto_gc"]
+    assert answer(ask(server, "retention_configure", {**asked, "confirm": True}))["policy"]["auto_gc"]
+    assert answer(ask(server, "sweep_preview", {"days_ahead": 2}))["counts"]["recycle"] == 1
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "memory_add": [
+        ({}, "invalid_input"),
+        ({"content": ""}, "invalid_content"),
+        ({"content": 5}, "invalid_input"),
+        ({"content": "x\x00y"}, "invalid_content"),
+        ({"content": "x" * 8_500_000}, "invalid_content"),
+        ({"content": {"a": 1}}, "invalid_content"),
+        ({"content": "x", "metadata": [1]}, "invalid_input"),
+        ({"content": "x", "metadata": {"k": "v" * 300_000}}, "invalid_metadata"),
+        ({"content": "x", "derived_from": ["nothing"]}, "invalid_input"),
+    ],
+    "memory_search": [
+        ({}, "invalid_input"),
+        ({"query": " "}, "invalid_content"),
+        ({"query": "x" * 100_000}, "invalid_content"),
+        ({"query": "x", "top_k": 0}, "invalid_input"),
+        ({"query": "x", "top_k": 101}, "invalid_input"),
+        ({"query": "x", "filters": {"a": {"near": 1}}}, "invalid_filter"),
+        ({"query": "x", "memory_types": ["dreams"]}, "invalid_input"),
+    ],
+    "memory_get": [({}, "invalid_input"), ({"memory_id": "nothing"}, "not_found"), ({"memory_id": 5}, "invalid_input")],
+    "memory_update": [
+        ({"memory_id": "nothing", "content": "x"}, "not_found"),
+        ({"memory_id": "<real>"}, "invalid_input"),
+        ({"memory_id": "<real>", "content": ""}, "invalid_content"),
+    ],
+    "memory_delete": [
+        ({"memory_id": "nothing"}, "not_found"),
+        ({"memory_id": "<real>", "with_derived": 7}, "invalid_input"),
+    ],
+    "memory_restore": [({"memory_id": "nothing"}, "not_found"), ({"memory_id": "<real>"}, "conflict")],
+    "memory_explain": [({"memory_id": "nothing"}, "not_found"), ({"memory_id": None}, "invalid_input")],
+    "retention_configure": [
+        ({"domain": "memory"}, "invalid_input"),
+        ({"domain": "dreams", "config": {}}, "invalid_input"),
+        ({"domain": "rag", "config": {"older_than_days": "soon"}}, "invalid_input"),
+        ({"domain": "rag", "config": {"older": 1}}, "invalid_input"),
+    ],
+    "retention_get": [({}, "invalid_input"), ({"domain": ["memory"]}, "invalid_input")],
+    "retention_apply": [
+        ({"domain": "memory"}, "invalid_input"),
+        ({"domain": "memory", "resources": [5]}, "invalid_input"),
+        ({"domain": "memory", "resources": [{}] * 20_001}, "invalid_input"),
+    ],
+    "retention_archive": [({"domain": "memory", "resources": "all"}, "invalid_input")],
+    "retention_policies": [({"domain": "memory"}, "invalid_input")],
+    "sweep_preview": [
+        ({"at": "soon"}, "invalid_input"),
+        ({"at": "2030-01-01", "days_ahead": 3}, "invalid_input"),
+        ({"days_ahead": -1}, "invalid_input"),
+        ({"samples": 101}, "invalid_input"),
+        ({"at": "2030-01-01T00:00:00"}, "invalid_input"),
+    ],
+}
+
+
+def test_what_is_wrong_is_said_and_changes_nothing(retain: Retain, peanuts: str) -> None:
+    before = retain.export_user("alice")["memories"]
+
+    async def talk() -> None:
+        async with Client(local_server(retain, defaults=ALICE)) as client:
+            for name in NAMES:
+                cases = [*BAD[name], ({**good(name, peanuts), "bogus": 1}, "invalid_input")]
+                for arguments, code in cases:
+                    asked = {key: peanuts if value == "<real>" else value for key, value in arguments.items()}
+                    said = error(await client.call_tool(name, asked))
+                    assert said["code"] == code, (name, said)
+                    assert len(said["message"]) < 2_000, "however large the input, the answer is not"
+
+    run(talk)
+    assert retain.export_user("alice")["memories"] == before
+
+
+def test_a_tool_works_on_the_memory_of_one_user_and_agent(retain: Retain) -> None:
+    server = local_server(retain, defaults=ALICE)
+    for scope in ({"user_id": ""}, {"user_id": "*"}, {"agent_id": "*"}, {"user_id": "x" * 300}):
+        assert error(ask(server, "memory_search", {"query": "tea", **scope}))["code"] == "invalid_scope"
+
+
+def test_a_server_that_knows_no_user_asks_for_one(retain: Retain) -> None:
+    several = Principal("k", "default", frozenset({Right.READ}), None, frozenset({"a", "b"}))
+    server = build_server(lambda _request: Gate(retain, several), keyed=True)
+    assert "user_id" in error(ask(server, "memory_search", {"query": "tea"}))["message"]
+    assert "agent_id" in error(ask(server, "memory_search", {"query": "tea", "user_id": "u"}))["message"]
+
+
+def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(retain: Retain) -> None:
+    async def talk() -> None:
+        async with Client(local_server(retain)) as client:
+            with pytest.raises(MCPError, match="there is no tool 'memory_burn'; there are memory_add, "):
+                await client.call_tool("memory_burn")
+
+    run(talk)
+
+
+def test_a_quota_a_hold_and_a_conflict_are_told_with_what_to_do(retain: Retain, peanuts: str) -> None:
+    server = local_server(retain, defaults=ALICE)
+    retain.quotas.set("long_term", max_memories=1, user_id="alice")
+    full = error(ask(server, "memory_add", {"content": "One more"}))
+    assert (full["code"], full["retryable"]) == ("quota_exceeded", False)
+    assert "memory_delete" in full["advice"]
+    retain.holds.add(user_id="alice", reason="lawsuit", author="legal")
+    assert error(ask(server, "memory_delete", {"memory_id": peanuts}))["code"] == "held"
+    assert answer(ask(server, "memory_explain", {"memory_id": peanuts}))["protected_by"][0]["reason"] == "lawsuit"
+
+
+def test_what_fails_within_is_told_without_names_of_files(retain: Retain, caplog: pytest.LogCaptureFixture) -> None:
+    server = local_server(retain, defaults=ALICE)
+    retain.close()
+    with caplog.at_level(logging.ERROR, "retain.mcp"):
+        said = error(ask(server, "memory_search", {"query": "tea"}))
+    assert said["code"] == "closed"
+    reference = said["message"].rstrip(".").split()[-1]
+    assert reference in caplog.text
+
+
+def test_an_unexpected_error_is_logged_and_nothing_of_it_shown(
+    retain: Retain, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_request: object) -> Gate:
+        raise RuntimeError("/secret/path is broken")
+
+    server = build_server(broken, defaults=ALICE)
+    with caplog.at_level(logging.ERROR, "retain.mcp"):
+        result = ask(server, "memory_search", {"query": "tea"})
+    assert error(result)["code"] == "internal"
+    assert "secret" not in result.model_dump_json()
+    assert "/secret/path" in caplog.text
+
+    async def talk() -> None:
+        async with Client(server) as client:
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource("retain://users/alice/memories")
+            assert "secret" not in str(caught.value.error)
+            with pytest.raises(MCPError):
+                await client.list_tools()
+
+    run(talk)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A tool, and arguments by the right names with anything in them."""
+    name = draw(st.sampled_from([name for name in NAMES if name != "retention_policies"]))
+    fields = sorted(TOOLS[name].inputs.model_fields)
+    given = draw(st.dictionaries(st.sampled_from(fields), json_values, max_size=4))
+    return name, {**(GOOD[name] if draw(st.booleans()) else {}), **given}
+
+
+def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(retain: Retain, peanuts: str) -> None:
+    server = local_server(retain, defaults=ALICE)
+
+    async def talk() -> None:
+        async with Client(server) as client:
+            await client.list_tools()  # so that every answer is held against its schema
+
+            async def one(name: str, arguments: dict[str, Any]) -> None:
+                result = await client.call_tool(name, json.loads(json.dumps(arguments)))
+                if result.is_error:
+                    assert error(result)["code"] not in ("internal", "storage"), arguments
+
+            made: list[tuple[str, dict[str, Any]]] = []
+
+            @settings(max_examples=100, database=None)
+            @given(calls())
+            def collect(call: tuple[str, dict[str, Any]]) -> None:
+                made.append(call)
+
+            collect()
+            for name, arguments in made:
+                await one(name, arguments)
+
+    run(talk)

@@ -1,0 +1,90 @@
+"""Stores to back up and to restore into, and how two of them are compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from homes import Homes
+from retain import Retain
+from retain.privacy.backups.catalog import Catalog
+from retain.privacy.backups.format import Doc
+from retain.storage.copying.ends import view_of
+from retain.storage.copying.shares import LEFT_OUT
+from retain.storage.copying.tables import TABLES
+from retain.storage.relational.database import Row
+
+#: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.
+_OF_THE_RESTORE = {"checkpoints", "sealed", "seen"}
+#: What has to be there when a machine is lost: the backups, the keys with their master key, the ledger of erasures.
+_KEPT = ("backups", "keys", "ledger", "erased", "certificates")
+
+
+def catalog_of(retain: Retain) -> Catalog:
+    """The backups of an engine, beneath its service."""
+    return retain.backups._catalog
+
+
+def rows_of(retain: Retain) -> dict[str, list[Row]]:
+    """Every row that a whole restore is to bring back, by table, in canonical form."""
+    with view_of(retain.database) as view:
+        found = {
+            table.name: sorted(view.rows(table), key=repr)
+            for table in TABLES
+            if table.name not in {*LEFT_OUT, *_OF_THE_RESTORE}
+        }
+    found["jobs"] = [(*row[:5], *(None for _ in row[5:])) for row in found["jobs"]]  # results are not kept
+    return found
+
+
+def digests(retain: Retain, backup_id: str) -> dict[tuple[str, str], str]:
+    """What each document of a backup says, in short."""
+    return {(doc.sort, doc.mark): doc.digest for doc in docs(retain, backup_id)}
+
+
+def docs(retain: Retain, backup_id: str) -> list[Doc]:
+    catalog = catalog_of(retain)
+    return list(catalog.docs(catalog.get(backup_id)))
+
+
+def said(retain: Retain, backup_id: str) -> str:
+    """All that a backup says to whoever has the keys, in one text."""
+    catalog = catalog_of(retain)
+    manifest = catalog.get(backup_id)
+    return repr([frames for _, frames in catalog.contents(manifest, catalog.docs(manifest))])
+
+
+def objects(retain: Retain) -> dict[str, bytes]:
+    """Every object where the backups are."""
+    store = catalog_of(retain).objects
+    return {name: store.get(name) for name in store.names()}
+
+
+def check_all(retain: Retain, *, restore: bool = False) -> list[str]:
+    """Verify every backup that is listed; their ids."""
+    listed = [one.id for one in retain.backups.list()]
+    for backup_id in listed:
+        check = retain.backups.verify(backup_id, restore=restore)
+        assert check, check.problems
+    return listed
+
+
+def lose_machine(source: Path, homes: Homes, name: str = "elsewhere", *, kept: tuple[str, ...] = _KEPT) -> Path:
+    """Another home, with what has to be there of a machine that was lost, and nothing else."""
+    home = homes.new(name)
+    for folder in kept:
+        if (source / folder).exists():
+            shutil.copytree(source / folder, home / folder)
+    return home
+
+
+@contextmanager
+def engines(*homes: Homes) -> Iterator[None]:
+    """Give back their databases in the end."""
+    try:
+        yield
+    finally:
+        for one in homes:
+            one.close()

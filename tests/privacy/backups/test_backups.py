@@ -1,0 +1,265 @@
+"""Backups hold all that a store holds, as it was at one moment, and become the same store again, on either engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clocks import FakeClock
+from homes import ENGINES, Homes
+from privacy.backups.stores import catalog_of, check_all, digests, docs, lose_machine, objects, rows_of, said
+from retain import MemoryType, Retain
+from retain.core.errors import InvalidKindError, LeaseLostError, NotFoundError
+from retain.privacy.backups import writing
+from retain.privacy.backups.format import SEGMENTS
+from retain.privacy.backups.service import DAILY, WEEKLY
+from retain.storage.copying import shares
+from retain.storage.copying.tables import TABLES
+from storage.full_store import LONG
+
+# --- what is in it ----------------------------------------------------------------------------------------------------
+
+
+def test_every_table_of_a_store_is_in_one_share_of_a_backup() -> None:
+    placed = [*shares.OWN, *(name for name in shares.COMMON if name not in shares.NAMED), *shares.GROWING]
+    placed += shares.LEFT_OUT
+    assert sorted(placed) == sorted(table.name for table in TABLES)
+    assert set(shares.NAMED) == set(shares.OWN) & set(shares.COMMON)
+
+
+def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Retain) -> None:
+    before = rows_of(full)
+    written = threading.Event()
+
+    def write() -> None:
+        for user in ("ann", "bob", "zoë", "someone new"):
+            memory = full.manager(user, "travel", "s2")
+            memory.add("added meanwhile", "long_term")
+            memory.short_term.add_message("user", "said meanwhile")
+        full.quotas.set("long_term", max_memories=7, user_id="bob")
+        full.agents.add("meanwhile", "an agent")
+        written.set()
+
+    def while_it_reads(_count: int) -> None:
+        if not written.is_set():
+            writer = threading.Thread(target=write)
+            writer.start()
+            writer.join(60)
+
+    made = full.backups.create(progress=while_it_reads)
+
+    assert written.is_set()
+    assert "meanwhile" not in said(full, made.id)
+    assert full.backups.verify(made.id, restore=True)
+    assert made.memories == len(before["records"])
+    after = full.backups.create()
+    assert said(full, after.id).count("added meanwhile") == 4
+    assert full.backups.verify(after.id, restore=True)
+
+
+CHANGES: dict[str, Callable[[Retain, Any], object]] = {
+    "add": lambda _, ann: ann.add("another", "long_term"),
+    "update": lambda _, ann: ann.update(ann.list_memories("long_term")[0]["memory_id"], "in other words"),
+    "metadata": lambda _, ann: ann.update(ann.list_memories("persona")[0]["memory_id"], None, {"now": "this"}),
+    "delete": lambda _, ann: ann.delete(ann.list_memories("long_term")[1]["memory_id"]),
+    "restore": lambda retain, _: retain.recycle.restore(user_id="ann"),
+    "message": lambda _, ann: ann.short_term.add_message("user", "hello again"),
+    "unsay": lambda _, ann: ann.short_term.delete(ann.short_term.get_full_history()[0]["message_id"]),
+    "fact": lambda _, ann: ann.entity.set("Rex", {"age": 5}),
+    "document": lambda _, ann: ann.structured.put("orders", {"n": 3}, key="two"),
+    "schema": lambda _, ann: ann.structured.define("trips", {"type": "object"}),
+    "rule": lambda retain, _: retain.policies.set("long_term", user_id="ann", keep_days=9_000, author="me"),
+    "rule of all": lambda retain, _: retain.policies.set("long_term", keep_days=40, author="me"),
+    "quota": lambda retain, _: retain.quotas.set("long_term", max_memories=400, user_id="ann"),
+    "hold": lambda retain, _: retain.holds.add(user_id="ann", reason="Case 2", author="dpo"),
+    "agent": lambda retain, _: retain.agents.remove("travel"),
+    "rehydrate": lambda _, ann: ann.rehydrate(
+        next(m["memory_id"] for m in ann.list_memories("long_term", include_archived=True) if m["is_archived"])
+    ),
+    "forget a source": lambda retain, _: retain.forget_source("import:crm"),
+    "sweep": lambda retain, _: retain.sweep(confirm=True),
+    "erase": lambda retain, _: (retain.holds.release(retain.holds.list()[-1].id), retain.erase_user("ann")),
+    "nothing": lambda *_: None,
+}
+
+
+def test_what_has_not_changed_is_referred_to_and_whatever_changes_is_copied(full: Retain, clock: FakeClock) -> None:
+    full.backups.create()
+    for name, change in CHANGES.items():
+        change(full, full.manager("ann", "travel", "s2"))
+        clock.advance(seconds=1)
+        made = full.backups.create()
+        whole = full.backups.create(full=True)
+        assert digests(full, made.id) == digests(full, whole.id), name
+        assert made.memories == whole.memories, name
+        assert made.written < whole.written, name
+    own = [doc for doc in docs(full, full.backups.create().id) if made.id in doc.segment]
+    assert own == [], "the one before that had nothing new was no better"
+
+
+def test_users_who_did_nothing_are_not_copied_again(full: Retain) -> None:
+    first = full.backups.create()
+    full.manager("bob", "travel", "s2").add("news of bob", "long_term")
+
+    second = full.backups.create()
+
+    own = [doc for doc in docs(full, second.id) if second.id in doc.segment]
+    assert [doc.sort for doc in own if doc.sort == "user"] == ["user"], "bob alone"
+    assert {doc.sort for doc in own} <= {"user", "common"}
+    assert second.written < first.written / 2
+    assert second.memories == first.memories + 1
+    assert (first.problem, first.good) == (None, None)
+
+
+def test_a_backup_of_some_kinds_has_those_and_what_goes_with_them(full: Retain) -> None:
+    persona, daily = full.backups.create(WEEKLY), full.backups.create(DAILY)
+    by_name = full.backups.create(["entity", MemoryType.STRUCTURED])
+
+    assert persona.kinds == ("persona",)
+    assert daily.kinds == ("entity", "episodic", "long_term", "structured")
+    weekly = catalog_of(full).get(persona.id).rows
+    assert {"history", "facts", "audit", "registry"} & set(weekly) == set()
+    assert (weekly["records"], daily.memories + persona.memories) == (persona.memories, full.backups.create().memories)
+    assert {"history", "facts", "audit", "registry", "sessions", "jobs"} <= set(catalog_of(full).get(daily.id).rows)
+    assert "Formal, and brief." not in said(full, daily.id)
+    assert "Formal, and brief." in said(full, persona.id)
+    assert "enjoys skiing" not in said(full, persona.id)
+    assert by_name.kinds == ("entity", "structured")
+    assert "hello" not in said(full, by_name.id)
+    check_all(full, restore=True)
+
+
+@pytest.mark.parametrize("kinds", [["working"], ["long_term", "short_term"], ["nonsense"], []])
+def test_kinds_that_do_not_last_are_not_backed_up(retain: Retain, kinds: list[str]) -> None:
+    with pytest.raises(InvalidKindError):
+        retain.backups.create(kinds)
+    assert retain.backups.list() == []
+
+
+def test_nothing_in_it_can_be_read_without_the_keys(full: Retain) -> None:
+    made = full.backups.create()
+
+    held = objects(full)
+
+    assert "enjoys skiing" in said(full, made.id)
+    for text in (b"skiing", b"ann", b"bob", b"default", b"travel", "zoë".encode(), b"Case 4711"):
+        assert [name for name, data in held.items() if text in data or text.decode() in name] == []
+
+
+def test_a_user_larger_than_a_segment_is_kept_in_several(full: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "PART", 4_000)
+    monkeypatch.setattr(writing, "SEGMENT", 10_000)
+    full.manager("large", "travel").add_many([f"{n} {LONG[n:]}{n}" for n in range(500)], "long_term")
+
+    made = full.backups.create()
+
+    assert made.users == full.backups.verify(made.id, restore=True).users
+    assert len([name for name in objects(full) if name.startswith(SEGMENTS)]) > 3
+    assert full.backups.verify(made.id, restore=True).memories == made.memories
+    again = full.backups.create()
+    assert [doc.sort for doc in docs(full, again.id) if again.id in doc.segment] == ["common"]
+    assert full.backups.verify(again.id, restore=True)
+
+
+def test_a_store_with_nothing_in_it_is_backed_up_too(retain: Retain) -> None:
+    made = retain.backups.create()
+    assert (made.users, made.memories) == (0, 0)
+    assert retain.backups.verify(made.id, restore=True)
+    assert retain.backups.verify(retain.backups.create().id, restore=True)
+
+
+# --- one at a time ----------------------------------------------------------------------------------------------------
+
+
+def test_of_two_that_make_a_backup_at_once_one_is_told_to_wait(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+        one.manager("ann", "guide").add("likes tea", "long_term")
+        refused: list[LeaseLostError] = []
+
+        def meanwhile(_count: int) -> None:
+            for verb in (other.backups.create, other.backups.rotate):
+                with pytest.raises(LeaseLostError, match="is making or restoring a backup; try again") as caught:
+                    verb()
+                refused.append(caught.value)
+
+        made = one.backups.create(progress=meanwhile)
+
+        assert [problem.retryable for problem in refused] == [True, True]
+        assert [found.id for found in other.backups.list()] == [made.id]
+        assert other.backups.create().memories == 1
+        other.backups.rotate()
+        check_all(one)
+
+
+def test_who_stood_still_while_another_took_over_makes_no_backup(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+        one.manager("ann", "guide").add("likes tea", "long_term")
+        leadership: Any = vars(one.backups)["_leadership"]
+
+        def stand_still(_count: int) -> None:
+            lease = leadership.lease
+            vars(leadership)["_leases"].release(lease)  # as if it had run out
+            other.backups.create()
+            other.backups.rotate()
+
+        with pytest.raises(LeaseLostError, match="broken off"):
+            one.backups.create(progress=stand_still)
+
+        assert len(check_all(one, restore=True)) == 1
+
+
+# --- a whole restore --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ENGINES)
+def test_a_lost_machine_becomes_the_same_store_again_on_either_engine(
+    full: Retain, tmp_path: Path, clock: FakeClock, target: str
+) -> None:
+    full.backups.create()
+    full.manager("bob", "travel", "s2").add("news of bob", "long_term")
+    clock.advance(minutes=1)
+    made = full.backups.create()  # what it holds is in the segments of two
+    before, found = rows_of(full), full.manager("bob", "travel", "s2").retrieve("news", top_k=3)
+    with Homes(target, tmp_path) as homes:
+        home = lose_machine(full.settings.home, homes)
+        with Retain.open(home=home, clock=clock) as again:
+            restored = again.backups.restore(made.id)
+
+            after = rows_of(again)
+            assert {name for name in before if before[name] != after[name]} == set()
+            assert (restored.whole, restored.erased, restored.memories) == (True, 0, made.memories)
+            assert restored.objects > 0, "cold objects are back"
+            assert again.audit.verify(), "the audit chain is whole"
+            bob = again.manager("bob", "travel", "s2")
+            assert [one["memory_id"] for one in bob.retrieve("news", top_k=3)] == [one["memory_id"] for one in found]
+            ann = again.manager("ann", "travel", "s2")
+            archived = [m for m in ann.list_memories("long_term", include_archived=True) if m["is_archived"]]
+            assert ann.rehydrate(archived[0]["memory_id"])["content"] == LONG
+            assert again.schedule.list()
+            bob.add("life goes on", "long_term")
+            assert again.backups.verify(again.backups.create().id, restore=True)
+            assert again.audit.verify()
+
+
+def test_who_was_erased_since_does_not_come_back(full: Retain, homes: Homes, clock: FakeClock) -> None:
+    made = full.backups.create()
+    full.erase_user("ann")
+    with Retain.open(home=lose_machine(full.settings.home, homes), clock=clock) as again:
+        restored = again.backups.restore(made.id)
+
+        assert restored.erased == 1
+        assert [row for row in rows_of(again)["subjects"] if "ann" in row[1]] == []
+        assert again.manager("ann", "travel", "s2").list_memories("long_term", include_archived=True) == []
+        assert again.manager("bob", "travel", "s2").list_memories("long_term")
+        assert again.audit.verify()
+
+
+def test_a_backup_that_is_not_there_is_said_plainly(retain: Retain) -> None:
+    for backup_id in ("nonsense", "../../etc", "01a4061f-5120-7000-95e0-e72d9005207f"):
+        for verb in (retain.backups.get, retain.backups.restore, retain.backups.verify):
+            with pytest.raises(NotFoundError, match="retain backup list"):
+                verb(backup_id)

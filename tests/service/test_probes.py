@@ -1,0 +1,208 @@
+"""Health, readiness and metrics: what machines ask the service, and who may see what."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from retain import Retain
+from retain.core.errors import StoreAwayError
+from retain.service.keeper import Keeper
+from retain.service.layers import layered
+from retain.service.limits import Limits
+from retain.service.readiness import Readiness
+from service.asking import REMOTE, ask, ask_async
+
+
+@pytest.fixture
+def stopping() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def app(retain: Retain, stopping: threading.Event) -> ASGIApp:
+    """A service with keys, and with a schedule that was not started."""
+    keeper = Keeper("schedule", ["/no/such/program"])
+    return layered(FastAPI(), retain, limits=Limits(), keys_required=True, keeper=keeper, stopping=stopping.is_set).app
+
+
+@pytest.fixture
+def alone(retain: Retain, stopping: threading.Event) -> ASGIApp:
+    """A service without a schedule."""
+    return layered(FastAPI(), retain, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
+
+
+def key(retain: Retain, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
+    return {"Authorization": f"Bearer {retain.access.create('a key', rights=[right], tenant=tenant)[1]}"}
+
+
+def test_a_process_that_answers_is_healthy_whatever_else_is_wrong(app: ASGIApp, retain: Retain) -> None:
+    retain.close()
+    assert ask(app, "/healthz", client=REMOTE).json == {"status": "ok"}
+
+
+def test_a_service_whose_store_answers_is_ready(alone: ASGIApp) -> None:
+    answer = ask(alone, "/readyz", client=REMOTE)
+    assert (answer.status, answer.json) == (200, {"status": "ready", "checks": {"service": "ok", "store": "ok"}})
+
+
+def test_what_is_in_the_way_is_told_to_those_who_may_know(app: ASGIApp, retain: Retain) -> None:
+    here, elsewhere = ask(app, "/readyz"), ask(app, "/readyz", client=REMOTE)
+    operator = ask(app, "/readyz", client=REMOTE, headers=key(retain))
+    assert {here.status, elsewhere.status, operator.status} == {503}
+    assert here.json["checks"]["schedule"] == operator.json["checks"]["schedule"] == "not started yet"
+    assert elsewhere.json == {
+        "status": "not_ready",
+        "checks": {"service": "ok", "store": "ok", "schedule": "not ready"},
+    }
+
+
+def test_a_store_that_is_gone_is_in_the_way(alone: ASGIApp, retain: Retain) -> None:
+    retain.close()
+    answer = ask(alone, "/readyz")
+    assert answer.status == 503
+    assert "closed" in answer.json["checks"]["store"]
+
+
+def test_a_service_that_stops_is_not_ready(alone: ASGIApp, stopping: threading.Event) -> None:
+    stopping.set()
+    assert ask(alone, "/readyz").json["checks"]["service"] == "the service is stopping"
+
+
+def test_a_store_that_hangs_is_not_waited_for_and_not_asked_again() -> None:
+    asked, release = threading.Semaphore(0), threading.Event()
+
+    def hangs() -> str | None:
+        asked.release()
+        release.wait(30)
+        return None
+
+    async def story() -> None:
+        readiness = Readiness({"store": hangs}, seconds=0.01, kept_seconds=0)
+        for _ in range(3):
+            assert (await readiness.look()).checks == {"store": "no answer within 0.01 s"}
+        release.set()
+        assert readiness._looking is not None
+        await readiness._looking
+
+    asyncio.run(story())
+    assert asked.acquire(blocking=False)
+    assert not asked.acquire(blocking=False)
+
+
+def test_probes_within_a_moment_are_one_look() -> None:
+    now, looks = [0.0], [0]
+
+    def look() -> None:
+        looks[0] += 1
+
+    async def story() -> None:
+        readiness = Readiness({"store": look}, kept_seconds=1, now=lambda: now[0])
+        for moment in (0.0, 0.9, 1.0, 1.9):
+            now[0] = moment
+            assert (await readiness.look()).ready
+
+    asyncio.run(story())
+    assert looks == [2]
+
+
+def test_an_error_of_ours_is_a_reason() -> None:
+    def away() -> None:
+        raise StoreAwayError("the server does not answer")
+
+    found = asyncio.run(Readiness({"store": away}).look())
+    assert found.checks == {"store": "the server does not answer"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_probes_are_only_looked_at(app: ASGIApp, path: str) -> None:
+    assert ask(app, path, "POST").status == 405
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_for_this_machine_and_for_operators(app: ASGIApp, retain: Retain) -> None:
+    assert ask(app, "/metrics").status == 200
+    assert ask(app, "/metrics", client=REMOTE).code == "unauthenticated"
+    assert ask(app, "/metrics", headers={"X-Forwarded-For": "127.0.0.1"}).code == "unauthenticated"
+    assert ask(app, "/metrics", client=REMOTE, headers={"Authorization": "Bearer guessed"}).code == "unauthenticated"
+    assert ask(app, "/metrics", client=REMOTE, headers=key(retain, tenant="default", right="admin")).code == "forbidden"
+    assert ask(app, "/metrics", client=REMOTE, headers=key(retain)).status == 200
+
+
+def test_metrics_tell_of_the_store_and_of_the_process(app: ASGIApp, retain: Retain) -> None:
+    retain.manager("alice", "agent").add("Likes tea")
+    ask(app, "/v1/nothing")
+    answer = ask(app, "/metrics")
+    said = answer.body.decode()
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert 'memory_count{memory_type="long_term"} 1.0' in said
+    assert "retain_store_up 1.0" in said
+    assert "retain_schedule_up 0.0" in said
+    assert "retain_schedule_restarts_total 0.0" in said
+    assert "retain_http_requests_in_flight 1.0" in said
+    assert 'retain_http_requests_total{method="GET",route="none",status="401"}' not in said
+    assert 'retain_http_requests_total{method="GET",route="none",status="404"} 1.0' in said
+    names = [line.split()[2] for line in said.splitlines() if line.startswith("# TYPE ")]
+    assert len(names) == len(set(names)), "Prometheus refuses a page that has a metric twice"
+
+
+def test_without_a_store_the_process_still_tells_of_itself(app: ASGIApp, retain: Retain) -> None:
+    retain.close()
+    said = ask(app, "/metrics").body.decode()
+    assert "retain_store_up 0.0" in said
+    assert "retain_http_requests_in_flight 1.0" in said
+
+
+# --- all layers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def echo() -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/v1/echo")
+    async def echoed(said: dict[str, str]) -> dict[str, str]:
+        return said
+
+    return app
+
+
+def test_the_layers_together_answer_and_refuse(echo: FastAPI, retain: Retain) -> None:
+    limits = Limits(request_bytes=100, rate_per_second=1.0)
+    app = layered(echo, retain, limits=limits, keys_required=True).app
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
+    fine = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "b"}'], client=REMOTE)
+    large = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "', b"b" * 200, b'"}'], client=REMOTE)
+    often = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"], client=REMOTE)
+    assert (fine.status, fine.json) == (200, {"a": "b"})
+    assert large.code == "request_too_large"
+    assert often.code == "rate_limited"
+    for answer in (fine, large, often):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-request-id"]
+    assert large.json["request_id"] == large.headers["x-request-id"]
+
+
+def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: FastAPI, retain: Retain) -> None:
+    app = layered(echo, retain, limits=Limits(rate_per_second=1.0), keys_required=False).app
+    headers = {"Content-Type": "application/json"}
+    assert {ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]).status for _ in range(9)} == {200}
+    assert ask(app, "/v1/echo", "POST", headers={**headers, "Host": "evil.example"}, pieces=[b"{}"]).status == 403
+
+
+def test_fifty_at_once_are_answered(echo: FastAPI, retain: Retain) -> None:
+    app = layered(echo, retain, limits=Limits(), keys_required=False).app
+
+    async def story() -> set[int]:
+        headers = {"Content-Type": "application/json"}
+        asking = (ask_async(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]) for _ in range(50))
+        return {answer.status for answer in await asyncio.gather(*asking)}
+
+    assert asyncio.run(story()) == {200}

@@ -1,0 +1,157 @@
+"""Every request has an id, is counted and is a line of the log; no secret and nothing of a memory is in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from fastapi import FastAPI, Request
+from prometheus_client import generate_latest
+from starlette.types import ASGIApp
+
+from retain.core.errors import StoreAwayError
+from retain.service.logs import LogFormat, blotted, install_logs
+from retain.service.recording import Recorded
+from retain.service.traffic import Traffic
+from service.asking import ask
+
+SECRET = "retain_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
+
+
+def api() -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/v1/users/{user_id}")
+    def get_user(user_id: str) -> dict[str, str]:
+        return {"user": user_id}
+
+    @app.post("/v1/broken")
+    async def broken(request: Request) -> None:
+        raise LookupError(f"nothing like {(await request.body()).decode()} and {request.headers['authorization']}")
+
+    @app.get("/v1/away")
+    def away() -> None:
+        raise StoreAwayError(f"postgresql://retain:hunter2@db/retain is away, asked with {SECRET}")
+
+    return app
+
+
+@contextmanager
+def logging_to(form: LogFormat) -> Iterator[io.StringIO]:
+    """What is logged meanwhile; the log of the tests is as it was after."""
+    root, ours = logging.getLogger(), logging.getLogger("retain")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    stream = io.StringIO()
+    install_logs(form, stream)
+    try:
+        yield stream
+    finally:
+        logging.captureWarnings(capture=False)
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+
+
+@pytest.fixture
+def traffic() -> Traffic:
+    return Traffic()
+
+
+@pytest.fixture
+def app(traffic: Traffic) -> ASGIApp:
+    return Recorded(api(), traffic)
+
+
+def test_a_request_keeps_its_id_or_is_given_one(app: ASGIApp) -> None:
+    assert ask(app, "/v1/users/alice", headers={"X-Request-ID": "from-the-proxy.1"}).headers["x-request-id"] == (
+        "from-the-proxy.1"
+    )
+    given = {
+        ask(app, "/v1/users/alice", headers={"X-Request-ID": odd}).headers["x-request-id"]
+        for odd in ("", "a b", "x" * 65, "evil\r\nheader", '{"json"}')
+    }
+    assert len(given) == 5
+    assert all(len(one) == 32 for one in given)
+
+
+def test_a_line_tells_the_route_and_not_whose_memory_it_was(app: ASGIApp) -> None:
+    with logging_to(LogFormat.JSON) as stream:
+        ask(app, "/v1/users/alice?q=private", headers={"X-Request-ID": "one"})
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["message"], line["request_id"], line["status"]) == ("request", "one", 200)
+    assert (line["method"], line["route"], line["client"]) == ("GET", "/v1/users/{user_id}", "127.0.0.1")
+    assert line["ms"] >= 0
+    assert "alice" not in stream.getvalue()
+    assert "private" not in stream.getvalue()
+
+
+def test_what_nobody_expected_is_an_answer_and_a_line_with_its_place(app: ASGIApp) -> None:
+    with logging_to(LogFormat.JSON) as stream:
+        answer = ask(
+            app, "/v1/broken", "POST", pieces=[b"my diary"], headers={"Authorization": "Bearer x", "X-Request-ID": "r"}
+        )
+    assert answer.status == 500
+    assert answer.headers["x-request-id"] == "r"
+    failure, request = map(json.loads, stream.getvalue().splitlines())
+    assert (failure["level"], failure["error"], failure["request_id"]) == ("error", "LookupError", "r")
+    assert any(place.endswith(" broken") for place in failure["at"])
+    assert request["status"] == 500
+    assert "diary" not in stream.getvalue()
+
+
+def test_an_app_that_fails_without_an_answer_is_answered_for(traffic: Traffic) -> None:
+    async def broken(*_: object) -> None:
+        raise LookupError("my diary")
+
+    answer = ask(Recorded(broken, traffic), headers={"X-Request-ID": "r"})
+    assert (answer.status, answer.code, answer.json["request_id"]) == (500, "error", "r")
+    assert "diary" not in answer.body.decode()
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_secret_is_in_no_line(app: ASGIApp, form: LogFormat) -> None:
+    with logging_to(form) as stream:
+        for headers in ({"Authorization": f"Bearer {SECRET}"}, {"X-API-Key": SECRET, "Authorization": SECRET}):
+            ask(app, f"/v1/users/{SECRET}?key={SECRET}", headers=headers)
+            ask(app, f"/{SECRET}", headers=headers)
+            ask(app, "/v1/broken", "POST", pieces=[SECRET.encode()], headers=headers)
+            ask(app, "/v1/away", headers={**headers, "X-Request-ID": SECRET[:60]})
+        logging.getLogger("uvicorn.error").warning("a library says %s", SECRET)
+        logging.getLogger("retain.any").error("Authorization: Bearer %s", SECRET[40:])
+    said = stream.getvalue()
+    assert len(said.splitlines()) >= 12
+    for planted in (SECRET, SECRET[40:], SECRET[:60], "hunter2"):
+        assert planted not in said
+
+
+def test_a_line_of_text_is_one_line(app: ASGIApp) -> None:
+    with logging_to(LogFormat.TEXT) as stream:
+        ask(app, "/v1/users/alice")
+        logging.getLogger("retain.any").warning("two\nlines and \x1b[31mcolour")
+        logging.getLogger("retain.latency").warning("is in the metrics")
+    first, second = stream.getvalue().splitlines()
+    assert "route=/v1/users/{user_id} status=200" in first
+    assert second.endswith("warning two lines and  [31mcolour")
+
+
+def test_passwords_and_keys_are_blotted_out_and_the_rest_is_not() -> None:
+    assert blotted("postgresql://me:secret@host/db is away") == "postgresql://me:…@host/db is away"
+    assert blotted(f"asked with {SECRET}.") == "asked with …."
+    assert blotted("retain_overdue_seconds is 3") == "retain_overdue_seconds is 3"
+
+
+def test_requests_are_counted_by_route_and_status(app: ASGIApp, traffic: Traffic) -> None:
+    for path in ("/v1/users/alice", "/v1/users/bob", "/no/such/route", "/another"):
+        ask(app, path)
+    ask(app, "/v1/users/alice", "BREW")
+    said = generate_latest(traffic.registry).decode()
+    assert 'retain_http_requests_total{method="GET",route="/v1/users/{user_id}",status="200"} 2.0' in said
+    assert 'retain_http_requests_total{method="GET",route="none",status="404"} 2.0' in said
+    assert 'retain_http_requests_total{method="other",route="/v1/users/{user_id}",status="405"} 1.0' in said
+    assert 'retain_http_request_seconds_count{method="GET",route="/v1/users/{user_id}"} 2.0' in said
+    assert "retain_http_requests_in_flight 0.0" in said
+    assert "alice" not in said
