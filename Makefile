@@ -19,8 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(STAMP)    ## a short tour: adds, recalls, and shows what it did
-	$(BIN)/retain demo
+run: $(STAMP)    ## serve the API on the embedded engine, and say where (a tour: retain demo)
+	@$(BIN)/retain serve
 
 test: check      ## everything that must hold before a change lands
 

@@ -11,7 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
-from bench import deployment, lifecycle, report, speed
+from bench import deployment, lifecycle, report, service, speed
 
 
 def main() -> None:
@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
     parser.add_argument(
-        "--only", choices=["speed", "lifecycle", "quality", "deployment"], help="measure one; the page keeps the others"
+        "--only",
+        choices=["speed", "lifecycle", "quality", "deployment", "service"],
+        help="measure one; the page keeps the others",
     )
     options = parser.parse_args()
     if options.only in (None, "speed"):
@@ -36,6 +38,8 @@ def main() -> None:
         report.write_quality(options.docs, options.locomo)
     if options.only in (None, "deployment"):
         report.write_deployment(options.docs, deployment.measure(options.users), options.users)
+    if options.only in (None, "service"):
+        report.write_service(options.docs, service.measure())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, lifecycle, quality
+from bench import archive, deployment, lifecycle, quality, service
 from bench.speed import USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -65,18 +65,34 @@ def _table(figures: Sequence[Figure]) -> str:
 
 def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int, locomo: str | None) -> None:
     """The section on sweeps, and on what is recalled after archiving."""
-    rows = ["| | measured | target | met |", "|---|---:|---|---|"]
-    for figure in figures:
-        mark = "" if figure.met is None else "yes" if figure.met else "**no**"
-        rows.append(f"| {figure.name} | {figure.value} | {figure.target} | {mark} |")
     text = (
         f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
         f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between recalls.\n"
-        f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n"
+        f"`make bench` on a {machine()}.\n\n" + _measured(figures)
     )
     if locomo is not None:
         text += "\n" + _archived(archive.measure(Path(locomo)))
     _section(docs, "Lifecycle", text)
+
+
+def _measured(figures: Sequence[lifecycle.Figure]) -> str:
+    rows = ["| | measured | target | met |", "|---|---:|---|---|"]
+    for figure in figures:
+        mark = "" if figure.met is None else "yes" if figure.met else "**no**"
+        rows.append(f"| {figure.name} | {figure.value} | {figure.target} | {mark} |")
+    return "\n".join(rows) + "\n"
+
+
+def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
+    """The section on the service."""
+    text = (
+        "`retain serve` over loopback, embedded engine, one process; what asks it runs on the same cores. `add` and "
+        f"`recall` are\nof a user with {service.MEMORIES:,} memories, and take turns with a route of the same service "
+        f"that does nothing.\nThe {service.CLIENTS} clients have a user each, and add and recall for "
+        f"{service.SECONDS:.0f} seconds.\n"
+        f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
+    )
+    _section(docs, "Service", text)
 
 
 def _archived(found: archive.Figures) -> str:

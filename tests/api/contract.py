@@ -16,7 +16,7 @@ def check_contract(api: dict[str, Any], response: httpx.Response) -> str:
     route = next(
         route
         for route in route_table()
-        if method in route.methods and route.path_regex.match(path) and _is_most_exact(route.path_format, path)
+        if method == route.method and route.path_regex.match(path) and _is_most_exact(route.path_format, path)
     )
     responses = api["paths"][route.path_format][method.lower()]["responses"]
     status = str(response.status_code)

@@ -142,7 +142,7 @@ def test_what_destroys_or_hands_out_everything_needs_the_right_to_govern() -> No
         "configure_domain",
     }
     assert {name for name, right in needed.items() if right is Right.GOVERN} >= govern
-    removing = {route.name for route in ROUTES if route.methods == {"DELETE"}}
+    removing = {route.name for route in ROUTES if route.method == "DELETE"}
     assert removing - govern == {"delete_memory", "remove_session"}, "these go to the recycle bin, one at a time"
 
 
@@ -218,7 +218,7 @@ def test_a_route_that_does_not_say_what_it_needs_cannot_be_made() -> None:
 
 def test_every_path_of_the_application_is_a_guarded_route_or_the_documentation(outside: Outside) -> None:
     told = {(method.upper(), path) for path, methods in outside.api["paths"].items() for method in methods}
-    assert told == {(next(iter(route.methods)), route.path_format) for route in ROUTES}
+    assert told == {(route.method, route.path_format) for route in ROUTES}
     unguarded = {getattr(route, "path", None) for route in outside.app.routes} - {None}
     assert unguarded == {"/docs", "/openapi.json"}
 

@@ -18,7 +18,7 @@ from homes import ENGINES
 from retain import Retain
 from retain.api import route_table
 
-WHO = {"user_id": "alice", "agent_id": "guide"}
+WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 
 
 class Traveller:

@@ -16,7 +16,7 @@ from homes import ENGINES
 from retain import InvalidInputError, Retain
 from retain.api.pages import read_cursor, write_cursor
 
-WHO = {"user_id": "alice", "agent_id": "guide"}
+WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 on_every_engine = pytest.mark.parametrize("engine_name", ENGINES)
 
 
@@ -40,17 +40,17 @@ def items(client: Client, path: str, **asked: Any) -> list[Any]:
 
 
 @on_every_engine
-@pytest.mark.parametrize("limit", [1, 3, 7, 8, 1_000])
-def test_the_pages_of_a_list_are_the_list(client: Client, retain: Retain, clock: FakeClock, limit: int) -> None:
+def test_the_pages_of_a_list_are_the_list(client: Client, retain: Retain, clock: FakeClock) -> None:
     memory = retain.manager("alice", "guide", "s1")
     for number in range(7):
         memory.add(f"Note {number}", metadata={"even": number % 2 == 0})
         clock.advance(seconds=number % 2)  # some of them at the same instant
     listed = [one["memory_id"] for one in memory.list_memories(limit=100)]
-    assert [one["memory_id"] for one in items(client, "/v1/memories", **WHO, limit=limit)] == listed
     even = [one["memory_id"] for one in memory.list_memories(filters={"even": True}, limit=100)]
-    found = items(client, "/v1/memories", **WHO, filters='{"even": true}', limit=limit)
-    assert [one["memory_id"] for one in found] == even
+    for limit in (1, 3, 7, 8, 1_000):
+        assert [one["memory_id"] for one in items(client, "/v1/memories", **WHO, limit=limit)] == listed
+        found = items(client, "/v1/memories", **WHO, filters='{"even": true}', limit=limit)
+        assert [one["memory_id"] for one in found] == even
 
 
 @on_every_engine
@@ -192,7 +192,7 @@ def test_a_cursor_with_any_of_its_characters_changed_is_refused() -> None:
             read_cursor(changed, "memories", ("alice",), str)
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "1001", "1e3", "9" * 5_000, "", "x", "NaN"])
-def test_a_page_has_a_size_within_bounds(client: Client, limit: str) -> None:
-    response = client.get("/v1/memories", params={**WHO, "limit": limit})
-    assert (response.status_code, response.json()["code"]) == (422, "invalid_input")
+def test_a_page_has_a_size_within_bounds(client: Client) -> None:
+    for limit in ("0", "-1", "1001", "1e3", "9" * 5_000, "", "x", "NaN"):
+        response = client.get("/v1/memories", params={**WHO, "limit": limit})
+        assert (response.status_code, response.json()["code"]) == (422, "invalid_input"), limit

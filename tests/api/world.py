@@ -119,7 +119,7 @@ class Asking:
 
 def request_for(world: World, route: GuardedRoute, api: dict[str, Any], **named: str) -> Asking:
     """A request for a route that is about alice, in whatever of its parts it can name her."""
-    (method,) = route.methods
+    method = route.method
     operation = api["paths"][route.path_format][method.lower()]
     values = values_for(world) | named
     query = {}

@@ -25,7 +25,7 @@ from retain.storage.stores import open_short_term
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-PAGES = ("deploy.md", "scale-out.md")
+PAGES = ("deploy.md", "scale-out.md", "serve.md")
 KNOWN = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS}
 PASSWORDS = {"RETAIN_DB_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD"}
 

@@ -74,7 +74,7 @@ class Served:
 @contextmanager
 def served(home: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
     """A service on a home of its own, while the block runs."""
-    command = [SCRIPT, "serve", "--port", "0", "--log-format", "json", "--json", "--home", str(home), *options]
+    command = [str(SCRIPT), "serve", "--port", "0", "--log-format", "json", "--json", "--home", str(home), *options]
     env = {name: value for name, value in os.environ.items() if not name.startswith("RETAIN_")}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**env, **(environ or {})}) as process:

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -16,7 +15,7 @@ from retain import __version__
 from retain.access import Replies
 from retain.api import problems
 from retain.api.description import describe
-from retain.api.guard import SentPaths
+from retain.api.guard import GuardedRoute, SentPaths
 from retain.api.identity import Identity
 from retain.api.operations import answer
 from retain.api.page import render
@@ -53,7 +52,7 @@ def build_app(
     )
     app.state.identity = Identity(retain, keys_required=keys_required)
     app.state.replies = replies or retain.replies
-    problems.install(app)
+    problems.install(app, methods_at=methods_at)
     app.add_middleware(SentPaths)
     for routes in ALL:
         app.include_router(routes.router)
@@ -63,9 +62,14 @@ def build_app(
     return app
 
 
-def route_table() -> list[APIRoute]:
+def route_table() -> list[GuardedRoute]:
     """Every route of the API."""
-    return [route for routes in ALL for route in routes.router.routes if isinstance(route, APIRoute)]
+    return [route for routes in ALL for route in routes.router.routes if isinstance(route, GuardedRoute)]
+
+
+def methods_at(path: str) -> set[str]:
+    """What can be done at a path."""
+    return {route.method for route in route_table() if route.path_regex.match(path)}
 
 
 def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:

@@ -35,6 +35,7 @@ class GuardedRoute(APIRoute):
         if RIGHT not in said or REACH not in said:
             raise TypeError(f"the route {path} does not say what it needs: declare it with Routes")
         self.needs = Needs(Right(said[RIGHT]), Reach(said[REACH]))
+        (self.method,) = options["methods"]
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from retain.access import LOCAL, Gate, Principal
 from retain.api.rights import Caller, Needs
-from retain.core.errors import ForbiddenError, UnauthenticatedError
+from retain.core.errors import ForbiddenError, InvalidScopeError, UnauthenticatedError
 from retain.engine import Retain
 
 TENANT_HEADER: Final = "X-Retain-Tenant"
@@ -28,8 +28,7 @@ class Identity:
         the request is read.
         """
         principal = await self._principal(request)
-        tenant = request.headers.get(TENANT_HEADER)
-        gate = Gate(self._retain, principal, tenant)
+        gate = Gate(self._retain, principal, tenant_of(request))
         if not principal.allows(needs.right):
             raise ForbiddenError(f"this needs the right {needs.right.value!r}, which the key does not have")
         return Caller(gate, needs)
@@ -57,3 +56,12 @@ def secret_of(request: Request) -> str | None:
     if own is not None and own != secret.strip():
         raise UnauthenticatedError("Authorization and X-API-Key name two keys; send one of them")
     return secret.strip()
+
+
+def tenant_of(request: Request) -> str | None:
+    """The tenant that a request names. Headers come as Latin-1; a name in them is UTF-8."""
+    named = request.headers.get(TENANT_HEADER)
+    try:
+        return None if named is None else named.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise InvalidScopeError(f"{TENANT_HEADER} is not UTF-8") from None

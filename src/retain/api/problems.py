@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
@@ -196,8 +196,8 @@ def _told_place(part: object) -> str:
     return text if text.isprintable() and len(text) <= 60 else told(text)
 
 
-def install(app: FastAPI) -> None:
-    """Let an application answer every error in this form."""
+def install(app: FastAPI, *, methods_at: Callable[[str], Collection[str]]) -> None:
+    """Let an application answer every error in this form. ``methods_at`` says what can be done at a path."""
 
     async def of_retain(request: Request, problem: Exception) -> Response:
         assert isinstance(problem, RetainError)  # noqa: S101 - it is registered for those
@@ -209,7 +209,7 @@ def install(app: FastAPI) -> None:
 
     async def of_framework(request: Request, problem: Exception) -> Response:
         assert isinstance(problem, HTTPException)  # noqa: S101
-        return _found_early(request, problem)
+        return _found_early(request, problem, methods_at(request.scope["path"]))
 
     async def unexpected(request: Request, _problem: Exception) -> Response:
         return failed(request)
@@ -225,15 +225,16 @@ def failed(request: Request) -> Response:
     return written(request, 500, "Something went wrong within the server; its log says what.", code=RetainError.code)
 
 
-def _found_early(request: Request, problem: HTTPException) -> Response:
+def _found_early(request: Request, problem: HTTPException, methods: Collection[str]) -> Response:
     status = problem.status_code
+    headers = {"Allow": ", ".join(sorted(methods))} if status == 405 and methods else problem.headers
     detail = {
         400: "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8",
         404: f"there is nothing at {told(request.url.path)}; see /docs",
         405: f"{request.method} is not possible at {told(request.url.path)}; see /docs",
     }.get(status, str(problem.detail))
     code = _FOUND_EARLY.get(status, "error")
-    return written(request, status, detail, code=code, headers=problem.headers)
+    return written(request, status, detail, code=code, headers=headers)
 
 
 _ALWAYS: Final = (400, 401, 403, 413, 422, 429)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,11 @@ _METRICS: Final = """\
 Printed by `retain metrics` (for a textfile collector, say), collected by `registry.register(retain.collector)`; needs
 `pip install 'retain[metrics]'`. All but the latencies, which are those of the process that is asked, are read from the
 store: the work of every process is in them."""
+
+_SERVICE_METRICS: Final = """\
+`retain serve` tells these of itself at `/metrics`, beside those above and those that Prometheus' client has of every
+process (`process_resident_memory_bytes` and the like). Each process tells its own: let Prometheus ask all of them.
+Rules for alerts are in [alerts.yml](../alerts.yml)."""
 
 
 def render() -> str:
@@ -98,22 +103,39 @@ def render_metrics() -> str:
         settings = Settings(home=Path(home), url=f"sqlite:///{home}/retain.db")
         with Retain(settings) as engine:
             families = list(engine.collector.collect())
-    rows = [
-        (
-            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
-            family.type,
-            ", ".join(f"`{label}`" for label in family._labelnames),
-            _escaped(family.documentation),
-        )
-        for family in families
-    ]
     parts = [
         "# Metrics",
         _MADE,
         _METRICS,
-        _table(("Metric", "Type", "Labels", "Meaning"), rows),
+        _metric_table((family.name, family.type, family._labelnames, family.documentation) for family in families),
+        "## Of the service",
+        _SERVICE_METRICS,
+        _metric_table(_service_metrics()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
+    from retain.service.keeper import Keeper  # noqa: PLC0415 - the other pages need no service
+    from retain.service.traffic import Traffic  # noqa: PLC0415
+
+    for metric in Traffic().metrics():
+        yield metric._name, metric._type, metric._labelnames, metric._documentation
+    for family in Keeper("schedule", ()).collect():
+        yield family.name, family.type, family._labelnames, family.documentation
+
+
+def _metric_table(metrics: Iterable[tuple[str, str, Sequence[str], str]]) -> str:
+    rows = [
+        (
+            f"`{name}{'_total' if kind == 'counter' else ''}`",
+            kind,
+            ", ".join(f"`{label}`" for label in labels),
+            _escaped(meaning),
+        )
+        for name, kind, labels, meaning in metrics
+    ]
+    return _table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(

@@ -22,7 +22,7 @@ from retain.cli.output import error_console, printable, show
 from retain.cli.rendering import minute, show_rows
 from retain.core.errors import InvalidInputError
 
-_JOBS: Final = "minutely, episodes, archive or daily"
+_JOBS: Final = "minutely, episodes, archive, daily, backup, backup_persona or backup_trial"
 #: What a job's result says of a sweep, in words.
 _COUNTS: Final = {"archive": "archived", "recycle": "recycled", "delete": "deleted"}
 

@@ -40,6 +40,9 @@ def serve(
     no_schedule: Annotated[
         bool, typer.Option("--no-schedule", help="Do not run the schedule: another process does.")
     ] = False,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Serve this machine without asking for keys, though there are some.")
+    ] = False,
     log_format: Annotated[
         str | None,
         typer.Option(
@@ -64,9 +67,9 @@ def serve(
 ) -> None:
     """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
 
-    Without API keys it serves this machine only, and asks nobody who they are. Once there is a key (retain access
-    create), every caller needs one. Ctrl-C or SIGTERM ends it, after the requests that are being answered. Needs the
-    extra called server.
+    Without API keys it serves this machine only, and asks nobody who they are. Once a key was made (retain access
+    create), every caller needs one, from the next start on. Ctrl-C or SIGTERM ends it, after the requests that are
+    being answered. Needs the extra called server.
     """
     try:
         from retain.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
@@ -75,7 +78,7 @@ def serve(
         raise MissingExtraError(f"serving needs {problem.name}: pip install 'retain[server]'") from problem
 
     form: LogFormat = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
-    options = Options(host, port, not no_schedule, form, stop_seconds, home, url)
+    options = Options(host, port, not no_schedule, form, stop_seconds, keyless, home, url)
     run(options, announce=lambda where: _announce(where, as_json=as_json, check=check), check=check)
 
 
@@ -95,7 +98,7 @@ def _show(out: Console, said: dict[str, Any], *, check: bool) -> None:
     if said["keys_required"]:
         out.print("Callers need an API key: Authorization: Bearer …", soft_wrap=True)
     else:
-        out.print("There are no API keys: this machine only is served, and nobody is asked who they are.")
+        out.print("No API keys are asked for: this machine only is served, whoever uses it.")
         out.print("Make a key with: retain access create --name laptop --right write", soft_wrap=True)
     if not said["schedule"]:
         out.print("The schedule is not run here: see that another process runs it.")

@@ -123,7 +123,9 @@ class Collector:
         gauge = self._families.GaugeMetricFamily
         at = gauge("retain_job_finished_timestamp_seconds", "When the job's last run ended.", labels=["job_name"])
         took = gauge("retain_job_seconds", "How long the job's last run was sweeping.", labels=["job_name"])
-        moved = gauge("retain_job_records", "What the job's last run moved, by what it did.", labels=["job_name", "action"])
+        moved = gauge(
+            "retain_job_records", "What the job's last run moved, by what it did.", labels=["job_name", "action"]
+        )
         aside = gauge(
             "retain_job_set_aside",
             "Users whom the job's last run left alone since they would lose much at once; 20 at most are counted.",

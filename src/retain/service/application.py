@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,8 +14,10 @@ from retain.engine import Retain
 from retain.mcp.serving import McpApp
 from retain.service.recording import note_route
 
+MCP: Final = "/mcp"
 
-def build_api(retain: Retain, *, keys_required: bool) -> ASGIApp:
+
+def build_api(retain: Retain, *, keys_required: bool) -> FastAPI:
     """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
     mcp = McpApp(
         retain,
@@ -21,9 +26,21 @@ def build_api(retain: Retain, *, keys_required: bool) -> ASGIApp:
         max_request_bytes=retain.settings.request_bytes,
     )
     app = build_app(retain, keys_required=keys_required, lifespan=lambda _: mcp.running())
-    app.router.routes.append(Route("/mcp", mcp))  # a mount would answer below that path, not at it
+    app.router.routes.append(Route(MCP, _Named(mcp, MCP)))  # a mount would answer below that path, not at it
     app.user_middleware.append(Middleware(_Routed))  # the innermost: it sees what the router was given
     return app
+
+
+class _Named:
+    """An application that is a route by itself."""
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self.path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await self._app(scope, receive, send)
 
 
 class _Routed:

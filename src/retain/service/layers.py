@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from prometheus_client import Gauge, generate_latest
+from prometheus_client import generate_latest
 from starlette.types import ASGIApp
 
 from retain.core.errors import RetainError
@@ -81,14 +81,13 @@ def _checks(retain: Retain, keeper: Keeper | None, stopping: Callable[[], bool])
 
 def _exposition(retain: Retain, traffic: Traffic) -> Callable[[], bytes]:
     """What Prometheus is told: of the store, and, even if that does not answer, of this process."""
-    up = Gauge("retain_store_up", "1 if the store's metrics could be read.", registry=traffic.registry)
 
     def collect() -> bytes:
         try:
             stored = retain.metrics()
         except RetainError:
             stored = b""
-        up.set(int(bool(stored)))
+        traffic.store_up.set(int(bool(stored)))
         own: bytes = generate_latest(traffic.registry)
         return own + stored
 

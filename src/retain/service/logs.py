@@ -24,6 +24,7 @@ from retain.settings import without_password
 _SECRETS: Final = re.compile(
     r"retain_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
 )
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
 #: How many frames of an unexpected error are told, from where it was raised outwards.
 _FRAMES: Final = 8
 _SOURCES: Final = Path(__file__).parents[1]
@@ -52,7 +53,8 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
 
 def blotted(text: str) -> str:
     """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
-    return without_password(_SECRETS.sub("…", text))
+    text = _SECRETS.sub("…", text)
+    return without_password(text) if "@" in text else text
 
 
 def problem_told(problem: BaseException) -> dict[str, Any]:
@@ -96,7 +98,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        return blotted(json.dumps(said, ensure_ascii=False, default=str))
+        return blotted(_ENCODE(said))
 
 
 class _Text(logging.Formatter):

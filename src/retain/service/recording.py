@@ -41,9 +41,9 @@ class Recorded:
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _Answer(send, request_id)
         began = self._timer()
+        self._traffic.begin()
         try:
-            with self._traffic.in_flight():
-                await self._run(scope, receive, answer)
+            await self._run(scope, receive, answer)
         finally:
             self._record(scope, answer, request_id, self._timer() - began)
 
@@ -60,7 +60,7 @@ class Recorded:
     def _record(self, scope: Scope, answer: _Answer, request_id: str, seconds: float) -> None:
         status = answer.status or _CALLER_LEFT
         route = route_of(scope)
-        self._traffic.count(scope["method"], route, status, seconds)
+        self._traffic.end(scope["method"], route, status, seconds)
         level = logging.DEBUG if route in _QUIET and status < 500 else logging.INFO
         if not _log.isEnabledFor(level):
             return

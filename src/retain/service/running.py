@@ -13,7 +13,7 @@ import prometheus_client
 from retain.core.errors import ForbiddenError
 from retain.engine import Retain
 from retain.service import scheduler
-from retain.service.application import build_api
+from retain.service.application import MCP, build_api
 from retain.service.keeper import Keeper
 from retain.service.layers import layered
 from retain.service.limits import Limits
@@ -35,6 +35,7 @@ class Options(NamedTuple):
     schedule: bool
     form: LogFormat
     stop_seconds: float
+    keyless: bool = False
     home: Path | None = None
     url: str | None = None
 
@@ -49,7 +50,7 @@ class Where(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Every place, for people and programs."""
-        paths = {"api": "/v1", "docs": "/docs", "mcp": "/mcp", "metrics": METRICS, "health": HEALTH, "ready": READY}
+        paths = {"api": "/v1", "docs": "/docs", "mcp": MCP, "metrics": METRICS, "health": HEALTH, "ready": READY}
         places = {name: f"{self.url}{path}" for name, path in paths.items()}
         return {"url": self.url, **places, **self._asdict()}
 
@@ -61,12 +62,13 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
     there is no API key.
     """
     with Retain.open(options.url, home=options.home) as retain:
-        keys_required = retain.access.any()
+        # Keys that were revoked or have expired count: that nobody may come in does not mean that anybody may.
+        keys_required = bool(retain.access.list()) and not options.keyless
         if not keys_required and not resolves_to_loopback(options.host):
+            why = "--keyless asks nobody who they are" if options.keyless else "there is no API key yet"
             raise ForbiddenError(
-                f"{options.host} can be reached from other machines, and there is no API key yet; make one with: "
-                "retain access create --name operator --right admin --operator; or serve this machine only, with "
-                "--host 127.0.0.1"
+                f"{options.host} can be reached from other machines, and {why}; make a key with: retain access create "
+                "--name operator --right admin --operator; or serve this machine only, with --host 127.0.0.1"
             )
         with listen(options.host, options.port) as listener:
             port = listener.getsockname()[1]
@@ -76,7 +78,8 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
                 announce(where)
                 return None
             install_logs(options.form)
-            prometheus_client.disable_created_metrics()  # a second series for each, which nobody asks for
+            # Of each counter a second series would tell when it was made, which nobody asks for.
+            prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
             server = Server(listener, stop_seconds=options.stop_seconds)
             keeper = _keeper(options) if options.schedule else None
             service = layered(

@@ -32,25 +32,29 @@ def listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
         raise InvalidSettingsError(f"a port is a number from 0 to 65535, not {port}")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-        )[0]
-        # With its protocol named, asyncio sends small answers at once; else each would wait for the caller's own ACK.
-        listener = socket.socket(family, kind, protocol)
-        try:
-            if os.name != "nt":  # there it would let two programs have one port
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        return listener
+        return _listener(host, port)
     except OSError as problem:
         raise InvalidSettingsError(
             f"cannot listen at {told(host)}, port {port}: {problem.strerror or problem}; if another program has the "
             "port, choose one with --port"
         ) from problem
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+    )[0]
+    # With its protocol named, asyncio sends small answers at once; else each would wait for the caller's own ACK.
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name != "nt":  # there it would let two programs have one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class Server:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -36,21 +34,22 @@ class Traffic:
         self._in_flight = Gauge(
             "retain_http_requests_in_flight", "Requests that are being answered.", registry=self.registry
         )
-        info = Gauge("retain_info", "1, with the version as a label.", ["version"], registry=self.registry)
-        info.labels(__version__).set(1)
+        self._info = Gauge("retain_info", "1, with the version as a label.", ["version"], registry=self.registry)
+        self._info.labels(__version__).set(1)
+        self.store_up = Gauge("retain_store_up", "1 if the store's metrics could be read.", registry=self.registry)
         prometheus_client.ProcessCollector(registry=self.registry)
 
-    @contextmanager
-    def in_flight(self) -> Iterator[None]:
-        """While a request is being answered."""
-        self._in_flight.inc()
-        try:
-            yield
-        finally:
-            self._in_flight.dec()
+    def metrics(self) -> list[Any]:
+        """The metrics themselves, for those who describe them."""
+        return [self._requests, self._seconds, self._in_flight, self.store_up, self._info]
 
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request that has ended."""
+    def begin(self) -> None:
+        """A request has come."""
+        self._in_flight.inc()
+
+    def end(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request has ended."""
+        self._in_flight.dec()
         method = method if method in _METHODS else "other"
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)

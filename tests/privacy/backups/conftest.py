@@ -27,25 +27,43 @@ class Filled(NamedTuple):
     home: Path
     moment: datetime
 
-    def copy(self, name: str) -> Path:
-        return self.homes.copy(self.home, name)
+
+class Fillings:
+    """Filled homes, one for each engine that is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._filled: dict[str, Filled] = {}
+
+    def on(self, engine_name: str) -> Filled:
+        if engine_name not in self._filled:
+            clock, homes = FakeClock(), Homes(engine_name, self._folder / engine_name)
+            (self._folder / engine_name).mkdir()
+            home = homes.new("filled")
+            self._filled[engine_name] = Filled(homes, home, clock.now)
+            with Retain.open(home=home, clock=clock) as retain:
+                fill(retain, clock)
+            self._filled[engine_name] = Filled(homes, home, clock.now)
+        return self._filled[engine_name]
+
+    def close(self) -> None:
+        for filled in self._filled.values():
+            filled.homes.close()
 
 
-@pytest.fixture(scope="module")
-def filled(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    clock = FakeClock()
-    with Homes(engine_name, tmp_path_factory.mktemp("filled")) as homes:
-        home = homes.new("filled")
-        with Retain.open(home=home, clock=clock) as retain:
-            fill(retain, clock)
-        yield Filled(homes, home, clock.now)
+@pytest.fixture(scope="session")
+def fillings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fillings]:
+    made = Fillings(tmp_path_factory.mktemp("filled"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def full(filled: Filled, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[Retain]:
+def full(fillings: Fillings, engine_name: str, clock: FakeClock) -> Iterator[Retain]:
     """An open store with something of everything in it, for this test alone."""
+    filled = fillings.on(engine_name)
     clock.now = filled.moment
-    home = filled.copy(f"of {request.node.name.replace('/', '_')}")
+    home = filled.homes.copy(filled.home, "copy")
     with Retain.open(home=home, clock=clock) as retain:
         yield retain
     filled.homes.remove(home)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from homes import Homes
 from retain import Retain
+from retain.core.types import DURABLE
 from retain.privacy.backups.catalog import Catalog
-from retain.privacy.backups.format import Doc
+from retain.privacy.backups.creating import mark_of
+from retain.privacy.backups.format import STORE_KEY, Doc
+from retain.privacy.backups.gathering import Piece, Reading
 from retain.storage.copying.ends import view_of
 from retain.storage.copying.shares import LEFT_OUT
 from retain.storage.copying.tables import TABLES
@@ -42,6 +45,30 @@ def rows_of(retain: Retain) -> dict[str, list[Row]]:
 def digests(retain: Retain, backup_id: str) -> dict[tuple[str, str], str]:
     """What each document of a backup says, in short."""
     return {(doc.sort, doc.mark): doc.digest for doc in docs(retain, backup_id)}
+
+
+def read_digests(retain: Retain) -> dict[tuple[str, str], str]:
+    """What the documents of a backup would say that copied everything."""
+    found: dict[tuple[str, str], str] = {}
+    store_key = retain.keyring.get(STORE_KEY)
+    with view_of(retain.database) as view:
+        reading = Reading(view, frozenset(DURABLE))
+        for owners in reading.owners():
+            sums = {owner.number: hashlib.sha256() for owner in owners}
+            for _ in reading.pieces(owners, lambda owner, sums=sums: sums[owner.number]):  # type: ignore[misc]
+                pass
+            found |= {("user", mark_of(store_key, one.subject)): sums[one.number].hexdigest() for one in owners}
+        for number, _, read in reading.chains():
+            found["chain", f"chain {number}"] = _summed(read)
+        found["common", ""] = _summed(reading.common)
+    return found
+
+
+def _summed(read: Callable[[hashlib._Hash], Iterator[Piece]]) -> str:
+    digest = hashlib.sha256()
+    for _ in read(digest):
+        pass
+    return digest.hexdigest()
 
 
 def docs(retain: Retain, backup_id: str) -> list[Doc]:
@@ -78,13 +105,3 @@ def lose_machine(source: Path, homes: Homes, name: str = "elsewhere", *, kept: t
         if (source / folder).exists():
             shutil.copytree(source / folder, home / folder)
     return home
-
-
-@contextmanager
-def engines(*homes: Homes) -> Iterator[None]:
-    """Give back their databases in the end."""
-    try:
-        yield
-    finally:
-        for one in homes:
-            one.close()

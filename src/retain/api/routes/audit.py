@@ -56,7 +56,7 @@ class Finding(Answer):
     problem: str
 
 
-class Verdict(Answer):
+class AuditVerdict(Answer):
     """Whether the audit chain is whole."""
 
     model_config = example({"ok": True, "chains": 3, "entries": 120, "checkpoints": 4, "problems": 0, "findings": []})
@@ -80,7 +80,7 @@ def tail_audit(
     return answer({"items": caller.whose(user_id).audit.tail(limit, user_id=user_id)})
 
 
-@routes.add("POST", "/audit/verify", Right.READ, Reach.STORE, answer=Verdict, long=True)
+@routes.add("POST", "/audit/verify", Right.READ, Reach.STORE, answer=AuditVerdict, long=True)
 def verify_audit(caller: Asking) -> Response:
     """Look for any entry or checkpoint of the store that was changed, removed, moved or added."""
     verdict = caller.store().audit.verify()

@@ -45,15 +45,15 @@ class NewBackup(Request):
     full: bool = Field(default=False, description="Copy what has not changed since the backup before, too.")
 
 
-class Verify(Request):
+class VerifyRequest(Request):
     """How a backup is verified."""
 
     model_config = example({"restore": True})
 
-    restore: bool = Field(default=False, description="Restore it into a store of its own, too, and compare.")
+    restore: bool = Field(default=False, description="RestoreRequest it into a store of its own, too, and compare.")
 
 
-class Restore(Request):
+class RestoreRequest(Request):
     """What comes back: all of it, one user, or one memory of a user."""
 
     model_config = example({"user_id": "alice"})
@@ -63,7 +63,7 @@ class Restore(Request):
     overwrite: bool = Field(default=False, description="What is there becomes what it was.")
 
 
-class Rotate(Request):
+class RotateRequest(Request):
     """Whether the clock was looked at."""
 
     model_config = example({"confirm": False})
@@ -158,7 +158,7 @@ def get_backup(caller: Asking, backup_id: BackupId) -> Response:
     errors=(404, 409),
     long=True,
 )
-def verify_backup(caller: Asking, backup_id: BackupId, how: Verify) -> Response:
+def verify_backup(caller: Asking, backup_id: BackupId, how: VerifyRequest) -> Response:
     """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
     backups = caller.store().backups
     return stream_progress(lambda progress: backups.verify(backup_id, restore=how.restore, progress=progress).as_dict())
@@ -173,7 +173,7 @@ def verify_backup(caller: Asking, backup_id: BackupId, how: Verify) -> Response:
     errors=(404, 409, 410),
     long=True,
 )
-def restore_backup(caller: Asking, backup_id: BackupId, what: Restore) -> Response:
+def restore_backup(caller: Asking, backup_id: BackupId, what: RestoreRequest) -> Response:
     """Bring back what a backup holds, but nobody who was erased since."""
     backups = caller.store().backups
     return stream_progress(
@@ -188,6 +188,6 @@ def restore_backup(caller: Asking, backup_id: BackupId, what: Restore) -> Respon
 
 
 @routes.add("POST", "/backups:rotate", Right.ADMIN, Reach.STORE, answer=Rotated, errors=(409, 428), long=True)
-def rotate_backups(caller: Asking, how: Rotate) -> Response:
+def rotate_backups(caller: Asking, how: RotateRequest) -> Response:
     """Remove the backups past their time, but never the last good one of a kind."""
     return answer(caller.store().backups.rotate(confirm=how.confirm).as_dict())

@@ -43,7 +43,7 @@ class ToVerify(Request):
     certificate: dict[str, Any]
 
 
-class Verdict(Answer):
+class CertificateVerdict(Answer):
     """Whether a certificate is what it claims to be."""
 
     model_config = example({"ok": True, "signed": True, "trusted": True, "reasons": []})
@@ -69,7 +69,7 @@ def get_certificate(caller: Asking, certificate_id: CertificateId) -> Response:
     return answer(caller.store().certificates.get(certificate_id))
 
 
-@routes.add("POST", "/certificates:verify", Right.READ, Reach.TENANT, answer=Verdict)
+@routes.add("POST", "/certificates:verify", Right.READ, Reach.TENANT, answer=CertificateVerdict)
 def verify_certificate(caller: Asking, given: ToVerify) -> Response:
     """Check that not a word of a certificate was changed, and that this store has signed it."""
     verdict = caller.tenant().certificates.verify(given.certificate)

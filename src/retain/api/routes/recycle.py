@@ -76,7 +76,7 @@ class BinPage(Page):
     items: list[Binned]
 
 
-class Restore(Request):
+class RestoreFromBin(Request):
     """What is to come back: a memory, a session, an agent, a tool, a bundle, or all that a user has in the bin."""
 
     model_config = example({"memory_id": MEMORY_ID, "user_id": "alice"})
@@ -128,7 +128,7 @@ def list_recycled(
 
 
 @routes.add("POST", "/recycle/restore", Right.WRITE, Reach.WHOSE, answer=Restored, errors=(404, 409))
-def restore_recycled(caller: Asking, what: Restore) -> Response:
+def restore_recycled(caller: Asking, what: RestoreFromBin) -> Response:
     """Bring something back from the recycle bin, exactly as it was."""
     count = caller.whose(what.user_id).recycle.restore(**what.model_dump(exclude_none=True))
     return answer({"restored": count})

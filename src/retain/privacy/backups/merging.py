@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from retain.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError, StoreTooNewError
 from retain.core.frames import Frame
-from retain.core.types import TYPES, MemoryType
 from retain.privacy.backups.catalog import Catalog
 from retain.privacy.backups.format import PACKS, Doc, Manifest
 from retain.privacy.backups.restoring import Progress, Restored
@@ -22,12 +22,12 @@ from retain.storage.relational.adopted_records import PackRow
 from retain.storage.relational.adopted_sessions import Conversation
 from retain.storage.relational.adopting import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
 
-#: What is written in one transaction, at most: so many rows, lying in so many cold objects that may have to be put back.
+#: What is written in one transaction, at most: so many rows, of so many cold objects that may have to be put back.
 _ROWS: Final = 2_000
 _OBJECTS: Final = 8
-_ENTITY: Final = TYPES[MemoryType.ENTITY].code
 _NO_SUBJECT: Final = "a document of a backup does not say whose it is"
 Row = Mapping[str, Any]
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -37,9 +37,11 @@ class _Part:
     owner: Owner
     packs: dict[int, PackRow]
     sessions: dict[int, Row] = field(default_factory=dict)
-    """Those of which no message was seen yet, and those of which some were."""
+    """By the numbers that they have in the backup."""
     begun: set[int] = field(default_factory=set)
+    """The sessions that messages were seen of."""
     made: set[str] = field(default_factory=set)
+    """The entities that came back."""
     to_retell: set[str] = field(default_factory=set)
 
 
@@ -65,10 +67,9 @@ class Merging:
         self._progress = progress
         self._retell = retell
         self._held = {one.name: one for one in manifest.packs}
-        self._common = [doc for doc in catalog.docs(manifest) if doc.sort == "common"]
         models: dict[int, str] = {}
         self._holds: list[Row] = []
-        for frame in self._frames(self._common):
+        for frame in self._frames([doc for doc in catalog.docs(manifest) if doc.sort == "common"]):
             if frame.table == "models":
                 models |= {row["code"]: row["id"] for row in _rows(frame)}
             elif frame.table == "holds":
@@ -78,33 +79,28 @@ class Merging:
 
     def user(self, docs: Sequence[Doc], who: str) -> None:
         """Bring back what is missing of one user."""
-        self._with_one(docs, who, lambda frames: self._merge(docs[0].key, lambda: frames))
+        with self._of(who):
+            self._merge(docs[0].key, self._frames(docs), docs)
 
     def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
         """Bring back one memory of a user, and what is known of it if it is an entity."""
-
-        def find(frames: Iterable[Frame]) -> None:
-            part, kept = None, list(frames)
-            for frame in kept:
-                part = self._part(docs[0].key, frame, kept) if frame.table == "subjects" else part
-            one = [row for frame in kept if frame.table == "records" for row in _rows(frame) if row["id"] == memory_id]
-            if part is None:
-                raise ObjectDamagedError(_NO_SUBJECT)
-            if not one:
+        with self._of(who):
+            found: dict[str, list[Row]] = {"subjects": [], "records": [], "facts": [], "packs": []}
+            for frame in self._frames(docs):
+                if frame.table in found:
+                    found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
+            if not found["records"]:
                 raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
-            self._records(part, one, item=memory_id)
+            part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
+            self._records(part, found["records"], item=memory_id)
             if self.restored.lost:
                 raise ObjectDamagedError(
                     f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
                     "try another backup"
                 )
-            known = [row for frame in kept if frame.table == "facts" for row in _rows(frame)]
-            own = [row for row in known if memory_id in (row["source"], row["target"])]
-            if own and one[0]["kind"] == _ENTITY:
-                self._count(part, self._adopter.facts(part.owner, own, part.made))
+            if found["facts"]:
+                self._count(part, self._adopter.facts(part.owner, found["facts"], part.made))
             self._finish(part)
-
-        self._with_one(docs, who, find)
 
     def everyone(self) -> None:
         """Bring back what is missing of everyone, and the holds that are on nobody in particular."""
@@ -114,10 +110,12 @@ class Merging:
                 users[doc.key].append(doc)
         small = [docs[0] for docs in users.values() if len(docs) == 1]
         for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
-            self._one_of_many(doc.key, lambda frames=frames: frames)  # type: ignore[misc]
+            with self._one_of_many():
+                self._merge(doc.key, frames)
         for key, docs in users.items():
             if len(docs) > 1:
-                self._one_of_many(key, lambda docs=docs: self._frames(docs))  # type: ignore[misc]
+                with self._one_of_many():
+                    self._merge(key, self._frames(docs), docs)
         tenants: dict[str, list[Row]] = defaultdict(list)
         for row in self._holds:
             tenants[row["tenant"]].append(row)
@@ -126,11 +124,12 @@ class Merging:
 
     # --- one user ----------------------------------------------------------------------------------------------------
 
-    def _with_one(self, docs: Sequence[Doc], who: str, do: Callable[[Iterable[Frame]], None]) -> None:
-        """Do something with the part of one user, and say clearly why it cannot be done."""
+    @contextmanager
+    def _of(self, who: str) -> Iterator[None]:
+        """What is done for one user, with a clear word on why it cannot be."""
         backup_id = self._manifest.id
         try:
-            do(list(self._frames(docs)))
+            yield
         except (ErasedError, KeyDestroyedError) as problem:
             raise KeyDestroyedError(
                 f"user {who!r} was erased after backup {backup_id} was made; nothing of them can be restored"
@@ -141,25 +140,28 @@ class Merging:
                 "restore the backup into a store of its own"
             ) from None
 
-    def _one_of_many(self, key: str, read: Callable[[], Iterable[Frame] | None]) -> None:
+    @contextmanager
+    def _one_of_many(self) -> Iterator[None]:
+        """What is done for one of all users, who may be another by now, or nobody."""
         try:
-            self._merge(key, read)
+            yield
         except (ErasedError, KeyDestroyedError):
             self.restored.erased += 1
         except StrangerError:
             self.restored.strangers += 1
 
-    def _merge(self, key: str, read: Callable[[], Iterable[Frame] | None]) -> None:
-        """Bring back what is missing of one user, of whom all is read as often as asked for."""
-        part: _Part | None = None
-        frames = read()
+    def _merge(self, key: str, frames: Iterable[Frame] | None, docs: Sequence[Doc] = ()) -> None:
+        """Bring back what is missing of one user. The frames are all there, or are read from ``docs`` as they come."""
         if frames is None:
             raise ErasedError
+        part: _Part | None = None
         for frame in frames:
             if frame.table == "subjects":
-                part = self._part(key, frame, read() or ())
-                if part is None:  # a tenant's own, with nobody's memories
+                owner = _owner(key, list(_rows(frame)))
+                if owner.is_tenant:  # nobody's memories
                     return
+                cold = self._frames([doc for doc in docs if doc.rows.get("packs")]) if docs else frames
+                part = _Part(owner, _packs(row for one in cold if one.table == "packs" for row in _rows(one)))
             elif part is None:
                 raise ObjectDamagedError(_NO_SUBJECT)
             else:
@@ -167,40 +169,23 @@ class Merging:
         if part is None:
             raise ObjectDamagedError(_NO_SUBJECT)
         rest = [Conversation(row, ()) for number, row in part.sessions.items() if number not in part.begun]
-        for start in range(0, len(rest), _ROWS):
-            self._count(part, self._adopter.conversations(part.owner, rest[start : start + _ROWS]))
+        for some in _chunks(rest):
+            self._count(part, self._adopter.conversations(part.owner, some))
         self._finish(part)
-
-    def _part(self, key: str, frame: Frame, frames: Iterable[Frame]) -> _Part | None:
-        """Whose part it is, and the cold objects that it refers to; ``None`` if it is no user's."""
-        (row,) = _rows(frame)
-        if row["alias"].hex() != key:
-            raise ObjectDamagedError(f"a document of a backup is sealed for {key}, but is of {row['alias'].hex()}")
-        if row["subject"].endswith("/") and row["subject"].count("/") == 1:
-            return None
-        packs = {
-            row["no"]: PackRow(row["name"], row["records"], row["bytes"], row["digest"], row["made_at"])
-            for frame in frames
-            if frame.table == "packs"
-            for row in _rows(frame)
-        }
-        return _Part(Owner(row["subject"], key), packs)
 
     def _take(self, part: _Part, frame: Frame) -> None:
         match frame.table:
             case "records":
-                for some in _batches(_rows(frame)):
-                    self._records(part, some)
+                for batch in _batches(_rows(frame)):
+                    self._records(part, batch)
             case "sessions":
                 part.sessions |= {row["no"]: row for row in _rows(frame)}
             case "history":
-                rows = list(_rows(frame))
-                for start in range(0, len(rows), _ROWS):
-                    self._messages(part, rows[start : start + _ROWS])
+                for some in _chunks(list(_rows(frame))):
+                    self._messages(part, some)
             case "facts":
-                rows = list(_rows(frame))
-                for start in range(0, len(rows), _ROWS):
-                    self._count(part, self._adopter.facts(part.owner, rows[start : start + _ROWS], part.made))
+                for some in _chunks(list(_rows(frame))):
+                    self._count(part, self._adopter.facts(part.owner, some, part.made))
             case "holds":
                 self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
 
@@ -251,6 +236,26 @@ class Merging:
         return None if held is None else self._catalog.checked(held)
 
 
+def _owner(key: str, subjects: Sequence[Row]) -> Owner:
+    """Whose a document is, which is sealed under a key."""
+    if len(subjects) != 1 or subjects[0]["alias"].hex() != key:
+        raise ObjectDamagedError(_NO_SUBJECT)
+    return Owner(subjects[0]["subject"], key)
+
+
+def _packs(rows: Iterable[Row]) -> dict[int, PackRow]:
+    """Cold objects by their numbers."""
+    columns = ("name", "records", "bytes", "digest", "made_at")
+    return {row["no"]: PackRow(*(row[column] for column in columns)) for row in rows}
+
+
+def _is_about(table: str, row: Row, memory_id: str) -> bool:
+    """Whether a row is wanted to bring one memory back."""
+    if table == "records":
+        return bool(row["id"] == memory_id)
+    return table != "facts" or memory_id in (row["source"], row["target"])
+
+
 def _rows(frame: Frame) -> Iterator[dict[str, Any]]:
     """The rows of a frame by the names of all columns; one that is not given is ``None``."""
     table = table_named(frame.table)
@@ -277,3 +282,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         packs = more
     if some:
         yield some
+
+
+def _chunks(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    return (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))

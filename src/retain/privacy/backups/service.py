@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from retain.core.content import check_id
 from retain.core.errors import (
     ClockError,
     InvalidInputError,
@@ -23,14 +24,16 @@ from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
 from retain.privacy.backups.catalog import Catalog, Damaged, counted
-from retain.privacy.backups.creating import Creation, ends_at
-from retain.privacy.backups.format import Manifest, sign_document, trial_name
-from retain.privacy.backups.restoring import Restored, bring_back_packs, check_known, fill_whole, try_restore
+from retain.privacy.backups.creating import Creation, ends_at, mark_of
+from retain.privacy.backups.format import STORE_KEY, Doc, Manifest, sign_document, trial_name
+from retain.privacy.backups.merging import Merging
+from retain.privacy.backups.restoring import Restored, bring_back_packs, check_known, docs_of, fill_whole, try_restore
 from retain.privacy.backups.rotating import Rotation, rotate
 from retain.privacy.keyring import Keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.signing import SigningKeys
 from retain.storage.copying.ends import fill_of
+from retain.storage.relational.adopting import Origin, SqlAdopter
 from retain.storage.relational.database import Database
 
 #: What is backed up together, as the schedule does it.
@@ -202,19 +205,19 @@ class Backups:
         """Bring back what a backup holds, but nobody who was erased since.
 
         Into a store that nothing was ever kept in: all of it, exactly as it was. Into one that is in use: the
-        memories, messages, facts and holds that are missing, of everyone or of one user, or one memory of a user; what
-        is there stays as it is, or becomes what it was with ``overwrite``.
+        memories, conversations, facts and holds that are missing, of everyone or of one user, or one memory of a user.
+        What is there stays as it is; with ``overwrite``, memories become what they were, unless a hold keeps them.
+        Rules, quotas and agents stay as they are, and quotas are not asked. Cut short, it is finished by doing it
+        again. ``progress`` hears how many more memories were looked at.
         """
         manifest = self._catalog.get(backup_id)
         check_known(manifest)
         if memory_id is not None and user_id is None:
             raise InvalidInputError("name the user whose memory it is, too: restore(id, user_id=…, memory_id=…)")
         with self._alone():
-            restored = None
-            if user_id is None:
-                restored = self._restore_whole(manifest, progress)
+            restored = None if user_id is not None else self._restore_whole(manifest, progress)
             if restored is None:
-                raise NotImplementedError
+                restored = self._merge(manifest, user_id, memory_id, overwrite=overwrite, progress=progress)
         self._settle(restored)
         return restored
 
@@ -248,6 +251,31 @@ class Backups:
             restored, docs = fill_whole(self._catalog, manifest, fill, is_erased=self._is_erased, progress=progress)
             restored.objects = bring_back_packs(self._catalog, manifest, docs, self._cold())
         return restored
+
+    def _merge(
+        self, manifest: Manifest, user_id: str | None, memory_id: str | None, *, overwrite: bool, progress: Progress
+    ) -> Restored:
+        """Bring back what is missing in a store that is in use."""
+
+        def adopter(origin: Origin) -> SqlAdopter:
+            return SqlAdopter(self._database, origin, is_erased=self._is_erased, cold=self._cold, now=self._now())
+
+        def retell(subject: str, entities: Sequence[str]) -> None:
+            self._settle(Restored(manifest.id, manifest.kinds, entities={subject: entities}))
+
+        catalog = self._catalog
+        docs: Sequence[Doc] = ()
+        if user_id is not None:
+            mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
+            docs, _ = docs_of(catalog, manifest, mark, user_id)
+        merging = Merging(catalog, manifest, adopter, overwrite=overwrite, progress=progress, retell=retell)
+        if user_id is None:
+            merging.everyone()
+        elif memory_id is None:
+            merging.user(docs, user_id)
+        else:
+            merging.memory(docs, user_id, check_id(memory_id, "memory_id"))
+        return merging.restored
 
     def _read(self, manifest: Manifest, progress: Progress, problems: builtins.list[str]) -> tuple[int, int, int]:
         users: set[str] = set()

@@ -8,11 +8,11 @@ INSERT INTO subjects (subject, alias) VALUES (?, ?) ON CONFLICT (subject) DO NOT
 SELECT no FROM subjects WHERE no = ?
 
 -- name: there
-SELECT id, key, kind, state, version, size, agent_id, session_id, metadata, pack
+SELECT records.id, records.key, kind, state, version, size, agent_id, session_id, metadata, pack
 FROM json_each(?1) AS wanted CROSS JOIN records ON records.id = wanted.value AND subject = ?2
 
 -- name: holders
-SELECT kind, name, id
+SELECT kind, name, records.id
 FROM json_each(?1) AS wanted CROSS JOIN records
 ON subject = ?2 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1 AND state IN ('active', 'archived')
 
@@ -41,7 +41,7 @@ SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
 SELECT id, key FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 
 -- name: facts_there
-SELECT id FROM json_each(?1) AS wanted CROSS JOIN facts ON facts.subject = ?2 AND facts.id = wanted.value
+SELECT facts.id FROM json_each(?1) AS wanted CROSS JOIN facts ON facts.subject = ?2 AND facts.id = wanted.value
 
 -- name: insert_hold
 INSERT INTO holds (id, tenant, user_id, agent_id, session_id, memory_id, tag, reason, author, created_at, released_at,

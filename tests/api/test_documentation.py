@@ -1,0 +1,124 @@
+"""The description of the API is whole and true: each route with an example, its errors, and what it needs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+from fastapi import FastAPI
+
+from api.client import Client
+from retain import Retain
+from retain.api import build_app, route_table
+from retain.api.page import example_of
+from retain.api.problems import STATUSES, status_of
+from retain.core.errors import InvalidInputError, RetainError
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    with Retain.open(home=tmp_path_factory.mktemp("documentation")) as retain:
+        return build_app(retain, keys_required=True).openapi()
+
+
+def operations(api: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in api["paths"].values() for operation in path.values()]
+
+
+def _families(root: type[RetainError]) -> list[type[RetainError]]:
+    return [root, *(one for child in root.__subclasses__() for one in _families(child))]
+
+
+def test_every_error_has_a_status_and_every_status_an_error() -> None:
+    codes = {family.code for family in _families(RetainError) if family.__module__ == "retain.core.errors"}
+    assert set(STATUSES) == codes
+
+
+def test_a_status_says_whose_fault_it_is() -> None:
+    for family in _families(RetainError):
+        if family.__module__ != "retain.core.errors":
+            continue
+        status = status_of(family("…"))
+        if issubclass(family, InvalidInputError) and family.code != "invalid_settings":
+            assert 400 <= status < 500, family
+        if family.retryable:
+            assert status in (409, 429, 503, 507), family
+
+
+def test_names_of_operations_are_known_to_programs_and_do_not_change(api: dict[str, Any]) -> None:
+    names = [operation["operationId"] for operation in operations(api)]
+    assert len(names) == len(set(names)) == len(route_table())
+    assert {"add_memory", "recall", "carry_out_sweep", "erase_user", "export_user"} <= set(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+
+
+def test_every_operation_says_what_it_does_what_it_needs_and_what_can_go_wrong(api: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in api["tags"]}
+    for operation in operations(api):
+        name = operation["operationId"]
+        assert operation["summary"], name
+        assert "Needs the right `" in operation["description"], name
+        assert set(operation["tags"]) <= tags, name
+        responses = operation["responses"]
+        assert {"400", "401", "403", "413", "422", "429", "5XX"} <= responses.keys(), name
+        for status, response in responses.items():
+            assert response["description"], name
+            if status.startswith(("4", "5")):
+                assert list(response["content"]) == ["application/problem+json"], name
+
+
+def test_writes_can_be_repeated_and_questions_need_not_be(api: dict[str, Any]) -> None:
+    for path in api["paths"].values():
+        for method, operation in path.items():
+            named = {one["name"] for one in operation["parameters"]}
+            assert ("Idempotency-Key" in named) == (method != "get")
+            assert "X-Retain-Tenant" in named
+
+
+def test_every_request_and_every_answer_has_an_example_that_is_valid(api: dict[str, Any]) -> None:
+    for operation in operations(api):
+        contents = [operation["requestBody"]["content"]] if "requestBody" in operation else []
+        contents += [one.get("content", {}) for status, one in operation["responses"].items() if status.startswith("2")]
+        for content in contents:
+            for media_type, described in content.items():
+                if media_type == "application/json":
+                    example = example_of(api, described["schema"])
+                    assert example is not None, operation["operationId"]
+                    if any("…" in str(part) for part in _leaves(example)) or _is_composed(api, described["schema"]):
+                        continue
+                    schema = {**described["schema"], "components": api["components"]}
+                    jsonschema.Draft202012Validator(schema).validate(example)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for one in value.values() for leaf in _leaves(one)]
+    return [leaf for one in value for leaf in _leaves(one)] if isinstance(value, list) else [value]
+
+
+def _is_composed(api: dict[str, Any], schema: dict[str, Any]) -> bool:
+    """Whether an example is put together from others: a page of things has those of its things."""
+    return "example" not in api["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+
+
+def test_the_page_for_people_shows_all_of_it_and_loads_nothing(client: Client) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for route in route_table():
+        assert f"id='{route.name}'" in page.text
+    assert "Ann likes green tea." in page.text
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|<script|@import|url\(""", page.text)
+
+
+def test_the_description_for_programs_is_served(client: Client, app: FastAPI) -> None:
+    served = client.get("/openapi.json")
+    assert served.json() == app.openapi()
+    assert served.json()["openapi"].startswith("3.1")
+
+
+def test_keys_are_described_as_needed_where_they_are(api: dict[str, Any], app: FastAPI) -> None:
+    assert {} not in api["security"]
+    assert {} in app.openapi()["security"]
+    assert api["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"

@@ -1,0 +1,155 @@
+"""A write that comes again under its key is carried out once, and answered alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from api.client import Client
+from clocks import FakeClock
+from homes import ENGINES
+from retain import Retain, RetainError
+from retain.api import build_app
+
+WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
+TEA = {**WHO, "content": "Ann likes tea."}
+
+
+def once(key: str, **more: str) -> dict[str, Any]:
+    return {"headers": {"Idempotency-Key": key, **more}}
+
+
+def count(retain: Retain, user: str = "alice") -> int:
+    return retain.manager(user, "guide").count_memories()
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_the_same_request_under_the_same_key_is_carried_out_once(client: Client, retain: Retain) -> None:
+    first = client.post("/v1/memories", TEA, **once("k1"))
+    again = client.post("/v1/memories", TEA, **once("k1"))
+    assert first.status_code == again.status_code == 201
+    assert again.content == first.content
+    assert again.headers["content-type"] == first.headers["content-type"]
+    assert (first.headers.get("idempotency-replayed"), again.headers["idempotency-replayed"]) == (None, "true")
+    assert count(retain) == 1
+    assert client.post("/v1/memories", TEA, **once("k2")).json() != first.json()
+    assert count(retain) == 2
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_of_many_at_once_one_is_carried_out(client: Client, retain: Retain) -> None:
+    requests = [("POST", "/v1/memories", {"json": TEA, **once("k1")}) for _ in range(12)]
+    answers = client.together(*requests)
+    done = [one for one in answers if one.status_code == 201]
+    waiting = [one for one in answers if one.status_code == 409]
+    assert len(done) + len(waiting) == 12
+    assert len({one.content for one in done}) == 1
+    assert {(one.json()["code"], one.json()["retryable"]) for one in waiting} <= {("request_in_progress", True)}
+    assert all(one.headers["retry-after"] for one in waiting)
+    assert count(retain) == 1
+
+
+def test_a_key_is_for_one_request(client: Client, retain: Retain) -> None:
+    assert client.post("/v1/memories", TEA, **once("k1")).status_code == 201
+    others = [
+        ("POST", "/v1/memories", {"json": {**TEA, "content": "Ann likes milk."}, **once("k1")}),
+        ("POST", "/v1/memories:batch", {"json": {**WHO, "contents": ["Milk"]}, **once("k1")}),
+        ("POST", "/v1/memories", {"json": TEA, **once("k1", **{"X-Retain-Tenant": "globex"})}),
+        ("DELETE", "/v1/users/alice", {"params": {"confirm": True}, **once("k1")}),
+    ]
+    for method, path, options in others:
+        response = client.request(method, path, **options)
+        assert (response.status_code, response.json()["code"]) == (422, "idempotency_key_reused"), path
+    assert count(retain) == 1
+
+
+def test_a_key_is_one_callers(retain: Retain) -> None:
+    with Client(build_app(retain, keys_required=True)) as client:
+        callers = [retain.access.create(name, rights=["write"], tenant="default")[1] for name in ("one", "other")]
+        answers = [client.post("/v1/memories", TEA, **once("k1", Authorization=f"Bearer {key}")) for key in callers]
+    assert [one.status_code for one in answers] == [201, 201]
+    assert answers[0].json()["memory_id"] != answers[1].json()["memory_id"]
+    assert count(retain) == 2
+
+
+def test_what_failed_changed_nothing_and_may_be_tried_again(client: Client, retain: Retain) -> None:
+    retain.quotas.set("long_term", max_memories=0, user_id="alice")
+    assert client.post("/v1/memories", TEA, **once("k1")).status_code == 409
+    assert client.post("/v1/memories", {**TEA, "content": ""}, **once("k2")).status_code == 422
+    assert client.post("/v1/memories", content=b"{", **once("k3")).status_code == 422
+    retain.quotas.set("long_term", max_memories=10, user_id="alice")
+    for key in ("k1", "k2", "k3"):
+        assert client.post("/v1/memories", TEA, **once(key)).status_code == 201
+    assert count(retain) == 3
+
+
+def test_after_a_day_a_key_may_be_used_again(client: Client, retain: Retain, clock: FakeClock) -> None:
+    first = client.post("/v1/memories", TEA, **once("k1"))
+    clock.advance(hours=23)
+    assert client.post("/v1/memories", TEA, **once("k1")).content == first.content
+    clock.advance(hours=2)
+    assert client.post("/v1/memories", {**TEA, "content": "Milk"}, **once("k1")).status_code == 201
+    assert count(retain) == 2
+
+
+def test_every_kind_of_write_can_be_repeated(client: Client, retain: Retain, clock: FakeClock) -> None:
+    one = client.post("/v1/memories", TEA).json()["memory_id"]
+    writes: list[tuple[str, str, dict[str, Any]]] = [
+        ("PATCH", f"/v1/memories/{one}", {"params": WHO, "json": {"content": "Milk"}}),
+        ("DELETE", f"/v1/memories/{one}", {"params": WHO}),
+        ("POST", f"/v1/memories/{one}/restore", {"params": WHO}),
+        ("PUT", "/v1/tools/finder", {"json": {"description": "Finds"}}),
+        ("POST", "/v1/sweeps", {"json": {}}),
+        ("DELETE", "/v1/users/alice", {"params": {"confirm": True}}),
+    ]
+    for number, (method, path, options) in enumerate(writes):
+        first, again = (client.request(method, path, **options, **once(f"k{number}")) for _ in range(2))
+        assert first.status_code == again.status_code == 200, first.text
+        assert first.content == again.content
+        assert again.headers["idempotency-replayed"] == "true"
+        clock.advance(minutes=1)
+
+
+def test_a_key_on_a_question_means_nothing(client: Client) -> None:
+    client.post("/v1/memories", TEA)
+    for _ in range(2):
+        response = client.get("/v1/memories", params=WHO, **once("k1"))
+        assert "idempotency-replayed" not in response.headers
+        assert len(response.json()["items"]) == 1
+
+
+@pytest.mark.parametrize("key", ["", " ", "*", "a" * 201, "a\tb", "ключ".encode()])
+def test_a_key_that_is_none_is_refused(client: Client, retain: Retain, key: Any) -> None:
+    response = client.post("/v1/memories", TEA, headers={"Idempotency-Key": key})
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_input")
+    assert count(retain) == 0
+
+
+# --- what nobody foresaw ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """An engine of which one part fails in a way that is no error of ours, after it has done its work."""
+    add = retain.tools.add
+
+    def add_and_fail(*args: Any) -> Any:
+        add(*args)
+        raise ZeroDivisionError(f"inside of {retain.settings.home}")
+
+    monkeypatch.setattr(retain.tools, "add", add_and_fail)
+    return build_app(retain, keys_required=False)
+
+
+def test_what_broke_off_is_not_carried_out_again(broken: FastAPI, retain: Retain) -> None:
+    with Client(broken, lenient=True) as client:
+        first = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))
+        again = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))
+    assert first.status_code == again.status_code == 500
+    assert first.content == again.content
+    assert again.headers["idempotency-replayed"] == "true"
+    assert str(retain.settings.home) not in first.text
+    assert first.json()["code"] == RetainError.code
+    assert len(retain.tools.list()) == 1

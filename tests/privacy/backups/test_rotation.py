@@ -1,0 +1,292 @@
+"""Backups leave when their time has come and something better is there; the erased leave all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.servers import S3Server, s3
+
+from clocks import FakeClock
+from homes import Homes, on_sqlite
+from lifecycle.fuses import DeathError
+from privacy.backups.stores import catalog_of, check_all, digests, docs, lose_machine, objects, rows_of, said
+from retain import Retain
+from retain.core.errors import ClockError
+from retain.privacy.backups.format import SEGMENTS, manifest_name
+from retain.privacy.backups.service import DAILY, WEEKLY
+from retain.privacy.master import new_master_text
+
+pytestmark = on_sqlite
+
+
+@pytest.fixture
+def small(retain: Retain) -> Retain:
+    for user in ("ann", "bob", "eve"):
+        retain.manager(user, "guide", "s").add_many([f"{user} likes {what}" for what in ("tea", "rain")], "long_term")
+        retain.manager(user, "guide", "s").add("speaks slowly", "persona")
+    return retain
+
+
+def good(retain: Retain, kinds: Any = None) -> str:
+    """A backup that was restored on trial."""
+    made = retain.backups.create(kinds).id
+    assert retain.backups.verify(made, restore=True)
+    return made
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kinds", "days"), [(DAILY, 30), (WEEKLY, 90), (None, 30)])
+def test_a_backup_leaves_after_its_time_if_a_later_one_is_good(
+    small: Retain, clock: FakeClock, kinds: Any, days: int
+) -> None:
+    first = good(small, kinds)
+    clock.advance(days=days - 1)
+    second = small.backups.create(kinds).id
+    assert small.backups.rotate().as_dict() == {
+        "removed": [], "kept": [], "rewritten": [], "damaged": [], "objects": 0,
+    }  # fmt: skip
+    clock.advance(days=1)
+    assert small.backups.rotate().kept == [first], "nobody knows whether the later one is good"
+    assert small.backups.verify(second, restore=True)
+    done = small.backups.rotate()
+    assert (done.removed, done.kept) == ([first], [])
+    assert [one.id for one in small.backups.list()] == [second]
+    clock.advance(days=1_000)
+    done = small.backups.rotate()
+    assert (done.removed, done.kept) == ([], [second]), "the last good one stays, whatever its age"
+    assert small.backups.verify(second, restore=True), "with all that it refers to in segments of the one that left"
+
+
+def test_a_kind_that_no_later_backup_has_keeps_an_old_one(small: Retain, clock: FakeClock) -> None:
+    everything = good(small)
+    clock.advance(days=31)
+    daily = good(small, DAILY)
+    assert small.backups.rotate().kept == [everything], "it is the last one with persona"
+    weekly = good(small, WEEKLY)
+    assert small.backups.rotate().removed == [everything]
+    assert check_all(small, restore=True) == sorted([daily, weekly])
+
+
+def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, clock: FakeClock) -> None:
+    made = good(small)
+    store = catalog_of(small).objects
+    strange = {
+        "backups/notes.txt": b"mine",
+        f"backups/{made}/notes.txt": b"mine",
+        "segments/mine": b"mine",
+        f"{SEGMENTS}{made}-x": b"mine",
+        "packs/readme.txt": b"mine",
+        "else/where": b"mine",
+    }
+    for name, data in strange.items():
+        store.put(name, data)
+    unfinished = small.parts.new_id(1)
+    store.put(f"{SEGMENTS}{unfinished}-1", b"of a backup without a manifest")
+    store.put(f"backups/{unfinished}/index", b"of a backup without a manifest")
+
+    assert small.backups.rotate().objects == 2
+
+    assert objects(small).items() >= strange.items()
+    assert not [name for name in objects(small) if unfinished in name]
+    assert check_all(small) == [made]
+
+
+def test_while_a_manifest_cannot_be_read_nothing_goes_that_it_may_refer_to(small: Retain, clock: FakeClock) -> None:
+    first = good(small)
+    small.manager("ann", "guide").add("news", "long_term")
+    second = good(small)
+    right = objects(small)[manifest_name(first)]
+    catalog_of(small).objects.put(manifest_name(first), b"{}\n")
+    small.erase_user("eve")
+    before = set(objects(small))
+
+    done = small.backups.rotate()
+
+    assert (done.damaged, done.objects, done.rewritten) == ([first], 0, [second])
+    assert before <= set(objects(small))
+    catalog_of(small).objects.put(manifest_name(first), right)
+    assert check_all(small, restore=True) == [first, second]
+
+
+def test_a_clock_that_is_behind_a_backup_is_not_trusted(small: Retain, clock: FakeClock) -> None:
+    first = good(small)
+    clock.advance(days=40)
+    good(small)
+    clock.advance(days=-5)
+    with pytest.raises(ClockError, match="check the clock, then confirm"):
+        small.backups.rotate()
+    assert len(check_all(small)) == 2
+    assert small.backups.rotate(confirm=True).removed == [first]
+
+
+# --- the erased -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_sealed_for_the_erased_is_taken_out_of_every_backup(full: Retain, clock: FakeClock) -> None:
+    first = full.backups.create().id
+    full.manager("bob", "travel", "s2").add("news of bob", "long_term")
+    second = full.backups.create().id
+    assert "zoë" in said(full, first)
+    before, held = digests(full, first), objects(full)
+    alias = next(row[2].hex() for row in rows_of(full)["subjects"] if row[1] == "default/zoë")
+    sealed = [held[doc.segment][doc.at : doc.at + sum(doc.sizes)] for doc in docs(full, first) if doc.key == alias]
+    assert sealed
+    full.erase_user("zoë")
+    assert full.backups.verify(first, restore=True).erased == 1, "nobody can read it, from the first instant"
+
+    done = full.backups.rotate()
+
+    assert done.rewritten == [first, second]
+    left = objects(full)
+    assert not [name for name, data in left.items() if any(part[:64] in data for part in sealed)]
+    assert not [name for name, data in left.items() if alias.encode() in data or alias in name]
+    assert not [name for name in held if name.startswith(SEGMENTS) and name in left and held[name] != left[name]]
+    assert digests(full, first).items() <= before.items(), "the others are as they were"
+    assert [one.users for one in full.backups.list()] == [4, 4]
+    assert full.backups.verify(first, restore=True).erased == 0
+    assert full.backups.verify(second, restore=True)
+    assert full.backups.rotate().as_dict()["rewritten"] == [], "once"
+    assert full.backups.verify(full.backups.create().id, restore=True)
+
+
+def test_one_damaged_backup_does_not_keep_the_erased_in_the_others(
+    small: Retain, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other, third = (small.backups.create(full=True).id for _ in range(3))
+    catalog, store = catalog_of(small), catalog_of(small).objects
+    store.put(catalog.get(one).index.name, b"damaged")
+    store.put(catalog.get(other).segments[0].name, b"damaged")
+    small.erase_user("eve")
+
+    done = small.backups.rotate()
+
+    assert (done.damaged, done.rewritten) == ([one, other], [third])
+    assert "is left as it is" in caplog.text
+    assert small.backups.verify(third, restore=True)
+    assert (bool(small.backups.verify(one)), bool(small.backups.verify(other))) == (False, False)
+
+
+# --- cut short --------------------------------------------------------------------------------------------------------
+
+
+class Fuse:
+    """Lets an engine die before its n-th effect on the place where backups are, and stay dead."""
+
+    def __init__(self, retain: Retain, burns_at: int) -> None:
+        self.left, self.last = burns_at, ""
+        store: Any = catalog_of(retain).objects
+        for name in ("put", "put_stream", "delete"):
+            setattr(store, name, self._before(name, getattr(store, name)))
+
+    @property
+    def is_dead(self) -> bool:
+        return self.left < 0
+
+    def _before(self, what: str, effect: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(first: Any, *arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.is_dead:
+                self.last = f"{what} {first}"
+                raise DeathError(self.last)
+            return effect(first, *arguments, **options)
+
+        return guarded
+
+
+def die(home: Path, clock: FakeClock, at: int, work: Callable[[Retain], object]) -> Fuse:
+    """Do some work in an engine that dies before an effect."""
+    with Retain.open(home=home, clock=clock) as dying:
+        fuse = Fuse(dying, at)
+        try:
+            work(dying)
+        except DeathError:
+            pass
+        return fuse
+
+
+def test_a_backup_that_is_cut_short_anywhere_is_none_and_the_next_one_is(
+    full: Retain, homes: Homes, clock: FakeClock
+) -> None:
+    first = full.backups.create().id
+    home, effects = full.settings.home, 0
+    while (fuse := die(home, clock, effects, lambda retain: retain.backups.create(full=True))).is_dead:
+        assert check_all(full) == [first], fuse.last
+        assert full.backups.rotate().removed == []
+        assert not [name for name in objects(full) if name.startswith(SEGMENTS) and first not in name], fuse.last
+        effects += 1
+    assert effects >= 3
+    assert len(check_all(full, restore=True)) == 2
+
+
+def test_a_rotation_that_is_cut_short_anywhere_leaves_every_backup_whole(homes: Homes, clock: FakeClock) -> None:
+    before = homes.new("before")
+    with Retain.open(home=before, clock=clock) as retain:
+        for user in ("ann", "bob", "eve"):
+            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
+        old = good(retain)
+        clock.advance(days=20)
+        for user in ("ann", "bob"):  # each shares one more of the documents of the first
+            retain.manager(user, "guide").add(f"{user} likes rain", "long_term")
+            good(retain)
+        clock.advance(days=15)
+        retain.erase_user("eve")
+        listed = [one.id for one in retain.backups.list()]
+    effects = 0
+    while True:
+        home = homes.copy(before, f"crash {effects}")
+        fuse = die(home, clock, effects, lambda retain: retain.backups.rotate())
+        with Retain.open(home=home, clock=clock) as again:
+            assert [one for one in check_all(again) if one != old] == listed[1:], fuse.last
+            again.backups.rotate()
+            assert check_all(again, restore=True) == listed[1:], fuse.last
+            needed = {held.name for one in listed[1:] for held in catalog_of(again).get(one).segments}
+            assert {name for name in objects(again) if name.startswith(SEGMENTS)} == needed, fuse.last
+            assert not [one for one in listed[1:] if "eve" in said(again, one)], fuse.last
+        if not fuse.is_dead:
+            break
+        effects += 1
+    assert effects > 6
+
+
+# --- in a bucket ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Server]:
+    with s3() as server:
+        yield server
+
+
+def test_backups_in_a_bucket_are_made_verified_rotated_and_restored(
+    homes: Homes, clock: FakeClock, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    for name in ("BACKUP", "STATE"):
+        monkeypatch.setenv(f"RETAIN_{name}_URL", f"{bucket.new_bucket()}/{name.lower()}")
+    home = homes.new()
+    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{home}/master.key")
+    home.mkdir()
+    with Retain.open(home=home, clock=clock) as retain:
+        for user in ("ann", "bob"):
+            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
+        (home / "master.key").write_text(new_master_text())
+        first = good(retain)
+        retain.erase_user("ann")
+        assert retain.backups.rotate().rewritten == [first]
+        clock.advance(days=31)
+        second = good(retain)
+        assert retain.backups.rotate().removed == [first]
+        before = rows_of(retain)
+        names = set(objects(retain))
+    assert all(second in name for name in names if not name.startswith(SEGMENTS))
+    with Retain.open(home=homes.new("elsewhere"), clock=clock) as again:
+        restored = again.backups.restore(second)
+        assert (restored.whole, restored.memories) == (True, 1)
+        assert rows_of(again)["records"] == before["records"]
+        assert [one["content"] for one in again.manager("bob", "guide").retrieve("tea")] == ["bob likes tea"]
