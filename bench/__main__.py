@@ -11,7 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
-from bench import deployment, lifecycle, report, service, speed
+from bench import deployment, forgetting, lifecycle, report, service, speed
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
     parser.add_argument(
         "--only",
-        choices=["speed", "lifecycle", "quality", "deployment", "service"],
+        choices=["speed", "lifecycle", "quality", "deployment", "forgetting", "service"],
         help="measure one; the page keeps the others",
     )
     options = parser.parse_args()
@@ -38,6 +38,8 @@ def main() -> None:
         report.write_quality(options.docs, options.locomo)
     if options.only in (None, "deployment"):
         report.write_deployment(options.docs, deployment.measure(options.users), options.users)
+    if options.only in (None, "forgetting"):
+        report.write_forgetting(options.docs, forgetting.measure(options.users, options.folder), options.users)
     if options.only in (None, "service"):
         report.write_service(options.docs, service.measure())
 

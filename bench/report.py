@@ -83,6 +83,17 @@ def _measured(figures: Sequence[lifecycle.Figure]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def write_forgetting(docs: Path, figures: Sequence[lifecycle.Figure], users: int) -> None:
+    """The section on erasure, backups and the audit chain."""
+    text = (
+        f"A store of {users * USER_MEMORIES:,} memories over {users:,} users; another process recalls from "
+        f"{USER_MEMORIES:,} memories of one\nuser while the backup is made, with a pause of 2 ms between recalls. "
+        "Backups lie on the same disk.\n"
+        f"`python -m bench --only forgetting` on a {machine()}.\n\n" + _measured(figures)
+    )
+    _section(docs, "Forgetting", text)
+
+
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
     """The section on the service."""
     text = (

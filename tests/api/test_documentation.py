@@ -86,21 +86,8 @@ def test_every_request_and_every_answer_has_an_example_that_is_valid(api: dict[s
                 if media_type == "application/json":
                     example = example_of(api, described["schema"])
                     assert example is not None, operation["operationId"]
-                    if any("…" in str(part) for part in _leaves(example)) or _is_composed(api, described["schema"]):
-                        continue
                     schema = {**described["schema"], "components": api["components"]}
                     jsonschema.Draft202012Validator(schema).validate(example)
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [leaf for one in value.values() for leaf in _leaves(one)]
-    return [leaf for one in value for leaf in _leaves(one)] if isinstance(value, list) else [value]
-
-
-def _is_composed(api: dict[str, Any], schema: dict[str, Any]) -> bool:
-    """Whether an example is put together from others: a page of things has those of its things."""
-    return "example" not in api["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
 
 
 def test_the_page_for_people_shows_all_of_it_and_loads_nothing(client: Client) -> None:

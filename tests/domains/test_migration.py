@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -10,8 +11,10 @@ import pytest
 import raw
 from clocks import FakeClock
 from databases import postgres_server
-from homes import ENGINES
+from homes import ENGINES, on_sqlite, settings_of
 from retain import Retain
+from retain.storage.copying.ends import open_source, open_target
+from retain.storage.copying.transfer import transfer
 from storage.older import take_back
 
 
@@ -52,3 +55,25 @@ def test_rules_of_before_stay_and_their_numbers_are_not_given_again(
         assert retain.explain(note)["rules"]["delete_by"] == "the memory domain's policy, version 1"
         assert numbers(retain)[-1] > max(given) + 1, "the number of the rule that went with bob is not given again"
         assert retain.sweep(dry_run=True, at="2030-01-01").counts["recycle"] == 1
+
+
+@on_sqlite
+def test_a_store_that_moves_to_a_server_goes_by_the_same_policy(home: Path, clock: FakeClock, engine_name: str) -> None:
+    assert engine_name == "sqlite"
+    with Retain.open(home=home, clock=clock) as retain:
+        note = retain.manager("alice", "agent").add("a note", "long_term", {"source_type": "context"})["memory_id"]
+        retain.domains.configure("memory", {"auto_gc": True, "keep_session_ids": ["s"]}, confirm=True)
+        rules = retain.policies.list()
+    url = postgres_server().new_database()
+    settings = settings_of(home)
+    with (
+        closing(open_source(settings.url, settings)) as source,
+        closing(open_target(url, settings)) as target,
+    ):
+        transfer(source, target, lambda _what, _total: nullcontext(lambda _count: None))
+    with Retain.open(url, home=home, clock=clock) as retain:
+        assert retain.policies.list() == rules
+        assert not retain.domains.follow(), "nothing was to be done"
+        clock.advance(days=30)
+        assert retain.sweep().counts["recycle"] == 1
+        assert retain.explain(note)["state"] == "recycled"

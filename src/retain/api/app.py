@@ -23,6 +23,8 @@ from retain.api.routes import ALL
 from retain.engine import Retain
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+#: The description, once it was made: all applications of a process are described alike.
+_DESCRIBED: Final[dict[bool, dict[str, Any]]] = {}
 _ABOUT: Final = "Memory for AI agents that knows when to forget."
 
 
@@ -74,12 +76,11 @@ def methods_at(path: str) -> set[str]:
 
 def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
     """``/openapi.json`` for programs, and ``/docs``, a page that loads nothing from anywhere, for people."""
-    made: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
-        if not made:
-            made.update(describe(app, ALL, keys_required=keys_required))
-        return made
+        if keys_required not in _DESCRIBED:
+            _DESCRIBED[keys_required] = describe(app, ALL, keys_required=keys_required)
+        return _DESCRIBED[keys_required]
 
     def for_programs() -> Response:  # in a thread: the first time it takes a while
         return answer(app.openapi())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from retain.api.guard import REACH, RIGHT
 from retain.api.idempotency import HEADER, MAX_KEY_CHARS, WRITES
@@ -64,6 +65,10 @@ def describe(app: FastAPI, all_routes: Iterable[Routes], *, keys_required: bool)
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
+    for model in _models(BaseModel):
+        said = model.model_config.get("json_schema_extra")
+        if model.__name__ in schemas and isinstance(said, dict) and "example" in said:
+            schemas[model.__name__]["example"] = deepcopy(said["example"])  # FastAPI has left every null out of it
     parts["securitySchemes"] = deepcopy(_KEYS)
     made["security"] = [{name: []} for name in _KEYS] + ([] if keys_required else [{}])
     for path in made["paths"].values():
@@ -71,6 +76,14 @@ def describe(app: FastAPI, all_routes: Iterable[Routes], *, keys_required: bool)
             if method in _METHODS:
                 _complete(method, operation)
     return made
+
+
+def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The models of the API, below one that they have in common."""
+    for model in root.__subclasses__():
+        if model.__module__.startswith("retain.api."):
+            yield model
+            yield from _models(model)
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:

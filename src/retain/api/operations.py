@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter
 from pydantic import BaseModel
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from retain.access import Right
 from retain.api.guard import PREFIX, REACH, RIGHT, GuardedRoute
@@ -60,6 +60,7 @@ class Routes:
                 tags=[self.tag],
                 status_code=status,
                 response_model=None,
+                response_class=JSONResponse if isinstance(answer, type) else Response,
                 responses={status: {"description": "Done.", **fine}, **documented(errors)},
                 openapi_extra={RIGHT: right.value, REACH: reach.value, **({LONG: True} if long else {})},
             )

@@ -27,6 +27,7 @@ _GROUPS: Final = (
     "registry",
     "exporting",
     "erasing",
+    "backups",
     "certificates",
     "keys",
     "access",

@@ -10,7 +10,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
-from homes import Homes
+from homes import Homes, on_sqlite
 from lifecycle.soundness import check_chain, check_counts, check_sound
 from privacy.backups.losses import alias_of, lose, record_row, remember, rows_in
 from privacy.backups.stores import lose_machine
@@ -60,6 +60,7 @@ def test_a_memory_that_was_deleted_for_good_comes_back_byte_for_byte(retain: Ret
     check_sound(retain)
 
 
+@on_sqlite
 def test_only_the_memory_that_was_asked_for_comes_back(retain: Retain, clock: FakeClock) -> None:
     kept = remember(retain, "ann")
     backup = retain.backups.create()
@@ -72,6 +73,7 @@ def test_only_the_memory_that_was_asked_for_comes_back(retain: Retain, clock: Fa
     assert retain.backups.restore(backup.id, user_id="ann", memory_id=kept["long"]).kept == 1
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("whom", "error"),
     [
@@ -127,6 +129,7 @@ def test_all_that_a_user_lost_comes_back_and_nobody_else_changes(retain: Retain,
     assert user_rows(retain, "ann") == before
 
 
+@on_sqlite
 def test_what_was_written_since_stays_as_it_is(retain: Retain, clock: FakeClock) -> None:
     kept = remember(retain, "ann")
     backup = retain.backups.create()
@@ -168,6 +171,7 @@ def test_with_overwrite_memories_become_what_they_were_under_a_new_version(retai
     check_sound(retain)
 
 
+@on_sqlite
 def test_what_a_hold_keeps_is_not_overwritten(retain: Retain) -> None:
     kept = remember(retain, "ann")
     backup = retain.backups.create()
@@ -201,6 +205,7 @@ def test_a_name_that_another_has_by_now_is_left_to_it(retain: Retain, clock: Fak
     check_sound(retain)
 
 
+@on_sqlite
 def test_two_who_took_each_others_names_are_put_right_with_overwrite(retain: Retain) -> None:
     memory = retain.manager("ann", "guide", "trip")
     one, other = memory.entity.add("Carla"), memory.entity.add("Dora")
@@ -232,6 +237,7 @@ def test_an_index_that_is_loaded_in_another_process_finds_what_came_back(home: P
             assert [item["memory_id"] for item in memory.list_memories("long_term")].count(kept["long"]) == 1
 
 
+@on_sqlite
 def test_rules_that_are_in_force_now_hold_for_what_comes_back(retain: Retain, clock: FakeClock) -> None:
     kept = remember(retain, "ann")
     backup = retain.backups.create()
@@ -253,7 +259,7 @@ def test_what_is_an_agents_own_is_where_the_agent_is(retain: Retain, clock: Fake
     backup = retain.backups.create()
     retain.sessions.remove("guide", "trip", user_id="ann")
     lose(retain, clock, "ann", kept["persona"], kept["episode"], kept["plain"])
-    retain.agents.put("guide")
+    retain.agents.add("guide")
     retain.agents.remove("guide")
 
     retain.backups.restore(backup.id, user_id="ann")
@@ -269,6 +275,7 @@ def test_what_is_an_agents_own_is_where_the_agent_is(retain: Retain, clock: Fake
     check_sound(retain)
 
 
+@on_sqlite
 def test_what_lay_in_the_recycle_bin_can_be_looked_at_there_again(retain: Retain, clock: FakeClock) -> None:
     kept = remember(retain, "ann")
     memory = retain.manager("ann", "guide", "trip")
@@ -333,6 +340,7 @@ def test_a_cold_memory_is_left_in_the_object_that_it_lies_in(retain: Retain, clo
     assert retain.manager("ann", "guide").rehydrate(ids[2])["content"] == "ann was in town number 2. " * 30
 
 
+@on_sqlite
 def test_a_memory_that_was_brought_back_from_cold_storage_becomes_cold_again(retain: Retain, clock: FakeClock) -> None:
     ids = grown_cold(retain, clock)
     backup = retain.backups.create()
@@ -347,6 +355,7 @@ def test_a_memory_that_was_brought_back_from_cold_storage_becomes_cold_again(ret
     assert memory.rehydrate(ids[3])["content"] == "ann was in town number 3. " * 30
 
 
+@on_sqlite
 def test_an_object_that_is_just_leaving_is_waited_for(retain: Retain, clock: FakeClock) -> None:
     ids = grown_cold(retain, clock)
     name = record_row(retain, ids[0])[-1]
@@ -366,6 +375,7 @@ def test_an_object_that_is_just_leaving_is_waited_for(retain: Retain, clock: Fak
     assert memory.rehydrate(ids[0])["content"] == "ann was in town number 0. " * 30
 
 
+@on_sqlite
 def test_a_cold_memory_whose_object_no_backup_has_is_not_pretended_to_be_there(
     retain: Retain, clock: FakeClock
 ) -> None:
@@ -409,6 +419,7 @@ def test_a_message_that_is_missing_comes_back_to_its_place(retain: Retain, clock
     check_sound(retain)
 
 
+@on_sqlite
 def test_a_message_whose_place_is_taken_comes_to_the_end(retain: Retain) -> None:
     remember(retain, "ann")
     backup = retain.backups.create()
@@ -522,6 +533,7 @@ def test_a_user_who_came_back_after_an_erasure_is_left_alone(retain: Retain) -> 
     assert user_rows(retain, "ann") == before
 
 
+@on_sqlite
 def test_an_old_keyring_does_not_bring_back_who_is_in_the_ledger(retain: Retain) -> None:
     remember(retain, "ann")
     backup = retain.backups.create()

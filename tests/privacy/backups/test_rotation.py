@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bench.servers import S3Server, s3
 from clocks import FakeClock
 from homes import Homes, on_sqlite
 from lifecycle.fuses import DeathError
-from privacy.backups.stores import catalog_of, check_all, digests, docs, lose_machine, objects, rows_of, said
+from privacy.backups.stores import catalog_of, check_all, digests, docs, objects, rows_of, said
 from retain import Retain
 from retain.core.errors import ClockError
 from retain.privacy.backups.format import SEGMENTS, manifest_name
@@ -202,10 +203,8 @@ def die(home: Path, clock: FakeClock, at: int, work: Callable[[Retain], object])
     """Do some work in an engine that dies before an effect."""
     with Retain.open(home=home, clock=clock) as dying:
         fuse = Fuse(dying, at)
-        try:
+        with suppress(DeathError):
             work(dying)
-        except DeathError:
-            pass
         return fuse
 
 

@@ -126,6 +126,18 @@ class Archived(Answer):
 class Archive(Answer):
     """An archive, without what is in it."""
 
+    model_config = example(
+        {
+            "archive_id": MEMORY_ID,
+            "domain": "memory",
+            "created_at": MOMENT,
+            "note": None,
+            "resource_count": 1,
+            "total_size_bytes": 82,
+            "manifest_path": f"archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json",
+        }
+    )
+
     archive_id: str
     domain: str
     created_at: str
@@ -143,6 +155,8 @@ class ArchivePage(Page):
 
 class WholeArchive(Answer):
     """An archive: its manifest and its resources, each as it was written."""
+
+    model_config = example({"manifest": {"archive_id": MEMORY_ID, "resource_count": 1}, "resources": [_RESOURCE]})
 
     manifest: Metadata
     resources: list[Metadata]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from retain.core.frames import ROWS, write_frame
 from retain.core.types import MemoryType
 from retain.storage.copying.shares import NAMED, codes_of, common_tables, durable_kinds, own_tables, table_named
-from retain.storage.copying.tables import Table
+from retain.storage.copying.tables import TABLES, Table
 from retain.storage.copying.views import View
 from retain.storage.relational.database import Row
 
@@ -209,6 +209,17 @@ def _table(name: str) -> Table:
     if found is None:
         raise LookupError(name)
     return found
+
+
+def count_memories(view: View, kinds: frozenset[MemoryType]) -> int:
+    """About how many memories a backup of some kinds would hold: those in the bin are not counted."""
+    codes = set(codes_of(kinds))
+    return sum(row[5] for row in view.rows(_table("scopes")) if row[1] & 7 in codes)
+
+
+def is_used(view: View) -> bool:
+    """Whether anything was ever kept in a store."""
+    return any(view.count(table) for table in TABLES if table.is_data and table.name != "turns")
 
 
 def versions() -> tuple[int, int]:

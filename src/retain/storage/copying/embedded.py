@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -125,12 +125,13 @@ class SqliteFill:
 
     def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
         kept = [place for place, name in enumerate(columns) if name not in table.sqlite]
-        packed = {place for place in kept if table.columns[columns[place]] == "packed"}
+        packed = [place for place in kept if table.columns[columns[place]] == "packed"]
         names = ", ".join(f'"{columns[place]}"' for place in kept)
         into = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(kept))})"  # noqa: S608
-        self._connection.executemany(
-            into, ([_as_stored(row[place], place in packed) for place in kept] for row in rows)
-        )
+        stored: Iterable[Sequence[Any]] = (_as_stored(row, packed) for row in rows) if packed else rows
+        if len(kept) < len(columns):
+            stored = ([row[place] for place in kept] for row in stored)
+        self._connection.executemany(into, stored)
 
     def finish(self, counters: Mapping[str, int]) -> None:
         for counter in COUNTERS:
@@ -140,9 +141,14 @@ class SqliteFill:
                 self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (counter.table, last))
 
 
-def _as_stored(value: Any, is_packed: bool) -> Any:  # noqa: FBT001
-    """A canonical value as SQLite keeps it: text that is not compressed is text."""
-    return value[1:].decode() if is_packed and value is not None and value[:1] == b"\0" else value
+def _as_stored(row: Row, packed: Sequence[int]) -> list[Any]:
+    """A canonical row as SQLite keeps it: text that is not compressed is text."""
+    values = list(row)
+    for place in packed:
+        value = values[place]
+        if value is not None and value[:1] == b"\0":
+            values[place] = value[1:].decode()
+    return values
 
 
 def _column(table: Table, name: str, *, qualified: bool = False) -> str:

@@ -1,0 +1,372 @@
+"""``retain backup create | list | verify | restore | rotate``: copies of the store, and the way back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from retain.cli.app import add_group, command
+from retain.cli.opening import open_engine
+from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
+from retain.cli.outcomes import ExitCode
+from retain.cli.output import error_console, printable, show
+from retain.cli.progress import is_watched, show_progress
+from retain.cli.rendering import minute, show_rows
+from retain.core.errors import ConfirmationNeededError, InvalidInputError, NotFoundError
+from retain.core.types import DURABLE, MemoryType
+
+if TYPE_CHECKING:
+    from retain.engine import Retain
+    from retain.privacy.backups.restoring import Restored
+    from retain.privacy.backups.service import Backup
+
+_LATEST: Final = "latest"
+_MADE: Final = "retain add 'Likes tea' --user alice\nretain backup create"
+
+backup = add_group(
+    "backup",
+    about="Make backups, see that they are good, and bring back what is in them.",
+    examples=[f"{_MADE}\nretain backup verify latest --restore\nretain backup list"],
+)
+Which = Annotated[str, typer.Argument(metavar="ID|latest", help="Which backup; latest is the latest whole one.")]
+
+
+@command(
+    backup,
+    "create",
+    examples=("retain backup create", "retain backup create --kind persona", "retain backup create --full --json"),
+)
+def create(
+    *,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only memories of this kind, and what goes with them; repeatable."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Copy everything, also what has not changed since the backup before.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make a backup of the store as it is now, while others go on using it.
+
+    What belongs to a user is sealed under the user's key. Without --kind it has memories of every kind, with rules,
+    agents, conversations and the audit chain; working and short-term memory are never in a backup.
+    """
+    with open_engine(home, url, quiet=as_json) as engine:
+        total = _count(engine, kinds) if is_watched(silent=as_json) else 0
+        with show_progress("backing up", total, silent=as_json) as advance:
+            made = engine.backups.create(kinds or None, full=full, progress=advance)
+    show(made.as_dict(), _show_made, as_json=as_json)
+
+
+@command(backup, "list", examples=("retain backup list", "retain backup list --json"))
+def list_backups(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
+    """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
+    with open_engine(home, url, quiet=as_json) as engine:
+        found = [one.as_dict() for one in engine.backups.list()]
+    show(found, _show_list, as_json=as_json)
+
+
+@command(
+    backup,
+    "verify",
+    examples=(f"{_MADE}\nretain backup verify latest", f"{_MADE}\nretain backup verify latest --restore --json"),
+)
+def verify(
+    *,
+    which: Which,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Also restore it into a store of its own, read that again and compare.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Read all of a backup and see that each byte is as it was written.
+
+    Only one that was restored on trial counts as good, and only when a later one is good may an old one go. Ends with
+    exit code 3 if something is wrong, and says what.
+    """
+    with open_engine(home, url, quiet=as_json) as engine:
+        chosen = _latest(engine) if which == _LATEST else which
+        total = _memories_in(engine, chosen)
+        with show_progress("restoring on trial" if restore else "verifying", total, silent=as_json) as advance:
+            check = engine.backups.verify(chosen, restore=restore, progress=advance)
+    show(check.as_dict(), _show_check, as_json=as_json)
+    if not check:
+        raise typer.Exit(ExitCode.UNHEALTHY)
+
+
+@command(
+    backup,
+    "restore",
+    examples=(
+        f"{_MADE}\nretain backup restore latest --yes",
+        f"{_MADE}\nretain backup restore latest --user alice --yes --json",
+    ),
+)
+def restore(
+    *,
+    which: Which,
+    user: Annotated[str | None, typer.Option("--user", "-u", metavar="USER", help="Only what is this user's.")] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="ID", help="Only this memory of the user's.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Memories that are there become what they were.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a store in use is changed.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Bring back what a backup holds; nobody who was erased since comes back.
+
+    Into a store that nothing was ever kept in: all of it, exactly as it was. Into one in use: the memories,
+    conversations, facts and holds that are missing. With "latest", what the latest backups hold together: the one with
+    long-term memory first, then those of the kinds that it has not.
+    """
+    if memory is not None and user is None:
+        raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        chosen = _together(engine.backups.list()) if which == _LATEST else [engine.backups.get(which)]
+        if not chosen:
+            raise _none_there()
+        if not yes and (user is not None or _is_used(engine)):
+            _ask(chosen, user, memory, overwrite=overwrite, silent=as_json)
+        total = sum(one.memories for one in chosen)
+        with show_progress("restoring", total, silent=as_json) as advance:
+            options: dict[str, Any] = {"user_id": user, "memory_id": memory, "overwrite": overwrite}
+            done = _restore_each(engine, chosen, {**options, "progress": advance})
+    show([one.as_dict() for one in done], _show_restored, as_json=as_json)
+
+
+@command(backup, "rotate", examples=("retain backup rotate", "retain backup rotate --json"))
+def rotate(
+    *,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="The clock is right, although it leaped or is behind a backup.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Remove the backups past their time, and take what was sealed for the erased out of the others.
+
+    30 days, 90 for those of persona alone; never the last good one of a kind. The schedule does it every day.
+    """
+    with open_engine(home, url, quiet=as_json) as engine:
+        done = engine.backups.rotate(confirm=confirm)
+    show(done.as_dict(), _show_rotated, as_json=as_json)
+
+
+# --- which, and how much ----------------------------------------------------------------------------------------------
+
+
+def _latest(engine: Retain) -> str:
+    """The latest backup whose manifest is as it was signed."""
+    whole = [one.id for one in engine.backups.list() if one.created_at]
+    if not whole:
+        raise _none_there()
+    return whole[-1]
+
+
+def _together(found: Sequence[Backup]) -> list[Backup]:
+    """The latest backups that nothing is known to be wrong with, and that have no kind in common: the one with
+    long-term memory, with which goes all that belongs to everybody, and then the others.
+    """
+    whole = [one for one in reversed(found) if one.created_at and one.problem is None]
+    whole.sort(key=lambda one: MemoryType.LONG_TERM.value not in one.kinds)
+    chosen: list[Backup] = []
+    for one in whole:
+        if not any(set(one.kinds) & set(other.kinds) for other in chosen):
+            chosen.append(one)
+    return chosen
+
+
+def _none_there() -> NotFoundError:
+    return NotFoundError("there is no whole backup; see retain backup list, and make one with: retain backup create")
+
+
+def _count(engine: Retain, kinds: Sequence[str] | None) -> int:
+    """About how many memories a backup will hold."""
+    from retain.core.types import kind_of  # noqa: PLC0415 - not needed for --help
+    from retain.privacy.backups.gathering import count_memories  # noqa: PLC0415
+    from retain.storage.copying.ends import view_of  # noqa: PLC0415
+
+    chosen = frozenset(kind_of(kind).name for kind in kinds) if kinds else frozenset(DURABLE)
+    with view_of(engine.database) as view:
+        return count_memories(view, chosen)
+
+
+def _is_used(engine: Retain) -> bool:
+    from retain.privacy.backups.gathering import is_used  # noqa: PLC0415 - not needed for --help
+    from retain.storage.copying.ends import view_of  # noqa: PLC0415
+
+    with view_of(engine.database) as view:
+        return is_used(view)
+
+
+def _memories_in(engine: Retain, backup_id: str) -> int:
+    """How many memories a backup says that it has; one that cannot be trusted is for ``verify`` to tell of."""
+    return next((one.memories for one in engine.backups.list() if one.id == backup_id), 0)
+
+
+# --- restoring --------------------------------------------------------------------------------------------------------
+
+
+def _ask(chosen: Sequence[Backup], user: str | None, memory: str | None, *, overwrite: bool, silent: bool) -> None:
+    what = "what is missing" if memory is None else f"memory {printable(memory)}"
+    whom = "of everyone" if user is None else f"of {printable(user)}"
+    then = "; memories that are there become what they were" if overwrite else "; what is there stays as it is"
+    says = f"the store is in use: {what} {whom} would be brought back from {_named(chosen)}{then}"
+    if silent or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfirmationNeededError(f"{says}. Nothing was changed: confirm with --yes")
+    error_console().print(f"{says[0].upper()}{says[1:]}.", soft_wrap=True)
+    typer.confirm("Bring it back?", err=True, abort=True)
+
+
+def _named(chosen: Sequence[Backup]) -> str:
+    return " and ".join(f"{one.id} ({', '.join(one.kinds)}, {minute(one.created_at)})" for one in chosen)
+
+
+def _restore_each(engine: Retain, chosen: Sequence[Backup], options: Mapping[str, Any]) -> list[Restored]:
+    """Restore one after the other; it is enough if one of several has what was asked for."""
+    done: list[Restored] = []
+    missing: NotFoundError | None = None
+    for one in chosen:
+        try:
+            done.append(engine.backups.restore(one.id, **options))
+        except NotFoundError as problem:
+            missing = problem
+    if missing is not None and not done:
+        raise missing
+    return done
+
+
+# --- how it looks -----------------------------------------------------------------------------------------------------
+
+
+def _show_made(console: Console, made: Mapping[str, Any]) -> None:
+    console.print(
+        f"Backup {made['id']}: {made['memories']:,} memories of {made['users']:,} users ({_kinds(made['kinds'])}).",
+        style="green",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{_size(made['written'])} were written, {_size(made['bytes'])} belong to it; kept until "
+        f"{minute(made['keeps_until'])}.",
+        soft_wrap=True,
+    )
+
+
+def _show_list(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        console.print("No backup has been made yet; make one with: retain backup create")
+        return
+    rows = [
+        (
+            one["id"],
+            minute(one["created_at"] or None, "?"),
+            _kinds(one["kinds"]),
+            f"{one['users']:,}",
+            f"{one['memories']:,}",
+            _size(one["bytes"]),
+            _size(one["written"]),
+            minute(one["keeps_until"] or None, "?"),
+            _trial(one),
+        )
+        for one in found
+    ]
+    columns = ("backup!", "made!", "kinds", "users>", "memories>", "size>", "new>", "kept until!", "trial")
+    show_rows(console, columns, rows)
+
+
+def _trial(one: Mapping[str, Any]) -> Text:
+    if one["problem"]:
+        return Text(printable(one["problem"]), style="bold red")
+    if one["good"] is None:
+        return Text("not tried yet", style="yellow")
+    return Text(f"good ({minute(one['tried_at'])})", style="green")
+
+
+def _show_check(console: Console, check: Mapping[str, Any]) -> None:
+    looked = (
+        f"{check['memories']:,} memories of {check['users']:,} users, {_size(check['bytes'])} "
+        f"in {check['seconds']:,.1f} s"
+    )
+    gone = f"; {check['erased']:,} erased users cannot be read any more" if check["erased"] else ""
+    if check["good"]:
+        how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
+        console.print(f"{how}: {looked}{gone}.", style="green", soft_wrap=True)
+        if not check["restored"]:
+            console.print("It counts as good once it was restored on trial: retain backup verify … --restore")
+        return
+    show_rows(console, ("what is wrong",), [(printable(problem),) for problem in check["problems"]])
+    console.print(f"DAMAGED: backup {check['id']}, {looked}{gone}.", style="bold red", soft_wrap=True)
+    console.print("Make another that copies everything: retain backup create --full")
+
+
+#: What a restore counts, in words; what is 0 is left out.
+_COUNTED: Final = {
+    "memories": "memories are back",
+    "kept": "memories were there already, and were left as they are",
+    "lost": "memories cannot be brought back: the backup has not the cold object that they lie in",
+    "sessions": "conversations are back",
+    "messages": "messages are back",
+    "facts": "facts are back",
+    "holds": "holds are back",
+    "objects": "cold objects are back",
+    "erased": "users were erased since, and stay so",
+    "strangers": "users were left out: their name belongs to somebody else by now",
+}
+
+
+def _show_restored(console: Console, done: Sequence[Mapping[str, Any]]) -> None:
+    for one in done:
+        how = "the whole store" if one["whole"] else "what was missing"
+        console.print(
+            f"Restored {how} from backup {one['backup_id']} ({_kinds(one['kinds'])}): {one['users']:,} users.",
+            style="green",
+            soft_wrap=True,
+        )
+        rows = [(words, f"{one[name]:,}") for name, words in _COUNTED.items() if one.get(name)]
+        if rows:
+            show_rows(console, ("what", "how many>"), rows)
+        else:
+            console.print("Nothing was missing.")
+
+
+def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
+    words = {
+        "removed": ("removed: past its time", ""),
+        "kept": ("kept past its time: no later one is good", "yellow"),
+        "rewritten": ("rewritten: without the erased", ""),
+        "damaged": ("DAMAGED: left as it is", "bold red"),
+    }
+    rows = [(one, Text(said, style=style)) for name, (said, style) in words.items() for one in done[name]]
+    if rows:
+        show_rows(console, ("backup!", "what was done"), rows)
+    console.print(f"{done['objects']:,} objects that no backup refers to were removed.")
+
+
+def _kinds(kinds: Sequence[str]) -> str:
+    return "every kind" if set(kinds) == {kind.value for kind in DURABLE} else ", ".join(kinds)
+
+
+def _size(count: int) -> str:
+    """A number of bytes, as people read it."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
