@@ -23,6 +23,7 @@ from retain.cli.lifetimes import (
 from retain.cli.output import printable
 from retain.cli.rendering import bar, score_parts
 from retain.cli.stage import Stage
+from retain.cli.year import a_year, backups, erasure
 from retain.core.errors import QuotaExceededError
 from retain.engine import MemoryManager, Retain
 from retain.settings import Settings
@@ -225,6 +226,9 @@ STOPS: Final = (
     ("A hold refuses", holds),
     ("Every memory can be explained", explanations),
     ("The audit chain", audit_chain),
+    ("A year passes", a_year),
+    ("Backups that were tried", backups),
+    ("Erased, and proven", erasure),
     ("How fast it was", latencies),
 )
 
