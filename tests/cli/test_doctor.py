@@ -18,6 +18,7 @@ from clocks import FakeClock
 from retain import Retain
 from retain.cli.app import app
 from retain.health import Check, Status, check_health
+from retain.privacy.backups.service import DAILY, WEEKLY
 from retain.storage.relational.statements import migrations
 from retain.storage.sqlite.database import APPLICATION_ID
 
@@ -43,12 +44,15 @@ def store(home: Path) -> Path:
 def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
     with Retain.open(home=home) as engine:
         engine.schedule.run_due(datetime.now(UTC) + timedelta(minutes=1))
+        for kinds in (DAILY, WEEKLY):
+            engine.backups.verify(engine.backups.create(kinds).id, restore=True)
     code, checks = examine("--home", str(home))
     assert code == 0
-    assert {check["status"] for check in checks.values()} == {"ok"}
+    unwell = {name: check["detail"] for name, check in checks.items() if check["status"] != "ok"}
+    assert list(unwell) == ["keys"], "they lie on the same disk as the backups"
     expected = (
         "python settings home disk store schema journal integrity clock schedule overdue audit archive "
-        "embedder summarizer"
+        "backups keys embedder summarizer"
     )
     assert list(checks) == expected.split()
     assert "wal mode" in checks["journal"]["detail"]
@@ -231,8 +235,8 @@ def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.Mo
     before = content()
     examine("--home", str(home))
     assert content() == before
-    assert not (home / "archive").exists()
-    assert not (home / "state").exists()
+    for folder in ("archive", "state", "backups", "keys"):
+        assert not (home / folder).exists()
 
 
 def test_a_settings_file_that_cannot_be_read_is_a_failed_check(home: Path) -> None:
@@ -275,13 +279,13 @@ def test_for_people_it_is_a_table_that_ends_with_the_verdict(home: Path, monkeyp
     assert fine.exit_code == 0
     assert "✓" in fine.stdout
     assert "what to do" not in fine.stdout
-    assert fine.stdout.splitlines()[-1] == "8 checks, nothing is broken."
+    assert fine.stdout.splitlines()[-1] == "9 checks, nothing is broken."
     monkeypatch.setenv("RETAIN_EMBEDDER", "nonsense")
     broken = CliRunner().invoke(app, ["doctor", "--home", str(home)])
     assert broken.exit_code == 3
     assert "✗" in broken.stdout
     assert "what to do" in broken.stdout
-    assert broken.stdout.splitlines()[-1] == "1 of 8 checks failed."
+    assert broken.stdout.splitlines()[-1] == "1 of 9 checks failed."
 
 
 def test_checks_are_values_that_a_service_can_use(home: Path) -> None:

@@ -1,6 +1,7 @@
 """Processes that configure policies, in a folder that the tests look at: one that is killed, others that go on.
 
 python child.py count HOME FIELD TIMES     sets a field to 1, 2, 3, …; a line on stdout for each that was done
+python child.py together HOME TIMES FIELD…  the same for several fields at once, in a process each
 python child.py die HOME                   dies again and again, each time one step later, until it lives to the end
 """
 
@@ -13,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from retain import Retain
 from retain.core.domains import normalised
+from retain.engine import Retain
 from retain.lifecycle.domain_states import DomainStates, Policies, stamped
 from retain.storage.objects import open_objects
 
@@ -38,6 +39,35 @@ def count(home: Path, field: str, times: int) -> None:
             retain.domains.configure(domain, {name: value})
             assert retain.domains.get(domain)[name] == value, "nobody else changes this field"
             say(f"{number}")
+
+
+def together(home: Path, times: int, fields: list[str]) -> None:
+    """A process for each field, all of them begun before the first of them configures; how each of them ended."""
+    children = []
+    for field in fields:
+        ours, theirs = os.pipe()
+        ready, tells = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.dup2(ours, 0)
+            os.dup2(tells, 1)
+            os.close(theirs)
+            status = 1
+            try:
+                count(home, field, times)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(tells)
+        os.close(ours)
+        children.append((child, theirs, os.fdopen(ready)))
+    for _, _, said in children:
+        assert said.readline() == "ready\n"
+    for _, go, _ in children:
+        os.write(go, b"go\n")
+    for child, _, said in children:
+        done = said.read().split()
+        say(json.dumps([os.waitpid(child, 0)[1], done]))
 
 
 def die(home: Path) -> None:
@@ -89,5 +119,7 @@ if __name__ == "__main__":
     verb, folder, *rest = sys.argv[1:]
     if verb == "count":
         count(Path(folder), rest[0], int(rest[1]))
+    elif verb == "together":
+        together(Path(folder), int(rest[0]), rest[1:])
     else:
         die(Path(folder))

@@ -52,7 +52,7 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, 
     assert retain.domains.archives("memory") == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.dictionaries(st.text(max_size=5), json_values, max_size=4), min_size=1, max_size=4))
 def test_whatever_is_json_comes_back_as_it_was(tenants: Tenants, given_resources: list[dict[str, Any]]) -> None:
     domains = tenants.new()
@@ -64,6 +64,12 @@ def test_nothing_of_an_archive_can_be_read_without_its_key(retain: Retain, home:
     retain.domains.archive("memory", RESOURCES)
     assert len(objects_of(home)) == 2
     assert all(b"needle" not in path.read_bytes() and b"c-1" not in path.read_bytes() for path in objects_of(home))
+
+
+def test_where_nothing_was_ever_archived_there_is_no_archive(retain: Retain) -> None:
+    assert retain.domains.archives("rag") == []
+    with pytest.raises(NotFoundError, match="there is no archive"):
+        retain.domains.read_archive("rag", "019bc186-de00-7000-8f87-c2b145a4840f")
 
 
 def test_an_archive_is_its_tenant_s_and_its_domain_s_own(retain: Retain) -> None:

@@ -419,4 +419,4 @@ def test_records_go_as_a_plain_reading_of_the_policy_says(engine_name: str, stor
     some = st.lists(notes, max_size=4)
     often = st.lists(configs.map(lambda config: {"auto_gc": True, **config}), min_size=1, max_size=3)
     check = given(written=some, changes=often, then=some)(lambda **drawn: check_against_naive(stores, **drawn))
-    settings(max_examples=fewer(engine_name, 24))(check)()
+    settings(max_examples=fewer(engine_name, 16))(check)()

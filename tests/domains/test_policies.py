@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domains.samples import NOW, configs, resources, wild_configs
@@ -33,6 +33,7 @@ from retain.core.selections import Selection, labels_of
 from retain.core.times import DAY, iso, moment
 from retain.core.types import MemoryType
 
+some = settings(max_examples=50)
 policies = configs.map(lambda config: normalised(config, DEFAULT_POLICY))
 
 
@@ -51,6 +52,7 @@ def test_the_default_policy_keeps_thirty_days_and_collects_nothing_by_itself() -
     }
 
 
+@some
 @given(configs)
 def test_inv_ret_6_the_default_cannot_be_changed_and_every_change_makes_another(config: dict[str, Any]) -> None:
     before = repr(DEFAULT_POLICY)
@@ -93,6 +95,7 @@ def test_a_policy_that_is_out_of_bounds_cannot_be_made(field: dict[str, Any]) ->
 # --- normalisation ----------------------------------------------------------------------------------------------------
 
 
+@some
 @given(wild_configs, policies)
 def test_inv_ret_3_only_known_source_types_are_in_a_policy(config: dict[str, Any], before: RetentionPolicy) -> None:
     found = normalised(config, before).source_types
@@ -108,6 +111,7 @@ def bounded(value: Any, least: int, most: int, before: int, whole: Any) -> int:
     return least if value < least else most if value > most else int(whole(value))
 
 
+@some
 @given(wild_configs, policies)
 def test_inv_ret_4_numbers_are_within_their_bounds(config: dict[str, Any], before: RetentionPolicy) -> None:
     found = normalised(config, before)
@@ -118,6 +122,7 @@ def test_inv_ret_4_numbers_are_within_their_bounds(config: dict[str, Any], befor
     assert found.limit == bounded(limit, 1, 20_000, before.limit, math.floor)
 
 
+@some
 @given(wild_configs, policies)
 def test_what_is_kept_has_no_doubles_and_nothing_that_cannot_be_kept(
     config: dict[str, Any], before: RetentionPolicy
@@ -134,6 +139,7 @@ def test_what_is_kept_has_no_doubles_and_nothing_that_cannot_be_kept(
             assert kept == getattr(before, name)
 
 
+@some
 @given(wild_configs, policies)
 def test_what_is_neither_true_nor_false_leaves_a_switch_as_it_is(
     config: dict[str, Any], before: RetentionPolicy
@@ -144,6 +150,7 @@ def test_what_is_neither_true_nor_false_leaves_a_switch_as_it_is(
         assert getattr(found, name) is (wanted if isinstance(wanted, bool) else getattr(before, name))
 
 
+@some
 @given(wild_configs, policies)
 def test_a_policy_is_its_own_normal_form(config: dict[str, Any], before: RetentionPolicy) -> None:
     found = normalised(config, before)
@@ -184,6 +191,7 @@ def naive(policy: RetentionPolicy, resource: Mapping[str, Any], made: datetime |
     return None
 
 
+@some
 @given(policies, st.lists(resources(), max_size=12), st.integers(1, 6))
 def test_resources_are_sorted_as_the_simplest_reading_of_the_rules_sorts_them(
     policy: RetentionPolicy, given_resources: list[tuple[dict[str, Any], datetime | None]], limit: int
@@ -206,6 +214,7 @@ def test_resources_are_sorted_as_the_simplest_reading_of_the_rules_sorts_them(
     assert repr(given_resources) == before, "the caller's resources are as they were"
 
 
+@some
 @given(policies, resources(), st.booleans())
 def test_inv_ret_5_what_is_kept_is_never_eligible(
     policy: RetentionPolicy, sample: tuple[dict[str, Any], datetime | None], by_session: bool
@@ -249,6 +258,7 @@ def test_a_source_type_that_the_policy_does_not_name_is_valid_all_the_same() -> 
     assert evaluate(policy, [{"source_type": "thought", "created_at": 0}], moment(NOW)).eligible
 
 
+@some
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.binary(), st.lists(st.integers()), st.datetimes()))
 def test_when_something_was_made_is_told_or_it_is_not_and_never_an_error(value: Any) -> None:
     found = made_at(value)
@@ -264,6 +274,7 @@ def test_what_is_no_list_of_resources_is_an_error(wrong: Any) -> None:
 # --- the parameters of a collection -----------------------------------------------------------------------------------
 
 
+@some
 @given(policies, configs, st.booleans())
 def test_what_a_caller_gives_wins_over_the_policy_and_the_policy_has_the_rest(
     policy: RetentionPolicy, raw: dict[str, Any], dry_run: bool
@@ -285,6 +296,7 @@ def test_what_was_validated_counts_and_only_where_the_caller_gave_it() -> None:
 # --- for records of our own -------------------------------------------------------------------------------------------
 
 
+@some
 @given(st.integers(1, 800), st.sampled_from(list(MemoryType)))
 def test_a_policy_never_lets_anything_live_longer(days: int, kind: MemoryType) -> None:
     selection = Selection(frozenset({"context"}), frozenset(), frozenset())

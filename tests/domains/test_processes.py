@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def test_inv_ret_1_a_process_that_is_killed_before_any_step_leaves_the_old_polic
     assert len(list(home.rglob(".incoming/*"))) == 0, "what the killed ones left behind is gone"
 
 
-@pytest.mark.parametrize("heard", [1, 6, 15])
+@pytest.mark.parametrize("heard", [1, 9])
 def test_what_was_done_before_a_process_was_killed_stays_done(home: Path, heard: int) -> None:
     process = start("count", home, "rag.limit", 10_000)
     try:
@@ -73,19 +72,13 @@ def test_eight_processes_that_configure_at_once_lose_nothing(home: Path) -> None
     names = ("older_than_days", "limit", "keep_session_ids", "keep_context_ids")
     fields = [f"{domain}.{name}" for domain in ("memory", "rag") for name in names]
     times = 12
-    with Retain.open(home=home), ExitStack() as stack:
-        processes = [start("count", home, field, times) for field in fields]
-        for process in processes:
-            stack.callback(end, process)
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        said = [process.communicate(timeout=SECONDS)[0].split() for process in processes]
-    assert said == [[str(number) for number in range(1, times + 1)]] * 8
+    process = start("together", home, times, *fields)
+    try:
+        out, _ = process.communicate(timeout=SECONDS)
+    finally:
+        end(process)
+    said = [json.loads(line) for line in out.splitlines()]
+    assert said == [[0, [str(number) for number in range(1, times + 1)]]] * 8
     last = {"older_than_days": times, "limit": times, "keep_session_ids": [f"s{times}"], "keep_context_ids": [times]}
     with Retain.open(home=home) as retain:
         for domain in ("memory", "rag"):

@@ -20,9 +20,11 @@ from domains.tenants import Tenants
 from retain import Retain
 from retain.core.domains import DEFAULT_POLICY, DOMAINS, normalised
 from retain.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
+from retain.lifecycle.domain_states import UNSET, DomainStates
 from retain.lifecycle.domains import Domains
+from retain.storage.objects.local import LocalObjects
 
-some = settings(max_examples=25)
+some = settings(max_examples=15)
 
 
 def file_of(home: Path) -> Path:
@@ -88,6 +90,12 @@ def test_policies_are_kept_under_the_home_and_outlive_the_engine(home: Path, clo
     with Retain.open(home=home, clock=clock) as retain:
         assert retain.domains.get("memory")["older_than_days"] == 7
         assert retain.domains.get("memory")["keep_session_ids"] == ["sess_abc123"]
+
+
+def test_where_nothing_was_ever_kept_the_default_holds_and_looking_makes_nothing(tmp_path: Path) -> None:
+    states = DomainStates(LocalObjects(tmp_path / "home"), "default")
+    assert states.read() == UNSET
+    assert not (tmp_path / "home").exists()
 
 
 def test_tenants_have_policies_of_their_own(retain: Retain) -> None:

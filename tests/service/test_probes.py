@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 
 import pytest
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from clocks import FakeClock
 from retain import Retain
 from retain.core.errors import StoreAwayError
 from retain.service.keeper import Keeper
@@ -150,6 +152,28 @@ def test_metrics_tell_of_the_store_and_of_the_process(app: ASGIApp, retain: Reta
     assert 'retain_http_requests_total{method="GET",route="none",status="404"} 1.0' in said
     names = [line.split()[2] for line in said.splitlines() if line.startswith("# TYPE ")]
     assert len(names) == len(set(names)), "Prometheus refuses a page that has a metric twice"
+
+
+def test_metrics_tell_what_is_late_in_any_tenant_and_what_the_last_sweep_did(
+    app: ASGIApp, retain: Retain, clock: FakeClock
+) -> None:
+    acme = retain.of_tenant("acme")
+    acme.policies.set("long_term", delete_after_days=1, confirm=True)
+    acme.manager("bob", "agent").add("Drinks coffee")
+    clock.advance(days=3)
+    assert f'retain_overdue_seconds{{memory_type="long_term"}} {2 * 86_400}.0' in ask(app, "/metrics").body.decode()
+    retain.schedule.run_due()
+    said = ask(app, "/metrics").body.decode()
+    assert "retain_overdue_seconds{" not in said
+    assert 'retain_job_records{action="recycle",job_name="daily"} 1.0' in said
+    assert 'retain_job_set_aside{job_name="daily"} 0.0' in said
+    assert f'retain_job_finished_timestamp_seconds{{job_name="daily"}} {clock.now.timestamp()}' in scientific(said)
+    assert 'memory_deleted_total{memory_type="long_term",reason="rule"} 1.0' in said
+
+
+def scientific(text: str) -> str:
+    """The text with its large numbers written out."""
+    return re.sub(r"\d\.\d+e\+09", lambda found: str(float(found[0])), text)
 
 
 def test_without_a_store_the_process_still_tells_of_itself(app: ASGIApp, retain: Retain) -> None:

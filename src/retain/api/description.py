@@ -27,7 +27,7 @@ _TENANT: Final = {
     "in": "header",
     "required": False,
     "description": "The tenant to act for; the key's own, if not given (an operator's: `default`).",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS, "pattern": "^[A-Za-z0-9._-]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS, "pattern": "^[^/]+$"},
 }
 _ONCE: Final = {
     "name": HEADER,
@@ -37,7 +37,7 @@ _ONCE: Final = {
         "Made anew for each write, and sent again with the same request when no answer came: within a day it is "
         "carried out once, and answered alike."
     ),
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[A-Za-z0-9._:-]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*[!-~][ -~]*$"},
 }
 _REACHES: Final = {
     "caller": "",

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from retain.privacy.backups.service import Backup
 
 _LATEST: Final = "latest"
-_MADE: Final = "retain add 'Likes tea' --user alice\nretain backup create"
 
 backup = add_group(
     "backup",
     about="Make backups, see that they are good, and bring back what is in them.",
-    examples=[f"{_MADE}\nretain backup verify latest --restore\nretain backup list"],
+    examples=["retain backup create\nretain backup verify latest --restore"],
 )
 Which = Annotated[str, typer.Argument(metavar="ID|latest", help="Which backup; latest is the latest whole one.")]
 
@@ -39,7 +38,7 @@ Which = Annotated[str, typer.Argument(metavar="ID|latest", help="Which backup; l
 @command(
     backup,
     "create",
-    examples=("retain backup create", "retain backup create --kind persona", "retain backup create --full --json"),
+    examples=("retain backup create --kind persona", "retain backup create --full --json"),
 )
 def create(
     *,
@@ -66,7 +65,7 @@ def create(
     show(made.as_dict(), _show_made, as_json=as_json)
 
 
-@command(backup, "list", examples=("retain backup list", "retain backup list --json"))
+@command(backup, "list", examples=("retain backup list",))
 def list_backups(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
     """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
     with open_engine(home, url, quiet=as_json) as engine:
@@ -77,7 +76,7 @@ def list_backups(*, home: Home = None, url: Url = None, as_json: Json = False) -
 @command(
     backup,
     "verify",
-    examples=(f"{_MADE}\nretain backup verify latest", f"{_MADE}\nretain backup verify latest --restore --json"),
+    examples=("retain backup create\nretain backup verify latest", "retain backup verify latest --restore --json"),
 )
 def verify(
     *,
@@ -108,8 +107,8 @@ def verify(
     backup,
     "restore",
     examples=(
-        f"{_MADE}\nretain backup restore latest --yes",
-        f"{_MADE}\nretain backup restore latest --user alice --yes --json",
+        "retain add 'Likes tea' --user alice\nretain backup create\nretain backup restore latest --yes",
+        "retain backup restore latest --user alice --yes --json",
     ),
 )
 def restore(
@@ -149,7 +148,7 @@ def restore(
     show([one.as_dict() for one in done], _show_restored, as_json=as_json)
 
 
-@command(backup, "rotate", examples=("retain backup rotate", "retain backup rotate --json"))
+@command(backup, "rotate", examples=("retain backup rotate",))
 def rotate(
     *,
     confirm: Annotated[

@@ -36,7 +36,7 @@ MEANINGS: Final = MappingProxyType(
         ExitCode.FINE: "All went well (a search that finds nothing included).",
         ExitCode.FAILED: "Not found, or the operation failed and had no effect.",
         ExitCode.USAGE: "Wrong input: an argument, an option, a value or a setting.",
-        ExitCode.UNHEALTHY: "`doctor`, `audit verify`, `backup verify`, `certificate verify` or a `key` command found something wrong.",
+        ExitCode.UNHEALTHY: "`doctor`, a command that verifies, or a `key` command found something wrong.",
         ExitCode.LOOK_FIRST: "Nothing was changed: look first (at what would go, a new plan, the clock), then confirm.",
         ExitCode.HELD: "A hold stands; nothing was removed.",
         ExitCode.TRY_AGAIN: "Failed for now; the same command may succeed later (`EX_TEMPFAIL`).",

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 _USER: Final = "carol"
 _MONTH: Final = 30
-_SECRET: Final = "Carol's passport has the number X4711"
+_FACT: Final = "Carol's passport has the number X4711"
 
 
 def a_year(tour: Tour) -> None:
     """A memory of each kind, month after month, until a year is over."""
     stage, retain = tour.stage, tour.retain
     memory = retain.manager(_USER, "travel_agent", "sess_9")
-    memory.add(_SECRET, "long_term")
+    memory.add(_FACT, "long_term")
     memory.add("Prefers a window seat", "persona")
     memory.add({"booking": "VIE-102", "nights": 2}, "structured")
     memory.episodic.record_episode("Book a hotel in Vienna", ["Compared three", "Booked the one by the park"])

@@ -112,10 +112,9 @@ class DomainArchives:
             raise NotFoundError(f"{told(archive_id)} is not the id of an archive")
         objects = self._objects()
         folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
-        try:
-            manifest = self._read_manifest(objects, f"{folder}/{_MANIFEST}")
-        except ObjectMissingError as problem:
-            raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}") from problem
+        if f"{folder}/{_MANIFEST}" not in objects.names(f"{folder}/"):
+            raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
+        manifest = self._read_manifest(objects, f"{folder}/{_MANIFEST}")
         name = f"{folder}/{_PAYLOAD}"
         try:
             data = self._get(objects, name)

@@ -13,6 +13,7 @@ from retain.core.errors import (
     InvalidInputError,
     ObjectDamagedError,
     ObjectMissingError,
+    ObjectStoreUnavailableError,
     StoreBusyError,
     StoreTooNewError,
 )
@@ -22,6 +23,7 @@ from retain.ports import ObjectStore
 #: The format; a newer one is left alone.
 VERSION: Final = 1
 FILE: Final = "retention-policies.json"
+_FOLDER: Final = "state/"
 _DEFAULT_TENANT: Final = "default"
 _TRIES: Final = 2_000
 
@@ -53,7 +55,7 @@ class DomainStates:
         self._objects = objects
         self._tenant = tenant
         part = "" if tenant == _DEFAULT_TENANT else f"{hashlib.sha256(tenant.encode()).hexdigest()[:32]}/"
-        self._name = f"state/{part}{FILE}"
+        self._name = f"{_FOLDER}{part}{FILE}"
 
     @property
     def place(self) -> str:
@@ -83,6 +85,10 @@ class DomainStates:
             data, tag = self._objects.get_with_tag(self._name)
         except ObjectMissingError:
             return UNSET, None
+        except ObjectStoreUnavailableError:
+            if any(self._objects.names(_FOLDER)):  # one that is away says so here, too
+                raise
+            return UNSET, None  # nothing was ever kept there: the place has not been made
         return self._parsed(data), tag
 
     def _parsed(self, data: bytes) -> Policies:

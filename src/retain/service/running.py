@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import prometheus_client
+from starlette.types import ASGIApp
 
 from retain.core.errors import ForbiddenError
 from retain.engine import Retain
@@ -64,12 +66,8 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
     with Retain.open(options.url, home=options.home) as retain:
         # Keys that were revoked or have expired count: that nobody may come in does not mean that anybody may.
         keys_required = bool(retain.access.list()) and not options.keyless
-        if not keys_required and not resolves_to_loopback(options.host):
-            why = "--keyless asks nobody who they are" if options.keyless else "there is no API key yet"
-            raise ForbiddenError(
-                f"{options.host} can be reached from other machines, and {why}; make a key with: retain access create "
-                "--name operator --right admin --operator; or serve this machine only, with --host 127.0.0.1"
-            )
+        if not keys_required:
+            _check_loopback(options)
         with listen(options.host, options.port) as listener:
             port = listener.getsockname()[1]
             where = Where(_url(options.host, port), keys_required, options.schedule, os.getpid())
@@ -77,37 +75,64 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
             if check:
                 announce(where)
                 return None
-            install_logs(options.form)
-            # Of each counter a second series would tell when it was made, which nobody asks for.
-            prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-            server = Server(listener, stop_seconds=options.stop_seconds)
-            keeper = _keeper(options) if options.schedule else None
-            service = layered(
-                api,
-                retain,
-                limits=Limits.of(retain.settings),
-                keys_required=keys_required,
-                keeper=keeper,
-                stopping=lambda: server.stopping,
-            )
-            if keeper is not None:
-                keeper.start()
-            try:
-                ended = server.run(
-                    service.app,
-                    started=lambda: _tell(where, announce),
-                    stop=keeper.ask_to_stop if keeper is not None else lambda: None,
-                    finish=service.time_limit.finish,
-                )
-            finally:
-                if keeper is not None:
-                    keeper.stop(options.stop_seconds)
+            ended = _serve(options, retain, api, listener, where, announce)
     _log.info("stopped", extra={"fields": {"by": ended}})
-    if server.stuck:
-        _log.error("something that was begun did not end in time; it was cut off, and its transaction with it")
-        logging.shutdown()
-        os._exit(_STUCK)  # a thread that is stuck would keep the process from ending
     return ended
+
+
+def _serve(
+    options: Options,
+    retain: Retain,
+    api: ASGIApp,
+    listener: socket.socket,
+    where: Where,
+    announce: Callable[[Where], None],
+) -> str:
+    install_logs(options.form)
+    # Of each counter a second series would tell when it was made, which nobody asks for.
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    server = Server(listener, stop_seconds=options.stop_seconds)
+    keeper = _keeper(options) if options.schedule else None
+    service = layered(
+        api,
+        retain,
+        limits=Limits.of(retain.settings),
+        keys_required=where.keys_required,
+        keeper=keeper,
+        stopping=lambda: server.stopping,
+    )
+    if keeper is not None:
+        keeper.start()
+    try:
+        ended = server.run(
+            service.app,
+            started=lambda: _tell(where, announce),
+            stop=keeper.ask_to_stop if keeper is not None else lambda: None,
+            finish=service.time_limit.finish,
+        )
+    finally:
+        if keeper is not None:
+            keeper.stop(options.stop_seconds)
+    if server.stuck:
+        _end_at_once()
+    return ended
+
+
+def _check_loopback(options: Options) -> None:
+    if resolves_to_loopback(options.host):
+        return
+    why = "--keyless asks nobody who they are" if options.keyless else "there is no API key yet"
+    raise ForbiddenError(
+        f"{options.host} can be reached from other machines, and {why}; make a key with: retain access create "
+        "--name operator --right admin --operator; or serve this machine only, with --host 127.0.0.1"
+    )
+
+
+def _end_at_once() -> None:
+    """A thread that is stuck would keep the store from being closed, and the process from ending."""
+    _log.error("something that was begun did not end in time; it is cut off, and its transaction has no effect")
+    logging.shutdown()
+    os._exit(_STUCK)
 
 
 def _tell(where: Where, announce: Callable[[Where], None]) -> None:

@@ -24,7 +24,11 @@ _BACKLOG: Final = 2_048
 _POLL_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.5
 #: How much longer than its limits a stop may take.
-_LATEST_SECONDS: Final = 2.0
+LATE_SECONDS: Final = 2.0
+#: What the threads are called that handlers run in; an idle one ends with its loop.
+_WORKERS: Final = "AnyIO worker thread"
+#: Longer than proxies keep a connection that nobody uses: so it is they who close it, and no request meets its end.
+_KEEP_ALIVE_SECONDS: Final = 75
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -57,12 +61,22 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _are_at_work(seconds: float) -> bool:
+    """Whether threads that requests were answered in go on, though all answers were given up."""
+    deadline = time.monotonic() + seconds
+    workers = [thread for thread in threading.enumerate() if thread.name.startswith(_WORKERS)]
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+    return any(worker.is_alive() for worker in workers)
+
+
 class Server:
     """Serves an application on a socket, in a thread, while the main thread waits for a signal."""
 
-    def __init__(self, listener: socket.socket, *, stop_seconds: float) -> None:
+    def __init__(self, listener: socket.socket, *, stop_seconds: float, late_seconds: float = LATE_SECONDS) -> None:
         self._listener = listener
         self._stop_seconds = stop_seconds
+        self._late_seconds = late_seconds
         self._problem: BaseException | None = None
         self._ended_by: str | None = None
         self.stuck = False
@@ -96,8 +110,8 @@ class Server:
                 started()
             while thread.is_alive() and not self.stopping:
                 thread.join(_LOOK_SECONDS)
-            thread.join(2 * self._stop_seconds + _LATEST_SECONDS)
-            self.stuck = thread.is_alive()
+            thread.join(2 * self._stop_seconds + self._late_seconds)
+            self.stuck = thread.is_alive() or _are_at_work(self._late_seconds)
         if self._ended_by is None:
             raise RetainError("the service could not be started; the log says why") from self._problem
         return self._ended_by
@@ -110,6 +124,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(self._stop_seconds)),
         )
 

@@ -265,7 +265,7 @@ def test_what_is_an_agents_own_is_where_the_agent_is(retain: Retain, clock: Fake
     retain.backups.restore(backup.id, user_id="ann")
 
     memory = retain.manager("ann", "guide", "trip")
-    assert found(retain, "ann", "window seat") == [kept["plain"]]
+    assert found(retain, "ann", "window seat")[0] == kept["plain"]
     retain.sweep()
     check_sound(retain)
     retain.recycle.restore(agent_id="guide")
@@ -485,7 +485,7 @@ def test_holds_come_back_but_none_on_what_is_not_there(retain: Retain) -> None:
     kept = remember(retain, "ann")
     gone = retain.manager("bob", "guide").add("likes tea", "long_term")["memory_id"]
     whom: list[dict[str, str]] = [{"user_id": "ann"}, {"tag": "travel"}, {"memory_id": kept["plain"]}]
-    holds = [retain.holds.add(**one, reason="a case", author="counsel") for one in whom]  # type: ignore[arg-type]
+    holds = [retain.holds.add(**one, reason="a case", author="counsel") for one in whom]
     retain.holds.add(memory_id=gone, reason="bob's case", author="counsel")
     backup = retain.backups.create()
     raw.run(retain, "DELETE FROM holds")
@@ -548,6 +548,30 @@ def test_an_old_keyring_does_not_bring_back_who_is_in_the_ledger(retain: Retain)
         retain.backups.restore(backup.id, user_id="ann")
     assert retain.backups.restore(backup.id).erased == 1
     assert alias_of(retain, "ann") is None
+
+
+def test_who_is_erased_in_the_middle_of_a_restore_stays_so(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 3)
+    for user in ("ann", "bob"):
+        remember(retain, user)
+    backup = retain.backups.create()
+    raw.run(retain, "DELETE FROM records")
+    users = iter(("ann", "bob"))
+
+    def erase(_count: int) -> None:
+        for user in users:
+            retain.erase_user(user)
+            break
+
+    with pytest.raises(KeyDestroyedError, match="was erased"):
+        retain.backups.restore(backup.id, user_id="ann", progress=erase)
+    restored = retain.backups.restore(backup.id, progress=erase)
+
+    assert (restored.users, restored.erased) == (0, 2)
+    for table in OWN_TABLES:
+        assert raw.rows(retain, f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+    assert [alias_of(retain, user) for user in ("ann", "bob")] == [None, None]
+    check_chain(retain)
 
 
 def test_two_users_of_one_name_are_not_mixed(retain: Retain) -> None:

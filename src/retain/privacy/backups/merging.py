@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from retain.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError, StoreTooNewError
 from retain.core.frames import Frame
+from retain.core.types import State
 from retain.privacy.backups.catalog import Catalog
 from retain.privacy.backups.format import PACKS, Doc, Manifest
 from retain.privacy.backups.restoring import Progress, Restored
@@ -57,12 +58,14 @@ class Merging:
         manifest: Manifest,
         make_adopter: Callable[[Origin], SqlAdopter],
         *,
+        is_erased: Callable[[str], bool],
         overwrite: bool,
         progress: Progress,
         retell: Callable[[str, Sequence[str]], None],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
+        self._is_erased = is_erased
         self._overwrite = overwrite
         self._progress = progress
         self._retell = retell
@@ -130,10 +133,10 @@ class Merging:
         backup_id = self._manifest.id
         try:
             yield
-        except (ErasedError, KeyDestroyedError) as problem:
+        except ErasedError:
             raise KeyDestroyedError(
                 f"user {who!r} was erased after backup {backup_id} was made; nothing of them can be restored"
-            ) from problem
+            ) from None
         except StrangerError:
             raise ConflictError(
                 f"user {who!r} of backup {backup_id} is not the one who goes by that name now, and nothing was mixed; "
@@ -223,11 +226,16 @@ class Merging:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _frames(self, docs: Sequence[Doc]) -> Iterator[Frame]:
-        """What documents say, one after the other; ``KeyDestroyedError`` if their key is gone."""
+        """What documents say, one after the other."""
         for doc in docs:
             for _, frames in self._catalog.contents(self._manifest, [doc]):
+                if frames is None and self._is_erased(doc.key):
+                    raise ErasedError
                 if frames is None:
-                    raise KeyDestroyedError(f"there is no key {doc.key}: what was sealed under it cannot be read again")
+                    raise KeyDestroyedError(
+                        f"there is no key {doc.key}: it was destroyed or lost, and what was sealed under it cannot be "
+                        "read; if a copy of the keyring has it, bring it back from there"
+                    )
                 yield from frames
 
     def _fetch(self, name: str) -> bytes | None:
@@ -252,7 +260,7 @@ def _packs(rows: Iterable[Row]) -> dict[int, PackRow]:
 def _is_about(table: str, row: Row, memory_id: str) -> bool:
     """Whether a row is wanted to bring one memory back."""
     if table == "records":
-        return bool(row["id"] == memory_id)
+        return bool(row["id"] == memory_id and row["state"] != State.DELETING)
     return table != "facts" or memory_id in (row["source"], row["target"])
 
 

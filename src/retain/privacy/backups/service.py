@@ -268,7 +268,15 @@ class Backups:
         if user_id is not None:
             mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
             docs, _ = docs_of(catalog, manifest, mark, user_id)
-        merging = Merging(catalog, manifest, adopter, overwrite=overwrite, progress=progress, retell=retell)
+        merging = Merging(
+            catalog,
+            manifest,
+            adopter,
+            is_erased=self._is_erased,
+            overwrite=overwrite,
+            progress=progress,
+            retell=retell,
+        )
         if user_id is None:
             merging.everyone()
         elif memory_id is None:

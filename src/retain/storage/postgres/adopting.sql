@@ -53,11 +53,10 @@ INSERT INTO holds (id, tenant, user_id, agent_id, session_id, memory_id, tag, re
                    released_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING
 
--- Whether a tenant has a memory, a conversation or a message of an id.
--- name: is_anything
-SELECT EXISTS (SELECT 1 FROM records JOIN subjects ON subjects.no = records.subject
-               WHERE records.id = $2 AND subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0')
-    OR EXISTS (SELECT 1 FROM sessions JOIN subjects ON subjects.no = sessions.subject
-               WHERE sessions.id = $2 AND subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0')
-    OR EXISTS (SELECT 1 FROM history JOIN subjects ON subjects.no = history.subject
-               WHERE history.id = $2 AND subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0')
+-- name: session_anywhere
+SELECT 1 FROM sessions JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.id = $1 AND subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' LIMIT 1
+
+-- name: message_anywhere
+SELECT 1 FROM history JOIN subjects ON subjects.no = history.subject
+WHERE history.id = $1 AND subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' LIMIT 1

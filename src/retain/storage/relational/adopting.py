@@ -26,6 +26,7 @@ from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.facts import SQL as FACTS
 from retain.storage.relational.moves import PACKS
 from retain.storage.relational.rules import Profiles
+from retain.storage.relational.scopes import SQL as RECORDS
 
 SQL: Final = Names("adopting")
 #: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
@@ -188,13 +189,8 @@ class SqlAdopter:
         or a message only if that is there: whose it was may have been erased.
         """
         with self._database.govern(tenant) as tx:
-            on_something = [
-                row
-                for row in rows
-                if row["user_id"] is None
-                and (row["memory_id"] is None or tx.value(SQL["is_anything"], (tenant, row["memory_id"])))
-            ]
-            counts = Counter(holds=sum(_insert_hold(tx, row) for row in on_something))
+            on_nobody = [row for row in rows if row["user_id"] is None and _is_on_something(tx, row)]
+            counts = Counter(holds=sum(_insert_hold(tx, row) for row in on_nobody))
             if counts["holds"]:
                 self._note(tx, tx.number_for(f"{tenant}/"), counts)
         return Adopted(counts)
@@ -237,6 +233,17 @@ class SqlAdopter:
                 **brought,
             }
             append(tx, number, [Event(self._now, "restored", item, detail)])
+
+
+def _is_on_something(tx: Transaction, hold: Values) -> bool:
+    """Whether what a hold is on is there, if it is on one thing."""
+    where = (hold["memory_id"], hold["tenant"])
+    return (
+        hold["memory_id"] is None
+        or tx.one(RECORDS["find"], where) is not None
+        or tx.one(SQL["session_anywhere"], where) is not None
+        or tx.one(SQL["message_anywhere"], where) is not None
+    )
 
 
 def _insert_hold(tx: Transaction, row: Values) -> int:

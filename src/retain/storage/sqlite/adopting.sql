@@ -48,12 +48,11 @@ INSERT INTO holds (id, tenant, user_id, agent_id, session_id, memory_id, tag, re
                    released_by)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 
--- Whether a tenant has a memory, a conversation or a message of an id.
--- name: is_anything
-SELECT EXISTS (SELECT 1 FROM records JOIN subjects ON subjects.no = records.subject
-               WHERE records.id = ?2 AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0')
-    OR EXISTS (SELECT 1 FROM sessions JOIN subjects ON subjects.no = sessions.subject
-               WHERE sessions.id = ?2 AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0')
-    OR EXISTS (SELECT 1 FROM history JOIN sessions ON sessions.no = history.key >> 24
-               JOIN subjects ON subjects.no = sessions.subject
-               WHERE history.id = ?2 AND subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0')
+-- name: session_anywhere
+SELECT 1 FROM sessions JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0' LIMIT 1
+
+-- name: message_anywhere
+SELECT 1 FROM history JOIN sessions ON sessions.no = history.key >> 24
+JOIN subjects ON subjects.no = sessions.subject
+WHERE history.id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0' LIMIT 1

@@ -1,0 +1,212 @@
+"""Backups on the command line: made, listed, verified, restored and rotated."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cli.shell import SCRIPT, Shell
+from clocks import FakeClock
+from retain import Retain
+from retain.cli.backups import _size, _together
+from retain.privacy.backups.service import Backup
+
+
+@pytest.fixture
+def kept(shell: Shell) -> Shell:
+    """A home with some of Alice's memories and one of Bob's."""
+    with Retain.open(home=shell.home) as engine:
+        alice = engine.manager("alice", "travel_agent", "s1")
+        alice.add_many(["Likes tea", "Lives in Paris"], "long_term")
+        alice.add("Speaks plainly", "persona")
+        alice.short_term.add_message("user", "Hello")
+        engine.manager("bob", "travel_agent").add("Likes coffee", "long_term")
+    return shell
+
+
+def lose(shell: Shell, user_id: str) -> str:
+    """Remove a memory of a user for good; its id."""
+    clock = FakeClock(datetime.now(UTC))
+    with Retain.open(home=shell.home, clock=clock) as engine:
+        memory = engine.manager(user_id, "travel_agent", "s1")
+        lost = str(memory.list_memories("long_term")[0]["memory_id"])
+        memory.delete(lost)
+        clock.now += timedelta(days=16)
+        engine.recycle.purge()
+    return lost
+
+
+# --- making and listing -----------------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_made_and_listed(kept: Shell) -> None:
+    assert kept.ok("backup", "list") == "No backup has been made yet; make one with: retain backup create\n"
+    said = kept.ok("backup", "create")
+    made = kept.json("backup", "create", "--kind", "persona")
+
+    assert "4 memories of 2 users (every kind)" in said
+    assert (made["kinds"], made["memories"], made["good"]) == (["persona"], 1, None)
+    first, second = kept.json("backup", "list")
+    assert (second["id"], first["memories"], first["users"]) == (made["id"], 4, 2)
+    listed = kept.ok("backup", "list")
+    assert listed.splitlines()[0].split()[:3] == ["backup", "made", "kinds"]
+    assert first["id"] in listed
+    assert "not tried yet" in listed
+    assert kept.json("backup", "create", "--full")["written"] > kept.json("backup", "create")["written"]
+
+
+def test_kinds_that_are_never_backed_up_are_refused(kept: Shell) -> None:
+    code, error = kept.error("backup", "create", "--kind", "working")
+    assert (code, "never backed up" in error["message"]) == (2, True)
+    assert kept.error("backup", "create", "--kind", "nonsense")[0] == 2
+
+
+def test_what_is_wrong_with_a_backup_ends_with_exit_code_3(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    check = kept.json("backup", "verify", "latest")
+    assert (check["good"], check["restored"], check["memories"]) == (True, False, 4)
+    assert "counts as good once" in kept.ok("backup", "verify", made)
+    assert kept.json("backup", "list")[0]["good"] is None
+    assert kept.ok("backup", "verify", "latest", "--restore").startswith("Good: restored on trial and compared")
+    assert "good (" in kept.ok("backup", "list")
+    (segment,) = (kept.home / "backups" / "segments").iterdir()
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+    found = kept("backup", "verify", "latest")
+
+    assert found.exit_code == 3
+    assert "DAMAGED" in found.stdout
+    assert "not as it was written" in found.stdout
+    assert kept("backup", "verify", made, "--json").exit_code == 3
+    assert "not as it was written" in kept.ok("backup", "list")
+    assert kept.error("backup", "restore", "latest", "--yes")[1]["code"] == "not_found", "it is known to be damaged"
+
+
+def test_what_is_not_there_is_said_plainly(kept: Shell) -> None:
+    for words in (("verify", "latest"), ("restore", "latest")):
+        code, error = kept.error("backup", *words)
+        assert (code, error["code"]) == (1, "not_found")
+        assert "retain backup create" in error["message"]
+    kept.ok("backup", "create")
+    assert kept.error("backup", "verify", "nonsense")[1]["code"] == "not_found"
+    assert kept.error("backup", "restore", "latest", "--memory", "x")[0] == 2
+
+
+# --- restoring --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_machine_is_restored_from_the_latest_backups_together(kept: Shell, tmp_path: Path) -> None:
+    daily = ("long_term", "episodic", "entity", "structured")
+    kept.ok("backup", "create", *(word for kind in daily for word in ("--kind", kind)))
+    kept.ok("backup", "create", "--kind", "persona")
+    elsewhere = Shell(tmp_path / "elsewhere")
+    elsewhere.home.mkdir()
+    for folder in ("backups", "keys"):
+        (kept.home / folder).rename(elsewhere.home / folder)
+
+    first, second = elsewhere.json("backup", "restore", "latest")
+
+    assert (first["whole"], first["memories"], first["messages"]) == (True, 3, 1)
+    assert (second["whole"], second["kinds"], second["memories"]) == (False, ["persona"], 1)
+    assert len(elsewhere.json("search", "tea", "-u", "alice")) == 2
+    assert elsewhere.json("audit", "verify")["ok"]
+
+
+def test_what_one_user_lost_comes_back_when_someone_has_said_yes(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    lost, also = lose(kept, "alice"), lose(kept, "bob")
+    code, error = kept.error("backup", "restore", made, "--user", "alice")
+    assert (code, error["code"]) == (4, "confirmation_needed")
+    assert kept("backup", "restore", "latest").exit_code == 4, "nobody can be asked"
+    assert kept("get", lost, "-u", "alice").exit_code == 1
+
+    said = kept.ok("backup", "restore", made, "--user", "alice", "--yes")
+
+    assert "Restored what was missing" in said
+    assert "memories are back" in said
+    assert kept("get", lost, "-u", "alice", "-a", "travel_agent").exit_code == 0
+    assert kept("get", also, "-u", "bob", "-a", "travel_agent").exit_code == 1
+    (one,) = kept.json("backup", "restore", made, "--user", "bob", "--memory", also, "--yes")
+    assert one["memories"] == 1
+    assert "memories were there already" in kept.ok("backup", "restore", made, "--yes")
+
+
+def test_on_a_terminal_it_says_what_would_be_brought_back_and_asks(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    lost = lose(kept, "alice")
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+    env = {**os.environ, "RETAIN_HOME": str(kept.home), "TERM": "dumb"}
+    done = subprocess.run(
+        [SCRIPT, "backup", "restore", "latest"],
+        env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    asked = os.read(ours, 65_536).decode()
+    os.close(ours)
+
+    assert "The store is in use: what is missing of everyone would be brought back from" in asked
+    assert made in asked
+    assert done.returncode == 1, asked
+    assert kept("get", lost, "-u", "alice", "-a", "travel_agent").exit_code == 1
+
+
+def test_the_latest_backups_together_have_each_kind_once() -> None:
+    def made(name: str, *kinds: str, problem: str | None = None) -> Backup:
+        return Backup(name, "2026-01-01", kinds, 1, 1, 1, 1, "", None, None, problem)
+
+    daily = ("entity", "episodic", "long_term", "structured")
+    found = [
+        made("a", *daily),
+        made("b", "persona"),
+        made("c", *daily, "persona"),
+        made("d", "persona"),
+        made("e", *daily),
+        made("f", "persona", problem="damaged"),
+        made("g", "entity"),
+        Backup("h", "", (), 0, 0, 0, 0, "", False, None, "damaged"),
+    ]
+
+    assert [one.id for one in _together(found)] == ["e", "d"]
+    assert [one.id for one in _together(found[:3])] == ["c"]
+    assert [one.id for one in _together(found[1:2])] == ["b"]
+    assert _together(found[-1:]) == []
+
+
+# --- rotating ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_rotation_says_what_it_did(kept: Shell) -> None:
+    old = FakeClock(datetime.now(UTC) - timedelta(days=40))
+    with Retain.open(home=kept.home, clock=old) as engine:
+        first = engine.backups.create().id
+    kept.ok("backup", "create")
+    assert "no later one is good" in kept.ok("backup", "rotate")
+    kept.ok("backup", "verify", "latest", "--restore")
+    kept.ok("erase", "bob", "--yes")
+
+    done = kept.json("backup", "rotate")
+
+    assert (done["removed"], done["kept"], len(done["rewritten"])) == ([first], [], 1)
+    assert done["objects"] > 0
+    assert kept.ok("backup", "rotate") == "0 objects that no backup refers to were removed.\n"
+
+
+def test_a_clock_behind_a_backup_must_be_confirmed(kept: Shell) -> None:
+    with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
+        engine.backups.create()
+    code, error = kept.error("backup", "rotate")
+    assert (code, error["code"]) == (4, "clock")
+    assert kept.json("backup", "rotate", "--confirm")["removed"] == []
+
+
+def test_sizes_are_said_as_people_read_them() -> None:
+    assert [_size(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**5)] == [
+        "0 B", "1,023 B", "1.0 KiB", "5.0 MiB", "3,072.0 TiB",
+    ]  # fmt: skip
