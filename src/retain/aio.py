@@ -32,6 +32,8 @@ from retain.lifecycle.registry import Roster
 from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.sessions import Sessions
 from retain.manager import Memory, Plain
+from retain.privacy.backups import Backups
+from retain.privacy.issuing import Certificates
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -267,6 +269,30 @@ class AsyncSchedule(_Wrapper[Schedule]):
     serve = _verb(Schedule.serve)
 
 
+class AsyncBackups(_Wrapper[Backups]):
+    """``retain.backups`` for async callers."""
+
+    create = _verb(Backups.create)
+    list = _verb(Backups.list)
+    get = _verb(Backups.get)
+    verify = _verb(Backups.verify)
+    restore = _verb(Backups.restore)
+    rotate = _verb(Backups.rotate)
+    latest = _verb(Backups.latest)
+
+
+class AsyncCertificates(_Wrapper[Certificates]):
+    """``retain.certificates`` for async callers."""
+
+    prepare = _verb(Certificates.prepare)
+    issue = _verb(Certificates.issue)
+    certify = _verb(Certificates.certify)
+    list = _verb(Certificates.list)
+    get = _verb(Certificates.get)
+    page = _verb(Certificates.page)
+    verify = _verb(Certificates.verify)
+
+
 class Opening:
     """An engine that is about to be opened: ``await`` it, or use it in ``async with``, which closes it again."""
 
@@ -303,6 +329,8 @@ class Retain(_Wrapper[engine.Retain]):
         self.tools = AsyncRoster(wrapped.tools)
         self.audit = AsyncAudit(wrapped.audit)
         self.schedule = AsyncSchedule(wrapped.schedule)
+        self.backups = AsyncBackups(wrapped.backups)
+        self.certificates = AsyncCertificates(wrapped.certificates)
 
     @classmethod
     def open(

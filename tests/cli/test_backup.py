@@ -137,23 +137,32 @@ def test_what_one_user_lost_comes_back_when_someone_has_said_yes(kept: Shell) ->
     assert "memories were there already" in kept.ok("backup", "restore", made, "--yes")
 
 
-def test_on_a_terminal_it_says_what_would_be_brought_back_and_asks(kept: Shell) -> None:
-    made = kept.json("backup", "create")["id"]
-    lost = lose(kept, "alice")
+def on_terminal(home: Path, *args: str, answer: str = "") -> tuple[int, str]:
+    """The exit code of a command on a terminal, and what it shows there beside its answer."""
     ours, theirs = pty.openpty()
-    os.write(ours, b"n\n")
-    env = {**os.environ, "RETAIN_HOME": str(kept.home), "TERM": "dumb"}
+    os.write(ours, answer.encode())
+    env = {**os.environ, "RETAIN_HOME": str(home), "TERM": "dumb"}
     done = subprocess.run(
-        [SCRIPT, "backup", "restore", "latest"],
-        env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
-    )  # fmt: skip
+        [SCRIPT, *args], env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False
+    )
+    os.write(theirs, b"\n")  # there is something to read, whatever it has shown
     os.close(theirs)
-    asked = os.read(ours, 65_536).decode()
+    shown = os.read(ours, 65_536).decode()
     os.close(ours)
+    return done.returncode, shown
+
+
+def test_on_a_terminal_it_says_what_would_be_brought_back_and_asks(kept: Shell) -> None:
+    code, shown = on_terminal(kept.home, "backup", "create", "--kind", "long_term")
+    assert code == 0, shown
+    (made,) = kept.json("backup", "list")
+    lost = lose(kept, "alice")
+
+    code, asked = on_terminal(kept.home, "backup", "restore", "latest", answer="n\n")
 
     assert "The store is in use: what is missing of everyone would be brought back from" in asked
-    assert made in asked
-    assert done.returncode == 1, asked
+    assert made["id"] in asked
+    assert code == 1, asked
     assert kept("get", lost, "-u", "alice", "-a", "travel_agent").exit_code == 1
 
 

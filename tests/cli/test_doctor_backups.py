@@ -23,7 +23,7 @@ def _away_from_any_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def make(home: Path, *days_ago: tuple[Iterable[str], int], tried: bool = True) -> list[str]:
     """Make backups of some kinds, so many days ago; their ids."""
-    made = []
+    made: list[str] = []
     for kinds, days in days_ago:
         with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
             if not made:
@@ -96,7 +96,7 @@ def test_buckets_are_told_apart_by_their_names_and_disks_by_their_devices(tmp_pa
         ("s3://one/backups", "gs://one/state", False),
         (tmp_path.as_uri(), "s3://one/state", False),
         (f"{tmp_path.as_uri()}/a", f"{tmp_path.as_uri()}/b/c", True),
-        (f"{tmp_path.as_uri()}/a", "file:///proc/self", False),
+        (f"{tmp_path.as_uri()}/a", "file:///dev/retain", False),
     ]
     for one, other, shared in pairs:
         assert backups._share_a_disk(read_place(one), read_place(other)) is shared, (one, other)

@@ -36,7 +36,7 @@ def revoke(engine: Engine, key: ApiKey, now: int) -> ApiKey | None:
         {"agents": frozenset({"travel"}), "name": "' OR 1=1 --"},
         {"rights": frozenset(Right), "users": frozenset({"u"}), "agents": frozenset({"a", "b"})},
     ],
-    ids=str,
+    ids=["plain", "users", "agents", "everything"],
 )
 def test_a_key_comes_back_as_it_was_added(
     engine: Engine, elsewhere: Engine, me: Person, fields: dict[str, object]

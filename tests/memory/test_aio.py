@@ -24,6 +24,8 @@ from retain.lifecycle.registry import Roster
 from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.sessions import Sessions
 from retain.manager import Memory, Plain
+from retain.privacy.backups import Backups
+from retain.privacy.issuing import Certificates
 
 PAIRS = [
     (Memory, aio.AsyncMemory),
@@ -42,6 +44,8 @@ PAIRS = [
     (Roster, aio.AsyncRoster),
     (Audit, aio.AsyncAudit),
     (Schedule, aio.AsyncSchedule),
+    (Backups, aio.AsyncBackups),
+    (Certificates, aio.AsyncCertificates),
     (engine.Retain, aio.Retain),
 ]
 
@@ -70,3 +74,19 @@ def test_an_async_program_remembers_and_recalls(home: Path) -> None:
             return [result["content"] for result in await memory.retrieve("note 7", top_k=1)]
 
     assert asyncio.run(program()) == ["note 7"]
+
+
+def test_an_async_program_backs_up_restores_and_erases(home: Path) -> None:
+    async def program() -> None:
+        async with aio.Retain.open(home=home) as retain:
+            await retain.manager("ann", "agent").add("likes tea", "long_term")
+            made = await retain.backups.create()
+            assert [one.id for one in await retain.backups.list()] == [made.id] == list(await retain.backups.latest())
+            assert await retain.backups.verify(made.id, restore=True)
+            assert (await retain.backups.restore(made.id, user_id="ann")).kept == 1
+            await retain.erase_user("ann")
+            (issued,) = await retain.certificates.list()
+            assert await retain.certificates.verify(issued)
+            assert (await retain.backups.rotate()).rewritten == [made.id]
+
+    asyncio.run(program())

@@ -104,12 +104,7 @@ def is_gone(pid: int) -> bool:
 
 
 def child_of(pid: int) -> int:
-    """The one child of a process."""
-    (child,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split() or _children(pid))
+    """The one child of a process, whichever of its threads started it."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    (child,) = [int(child) for file in files for child in file.read_text().split()]
     return child
-
-
-def _children(pid: int) -> list[int]:
-    """The children that any of its threads started."""
-    found = (Path(f"/proc/{pid}/task").glob("*/children"),)
-    return [int(child) for files in found for file in files for child in file.read_text().split()]

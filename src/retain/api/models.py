@@ -17,9 +17,9 @@ Metadata = dict[str, Any]
 
 
 class Request(BaseModel):
-    """The body of a request."""
+    """The body of a request. Nothing in it is taken for something else: 0 is not false, and "5" is not 5."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +53,7 @@ def _asked(description: str, example: str) -> Any:
 UserId = Annotated[str, _named("Whose memory.", "alice")]
 AgentId = Annotated[str, _named("The agent that sees it.", "travel_agent")]
 SessionId = Annotated[str, _named("In which session.", "s1")]
+Kind = Annotated[MemoryType, Field(strict=False, description="The kind of memory.")]  # given by its name
 Source = Annotated[str, _named("Who or what it comes from; its agent, if not said.", "import:crm-2026-05")]
 
 # In queries.

@@ -75,7 +75,7 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
             if check:
                 announce(where)
                 return None
-            ended = _serve(options, retain, api, listener, where, announce)
+            ended = _serve(options, retain, api, listener, where=where, announce=announce)
     _log.info("stopped", extra={"fields": {"by": ended}})
     return ended
 
@@ -85,6 +85,7 @@ def _serve(
     retain: Retain,
     api: ASGIApp,
     listener: socket.socket,
+    *,
     where: Where,
     announce: Callable[[Where], None],
 ) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,30 @@ def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
         homes.remove(home)
         effects += 1 if engine_name == "sqlite" else 4  # what is done is the same, and a copy takes longer
     assert effects > 5
+
+
+def test_an_erasure_at_the_same_time_comes_before_or_after(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 2)
+    remember(retain, "ann")
+    backup = retain.backups.create()
+    begun = threading.Event()
+
+    def restore() -> None:
+        for _ in range(200):
+            retain.backups.restore(backup.id, user_id="ann", overwrite=True, progress=lambda _count: begun.set())
+
+    with ThreadPoolExecutor(1) as pool:
+        restoring = pool.submit(restore)
+        begun.wait(60)
+        erasure = retain.erase_user("ann")
+        with pytest.raises(KeyDestroyedError, match="was erased"):
+            restoring.result(120)
+
+    assert not retain.erase_user("ann").pending
+    assert erasure.alias is not None
+    for table in (*TABLES, "packs", "derivations"):
+        assert raw.rows(retain, f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+    assert retain.audit.verify()
 
 
 # --- everything at random --------------------------------------------------------------------------------------------

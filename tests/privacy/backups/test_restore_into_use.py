@@ -23,6 +23,7 @@ from retain.core.errors import (
     NotFoundError,
     ObjectDamagedError,
 )
+from retain.core.records import Scope
 from retain.kinds.entity import retell_entities
 from retain.privacy.backups.restoring import Restored
 
@@ -56,7 +57,7 @@ def test_a_memory_that_was_deleted_for_good_comes_back_byte_for_byte(retain: Ret
     assert [one["memory_id"] for one in memory.derived(kept["plain"])] == [kept["long"]]
     assert memory.entity.get("Carla")["entity_id"] == kept["friend"]
     last = memory.explain(kept["plain"])["history"][-1]
-    assert (last["action"], last["backup"], last["memories"]) == ("restored", backup.id, 1)
+    assert (last["action"], last["kind"], last["backup"]) == ("restored", "long_term", backup.id)
     check_sound(retain)
 
 
@@ -237,6 +238,23 @@ def test_an_index_that_is_loaded_in_another_process_finds_what_came_back(home: P
             assert [item["memory_id"] for item in memory.list_memories("long_term")].count(kept["long"]) == 1
 
 
+def test_what_goes_back_to_the_recycle_bin_is_out_of_every_loaded_index(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+        memory = one.manager("ann", "guide")
+        best = memory.add("ann likes the window seat", "long_term")["memory_id"]
+        second = memory.add("ann saw a window", "long_term")["memory_id"]
+        memory.delete(best)
+        backup = one.backups.create()
+        memory.restore(best)
+        asked = other.manager("ann", "guide")
+        assert [item["memory_id"] for item in asked.retrieve("the window seat", top_k=1)] == [best]
+
+        one.backups.restore(backup.id, user_id="ann", overwrite=True)
+
+        assert [item["memory_id"] for item in asked.retrieve("the window seat", top_k=1)] == [second]
+        check_sound(one)
+
+
 @on_sqlite
 def test_rules_that_are_in_force_now_hold_for_what_comes_back(retain: Retain, clock: FakeClock) -> None:
     kept = remember(retain, "ann")
@@ -356,6 +374,28 @@ def test_a_memory_that_was_brought_back_from_cold_storage_becomes_cold_again(ret
 
 
 @on_sqlite
+def test_a_memory_that_grew_cold_since_is_warm_again_and_its_object_is_settled(
+    retain: Retain, clock: FakeClock
+) -> None:
+    memory = retain.manager("ann", "guide")
+    ids = [memory.add(f"ann was in town number {n}. " * 30, "long_term")["memory_id"] for n in range(2)]
+    before = record_row(retain, ids[0])
+    backup = retain.backups.create()
+    clock.advance(days=366)
+    retain.sweep()
+    assert record_row(retain, ids[0])[-1]
+
+    assert retain.backups.restore(backup.id, user_id="ann", memory_id=ids[0], overwrite=True).memories == 1
+
+    after = record_row(retain, ids[0])
+    assert (after[0], after[2:]) == (before[0], before[2:]), "all but the version"
+    assert raw.rows(retain, "SELECT state FROM packs") == [("stale",)]
+    assert memory.rehydrate(ids[1])["content"] == "ann was in town number 1. " * 30
+    retain.sweep()
+    check_sound(retain)
+
+
+@on_sqlite
 def test_an_object_that_is_just_leaving_is_waited_for(retain: Retain, clock: FakeClock) -> None:
     ids = grown_cold(retain, clock)
     name = record_row(retain, ids[0])[-1]
@@ -417,6 +457,18 @@ def test_a_message_that_is_missing_comes_back_to_its_place(retain: Retain, clock
     assert (restored.sessions, restored.messages) == (0, 2)
     assert memory.short_term.get_full_history()[:4] == said
     check_sound(retain)
+
+
+@on_sqlite
+def test_a_conversation_without_a_message_comes_back(retain: Retain) -> None:
+    scope = Scope("default", "ann", "guide", "begun")
+    begun = retain.sessions.touch(scope)
+    backup = retain.backups.create()
+    raw.run(retain, "DELETE FROM sessions")
+
+    assert retain.backups.restore(backup.id, user_id="ann").sessions == 1
+
+    assert retain.sessions.find(scope) == begun
 
 
 @on_sqlite

@@ -225,11 +225,11 @@ def test_a_backup_that_is_cut_short_anywhere_is_none_and_the_next_one_is(
 def test_a_rotation_that_is_cut_short_anywhere_leaves_every_backup_whole(homes: Homes, clock: FakeClock) -> None:
     before = homes.new("before")
     with Retain.open(home=before, clock=clock) as retain:
-        for user in ("ann", "bob", "eve"):
-            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
+        for user in ("ann", "bob", "dan", "eve"):
+            retain.manager(user, "guide").add_many([f"{user} likes {n}" for n in range(9)], "long_term")
         old = good(retain)
         clock.advance(days=20)
-        for user in ("ann", "bob"):  # each shares one more of the documents of the first
+        for user in ("ann", "bob"):  # each goes on with fewer documents of the segment that all of them share
             retain.manager(user, "guide").add(f"{user} likes rain", "long_term")
             good(retain)
         clock.advance(days=15)

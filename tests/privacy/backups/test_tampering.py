@@ -21,9 +21,9 @@ pytestmark = on_sqlite
 
 def changed(data: bytes, chance: random.Random) -> Iterator[bytes]:
     """An object as it should not be: other at some byte, or cut short."""
-    for place in (0, len(data) - 1, *(chance.randrange(len(data)) for _ in range(3))):
+    for place in (0, *(chance.randrange(len(data)) for _ in range(3))):
         yield data[:place] + bytes([data[place] ^ chance.randrange(1, 256)]) + data[place + 1 :]
-    for size in (0, len(data) // 2, len(data) - 1):
+    for size in (0, len(data) - 1):
         yield data[:size]
     yield data + b"\n"
 

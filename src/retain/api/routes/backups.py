@@ -10,13 +10,12 @@ from starlette.responses import Response
 
 from retain.access import Right
 from retain.api.guard import Asking
-from retain.api.models import MEMORY_ID, MOMENT, Answer, Request, UserId, example
+from retain.api.models import MEMORY_ID, MOMENT, Answer, Kind, Request, UserId, example
 from retain.api.operations import Routes, answer
 from retain.api.pages import After, Limit, Page, page_of
 from retain.api.rights import Reach
 from retain.api.streaming import NDJSON, stream_progress
 from retain.core.content import MAX_ID_CHARS
-from retain.core.types import MemoryType
 
 routes = Routes("backups", "Backups of the whole store: made, verified, restored and rotated.")
 
@@ -41,7 +40,7 @@ class NewBackup(Request):
 
     model_config = example({"kinds": ["long_term", "persona"]})
 
-    kinds: list[MemoryType] | None = Field(default=None, min_length=1, description="All that last, if not given.")
+    kinds: list[Kind] | None = Field(default=None, min_length=1, description="All that last, if not given.")
     full: bool = Field(default=False, description="Copy what has not changed since the backup before, too.")
 
 

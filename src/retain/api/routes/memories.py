@@ -16,6 +16,7 @@ from retain.api.models import (
     MOMENT,
     Answer,
     InSession,
+    Kind,
     Memory,
     MemoryId,
     Metadata,
@@ -68,7 +69,7 @@ class NewMemory(Scoped):
     )
 
     content: str | dict[str, Any] = Field(description="A text; of working and structured memory also an object.")
-    memory_type: MemoryType = MemoryType.LONG_TERM
+    memory_type: Kind = MemoryType.LONG_TERM
     metadata: Metadata | None = None
     source: Source | None = None
     derived_from: DerivedFrom | None = None
@@ -88,7 +89,7 @@ class NewMemories(Scoped):
     )
 
     contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH)
-    memory_type: MemoryType = MemoryType.LONG_TERM
+    memory_type: Kind = MemoryType.LONG_TERM
     metadata: Metadata | list[Metadata | None] | None = Field(
         default=None, description="One object for all of them, or a list with one for each."
     )

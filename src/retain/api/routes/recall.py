@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from retain.access import Right
 from retain.api.guard import Asking
-from retain.api.models import MEMORY_ID, MOMENT, Answer, Memory, Scoped, example
+from retain.api.models import MEMORY_ID, MOMENT, Answer, Kind, Memory, Scoped, example
 from retain.api.operations import Routes, answer
 from retain.api.rights import Reach
 from retain.core.content import MAX_TOP_K
@@ -33,7 +33,7 @@ class Question(Scoped):
     )
 
     query: str
-    memory_types: list[MemoryType] | None = Field(
+    memory_types: list[Kind] | None = Field(
         default=None, min_length=1, max_length=len(MemoryType), description="Long-term memory, if not given."
     )
     top_k: int = Field(default=5, ge=1, le=MAX_TOP_K)

@@ -95,7 +95,7 @@ class Merging:
             if not found["records"]:
                 raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
             part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
-            self._records(part, found["records"], item=memory_id)
+            self._records(part, found["records"], alone=True)
             if self.restored.lost:
                 raise ObjectDamagedError(
                     f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
@@ -192,8 +192,8 @@ class Merging:
             case "holds":
                 self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
 
-    def _records(self, part: _Part, rows: Sequence[Row], *, item: str | None = None) -> None:
-        adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, item=item)
+    def _records(self, part: _Part, rows: Sequence[Row], *, alone: bool = False) -> None:
+        adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
         self._count(part, adopted)
         self._progress(len(rows))
 

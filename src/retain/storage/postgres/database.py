@@ -11,16 +11,17 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
-from psycopg import errors, pq
+from psycopg import RawCursor, errors, pq
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
 from retain.storage.postgres.opening import prepare, quoted
-from retain.storage.postgres.transactions import Connection, PostgresTransaction, begin_for
-from retain.storage.relational.database import DuplicateError, T
+from retain.storage.postgres.transactions import STATEMENTS, Connection, PostgresTransaction, begin_for
+from retain.storage.relational.database import Bindings, DuplicateError, Row, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
 _PATIENCE: Final = 10.0
@@ -88,6 +89,22 @@ class PostgresDatabase:
             yield tx
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
+
+    def ask(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """The rows of one statement, at one go."""
+        known = STATEMENTS[statement]
+        with self._translated():
+            self.check_usable()
+            for _ in range(_STALE):
+                connection = self._get()
+                try:
+                    return _asked(connection, known.text, known.bound(bindings))
+                except psycopg.OperationalError:
+                    if not connection.broken:  # those that broke while nobody used them are let go
+                        raise
+                finally:
+                    self._pool.putconn(connection)
+        raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
     def write(self, subject: str | None = None) -> AbstractContextManager[PostgresTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
@@ -269,6 +286,13 @@ class PostgresDatabase:
         closed, self._closed = self._closed, True
         if not closed and os.getpid() == self._pid:
             self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
+
+
+def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
+    """The rows of a statement, in the form in which a transaction reads them."""
+    cursor = RawCursor(connection, row_factory=tuple_row)
+    cursor.format = pq.Format.BINARY
+    return cursor.execute(text, values).fetchall()
 
 
 def _last(cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:

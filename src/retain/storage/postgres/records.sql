@@ -77,12 +77,23 @@ SELECT records.kind, id, state, version, agent_id, session_id, name, created_at,
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE id = $1 AND subject = $2
 
+-- name: cursor
+SELECT subjects.no, coalesce(seq, 0), coalesce(next, 0), coalesce((SELECT version FROM books WHERE tenant = $3), 0),
+       EXISTS (SELECT 1 FROM registry WHERE tenant = $3 AND sort = 'agent' AND id = $4 AND state <> 'active'),
+       coalesce(memories, 0)
+FROM subjects
+LEFT JOIN scopes ON scopes.subject = subjects.no AND scopes.scope = subjects.no << 3 | $2::bigint
+WHERE subjects.subject = $1
+
 -- name: fetch
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
+       pack, source, derived_from, bundle,
+       records.kind IN (4, 5) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent'
+                                          AND registry.id = records.agent_id AND registry.state <> 'active')
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value
+                    AND subject = (SELECT no FROM subjects WHERE subjects.subject = $2) OFFSET 0) AS records
 JOIN profiles ON profiles.no = records.profile
 WHERE state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $3)

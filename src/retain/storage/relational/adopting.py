@@ -24,7 +24,7 @@ from retain.storage.relational.adopted_sessions import Conversation, SessionBatc
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.facts import SQL as FACTS
-from retain.storage.relational.moves import PACKS
+from retain.storage.relational.moves import KINDS, PACKS
 from retain.storage.relational.rules import Profiles
 from retain.storage.relational.scopes import SQL as RECORDS
 
@@ -107,12 +107,12 @@ class SqlAdopter:
         packs: Mapping[int, PackRow],
         *,
         overwrite: bool,
-        item: str | None = None,
+        alone: bool = False,
     ) -> Adopted:
         """Take in records that are missing; with ``overwrite``, also those that are there and that no hold keeps.
 
-        ``packs`` has the cold objects that they lie in, by the numbers that these have in the backup; ``item`` is the
-        one record that was asked for, if it was one.
+        ``packs`` has the cold objects that they lie in, by the numbers that these have in the backup; ``alone`` says
+        that one record was asked for.
         """
         objects: dict[str, bytes | None] = {}
         for _ in range(_TRIES):
@@ -125,7 +125,7 @@ class SqlAdopter:
                         self._cold().put(name, objects[name] or b"")
                     counts, entities, replaced = batch.save(self._origin.models)
                     counts["objects"] = len(put)
-                    self._note(tx, number, counts, item)
+                    self._note(tx, number, counts, rows[0] if alone else None)
                     return Adopted(counts, entities, replaced)
             except WantedError as wanted:
                 self._note_packs(owner, wanted.packs, objects)
@@ -133,17 +133,19 @@ class SqlAdopter:
 
     def _note_packs(self, owner: Owner, packs: Sequence[PackRow], objects: dict[str, bytes | None]) -> None:
         """Fetch cold objects, and note them before they are put: a crash leaves a note for the next sweep to settle."""
-        for pack in packs:
-            objects[pack.name] = self._origin.fetch(pack.name)
+        objects |= {pack.name: self._origin.fetch(pack.name) for pack in packs}
+        fetched = [pack for pack in packs if objects[pack.name] is not None]
+        if not fetched:
+            return
         self._cold().prepare()
         with self._writing(owner) as (tx, number):
-            for pack in packs:
+            for pack in fetched:
                 row = tx.one(SQL["pack"], (number, pack.name))
                 if row is not None and row[1] == "leaving":
                     raise ConflictError(
                         f"the cold object {pack.name} is just being removed; try again after the next sweep"
                     )
-                if row is None and objects[pack.name] is not None:
+                if row is None:
                     tx.value(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
 
     def conversations(self, owner: Owner, conversations: Sequence[Conversation]) -> Adopted:
@@ -219,20 +221,20 @@ class SqlAdopter:
             raise StrangerError
         return number
 
-    def _note(self, tx: Transaction, number: int, counts: Counter[str], item: str | None = None) -> None:
-        """Write into the subject's chain what came back, if anything did."""
+    def _note(self, tx: Transaction, number: int, counts: Counter[str], one: Values | None = None) -> None:
+        """Write into the subject's chain what came back, if anything did; of one record, which it is."""
         brought = {
             what: counts[what] for what in ("memories", "sessions", "messages", "facts", "holds") if counts[what]
         }
         if brought:
             detail = {
-                "kind": "backup",
+                "kind": "backup" if one is None else KINDS[one["kind"]].name.value,
                 "cause": Cause.RESTORE.value,
                 "reason": f"restored from backup {self._origin.backup_id}",
                 "backup": self._origin.backup_id,
                 **brought,
             }
-            append(tx, number, [Event(self._now, "restored", item, detail)])
+            append(tx, number, [Event(self._now, "restored", None if one is None else one["id"], detail)])
 
 
 def _is_on_something(tx: Transaction, hold: Values) -> bool:

@@ -26,6 +26,7 @@ from retain.storage.relational.sessions import (
     SQL,
     as_session,
     find_session,
+    go_on,
     hold_on,
     message_keys,
     move_session,
@@ -52,13 +53,15 @@ class SqlHistory:
             return
         with self._database.write(scope.subject) as tx:
             begun = messages[0].created_at
-            number, session = open_session(tx, self._profiles, scope, now=now, begun=begun)
-            subject, first, end = message_keys(tx.number_for(scope.subject), number)
-            first = tx.value(SQL["next_place"], (subject, first, end))
+            number, session, first = go_on(tx, self._profiles, scope, now=now, begun=begun)
+            subject, _, end = message_keys(tx.number_for(scope.subject), number)
             if first + len(messages) > end + 1:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
             stored = [_row(message) for message in messages]
-            tx.run_many(SQL["append"], ((subject, first + at, *row) for at, row in enumerate(stored)))
+            if len(stored) == 1:
+                tx.later(SQL["append"], (subject, first, *stored[0]))
+            else:
+                tx.run_many(SQL["append"], ((subject, first + at, *row) for at, row in enumerate(stored)))
             latest = max(message.created_at for message in messages)
             size = sum(map(_size, stored))
             summary = summarize(session.summary, messages)

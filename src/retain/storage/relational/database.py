@@ -79,6 +79,9 @@ class Database(Protocol):
     def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 
+    def ask(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
+        """The rows of one statement, which is a consistent view by itself and needs no transaction around it."""
+
     def write(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
         when the block ends; undone if it raises. It is begun sooner where it is said for whom.

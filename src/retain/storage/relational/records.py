@@ -39,6 +39,8 @@ _STATES: Final = {state.value: state for state in State}
 GONE: Final = 0
 #: Where a stored row has its size.
 _SIZE: Final = 8
+#: The numbers that a cursor has.
+_CURSOR: Final = 5
 #: Where a row that was read has what is not the record's own.
 EXTRA: Final = 24
 #: Where a standing row has what the record was derived from.
@@ -86,7 +88,10 @@ class SqlRecords:
                     profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
                 first = (tally.new_key(), number, kind.code, profiles[whose])
                 rows.append((*first, *row[:9], models[encoding.model], *row[9:]))
-            tx.run_many(SQL["insert"], rows)
+            if len(rows) == 1 and entries[0].record.name is None:  # nothing can be in its way
+                tx.later(SQL["insert"], rows[0])
+            else:
+                tx.run_many(SQL["insert"], rows)
             keys = (row[0] for row in rows)
             sources = (entry.record.derived_from for entry in entries)
             note_derivations(tx, number, zip(keys, sources, strict=True))
@@ -116,15 +121,10 @@ class SqlRecords:
             return None if row is None else as_record(subject, row)
 
     def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        with self._database.read(subject) as tx:
-            number = tx.number_of(subject)
-            found = tx.rows(SQL["fetch"], (to_json(record_ids), number, now))
-            records = {row[1]: _seen(tx, as_record(subject, row)) for row in found}
-        return {
-            record_id: records[record_id]
-            for record_id in record_ids
-            if record_id in records and records[record_id].hidden_from != GONE
-        }
+        asked = (to_json(record_ids), subject, now, subject.split("/", 1)[0])
+        found = self._database.ask(SQL["fetch"], asked)
+        records = {row[1]: as_record(subject, row) for row in found if not row[EXTRA]}
+        return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
     def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
         with self._database.read() as tx:
@@ -231,11 +231,15 @@ class SqlFeed:
     def changes(
         self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
     ) -> Changes:
+        agent = scope.agent_id if "agent" in kind.scope else None
+        if since is not None and len(since) == _CURSOR:  # nothing has changed, nearly always
+            found = self._database.ask(SQL["cursor"], (scope.subject, kind.code, scope.tenant, agent or ""))
+            if found and found[0][:_CURSOR] == since and (most is None or found[0][_CURSOR] <= most):
+                return Changes(since, False, [], [])
         with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            agent = scope.agent_id if "agent" in kind.scope else None
             opened = opening(tx, scope.subject, number, kind, () if agent is None else (agent,))
             tally = Tally(tx, number, kind, opened.counts)
             if most is not None and tally.memories > most and not opened.is_removed:

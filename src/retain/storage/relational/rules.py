@@ -78,6 +78,11 @@ class Profiles:
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._made: set[tuple[str, str, str]] = set()
 
+    def known(self, tenant: str, version: int) -> Book | None:
+        """The tenant's rules in a version, if they were read before."""
+        book = self._books.get(tenant)
+        return None if book is None or book.version != version else book
+
     def book(self, tx: Transaction, tenant: str, version: int | None = None) -> Book:
         """The tenant's rules as they are now, in the version that they are known to have."""
         if version is None:
@@ -133,6 +138,10 @@ class SqlRules:
             return list(read_book(tx, tenant).rules.values())
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
+        found = self._database.ask(SQL["book"], (scope.tenant,))
+        book = self._profiles.known(scope.tenant, int(found[0][0]) if found else 0)
+        if book is not None:
+            return book.life(kind, book.selecting(kind, scope, memory_id, labels))
         with self._database.read() as tx:
             return self._profiles.life(tx, kind, scope, memory_id, labels)
 

@@ -79,6 +79,16 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
     return row[0], as_session(scope.subject, row)
 
 
+def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session, int]:
+    """The same, and the key that its next message has: at one look, where there is a session that goes on."""
+    subject = tx.number_for(scope.subject)
+    row = tx.one(SQL["opened"], (subject, *name_of(scope), scope.tenant))
+    if row is not None and not _is_over(row, now):
+        return row[0], as_session(scope.subject, row[:-1]), row[-1]
+    number, session = open_session(tx, profiles, scope, now=now, begun=begun)
+    return number, session, tx.value(SQL["next_place"], message_keys(subject, number))
+
+
 def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int) -> None:
     """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
     number, item_id, agent_id, session_id, _, version, *_ = row

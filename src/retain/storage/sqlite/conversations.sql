@@ -4,6 +4,16 @@ SELECT sessions.no, id, agent_id, session_id, state, version, created_at, update
 FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active' AND aside = 0
 
+-- name: opened
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary,
+       ifnull((SELECT max(key) + 1 FROM history
+               WHERE key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1), sessions.no << 24)
+FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND state = 'active' AND aside = 0
+  AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?2
+                  AND registry.state <> 'active')
+
 -- name: session_by_id
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
        moved_at, reason, purge_at, bundle, messages, size, summary

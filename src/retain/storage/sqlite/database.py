@@ -119,6 +119,11 @@ class Database:
                     connection.execute("COMMIT")
                 self._give_back(connection)
 
+    def ask(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """The rows of one statement."""
+        with self.read() as tx:
+            return tx.rows(statement, bindings)
+
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
         self._closed = True

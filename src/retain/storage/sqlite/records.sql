@@ -62,13 +62,22 @@ SELECT records.kind, id, state, version, agent_id, session_id, name, created_at,
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id = ? AND subject = ?
 
+-- name: cursor
+SELECT subjects.no, ifnull(seq, 0), ifnull(next, 0), ifnull((SELECT version FROM books WHERE tenant = ?3), 0),
+       EXISTS (SELECT 1 FROM registry WHERE tenant = ?3 AND sort = 'agent' AND id = ?4 AND state <> 'active'),
+       ifnull(memories, 0)
+FROM subjects LEFT JOIN scopes ON scopes.scope = subjects.no << 3 | ?2
+WHERE subjects.subject = ?1
+
 -- name: fetch
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
+       pack, source, derived_from, bundle,
+       records.kind IN (4, 5) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent'
+                                          AND registry.id = records.agent_id AND registry.state <> 'active')
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE id IN (SELECT value FROM json_each(?)) AND subject = ? AND state IN ('active', 'archived')
-  AND (delete_after IS NULL OR aged_from + delete_after > ?)
+WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subjects WHERE subjects.subject = ?2)
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > ?3)
 
 -- name: get_named
 SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,

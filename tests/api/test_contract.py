@@ -1,0 +1,101 @@
+"""The API held against its own description, by a tool that knows nothing else of it: no server error, no answer that
+was not announced, nothing accepted that the description rules out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, events, from_schema
+
+from retain import Retain
+from retain.api import route_table
+from retain.api.idempotency import HEADER
+from retain.api.identity import TENANT_HEADER
+
+#: What every operation has in the same way is tried with one of them.
+_COMMON = {TENANT_HEADER, HEADER}
+_TRIED_WITH = "add_memory"
+
+
+class Tried:
+    """What was tried in one run, and what was wrong."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[str] = Counter()
+        self.problems: list[str] = []
+
+    def run(self, app: FastAPI, phase: str, **phase_options: Any) -> None:
+        phases = {name: {"enabled": name == phase} for name in ("examples", "coverage", "fuzzing", "stateful")}
+        phases[phase] |= phase_options
+        config = SchemathesisConfig.from_dict(
+            {
+                "generation": {"deterministic": True, "no-shrink": True},
+                "phases": phases,
+                # Ids, cursors, digests and rules have to make sense, which no schema can say.
+                "checks": {"positive_data_acceptance": {"enabled": False}},
+            }
+        )
+        schema = schemathesis.openapi.from_dict(_described(app), config=config)
+        schema.app = app
+        schema.config.update(base_url="http://localhost")
+        for event in from_schema(schema).execute():
+            self._take(event)
+
+    def _take(self, event: object) -> None:
+        if isinstance(event, events.NonFatalError):
+            self.problems.append(f"{event.label}: {event.value}")
+        if isinstance(event, events.FatalError):
+            raise event.exception
+        if isinstance(event, events.ScenarioFinished):
+            for case in event.recorder.cases.values():
+                self.cases[case.value.operation.label] += 1
+            for checks in event.recorder.checks.values():
+                self.problems += [
+                    _told(event.recorder.label, check) for check in checks if check.status is not Status.SUCCESS
+                ]
+
+
+def _told(label: str | None, check: Any) -> str:
+    wrong = check.failure_info
+    return f"{label}: {check.name}: {wrong.failure.title}: {wrong.failure.message}: {wrong.code_sample[:1_000]}"
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    api = deepcopy(app.openapi())
+    for path in api["paths"].values():
+        for operation in path.values():
+            if operation["operationId"] != _TRIED_WITH:
+                operation["parameters"] = [one for one in operation["parameters"] if one["name"] not in _COMMON]
+    return api
+
+
+@pytest.fixture
+def used(app: FastAPI, retain: Retain) -> FastAPI:
+    """An application over a store in which there is something to find."""
+    memory = retain.manager("alice", "travel_agent", "s1")
+    memory.add("Ann likes green tea.")
+    memory.short_term.add_message("user", "Where is my order?")
+    retain.domains.archive("memory", [{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00Z"}])
+    return app
+
+
+def test_every_bound_of_every_parameter_of_every_route_is_kept(used: FastAPI) -> None:
+    tried = Tried()
+    tried.run(used, "coverage")
+    assert tried.problems == []
+    assert set(tried.cases) == {f"{route.method} {route.path_format}" for route in route_table()}
+    assert tried.cases.total() > 1_000
+
+
+def test_what_one_route_answers_another_understands(used: FastAPI) -> None:
+    tried = Tried()
+    tried.run(used, "stateful", generation={"max-examples": 12, "deterministic": True})
+    assert tried.problems == []
+    assert tried.cases.total() > 10

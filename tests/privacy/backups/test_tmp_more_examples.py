@@ -1,0 +1,217 @@
+"""Whatever comes between, a restore is finished by doing it again, and never brings back a life that was erased."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raw
+from clocks import FakeClock
+from homes import Homes, fewer
+from lifecycle.fuses import DeathError, Fuse
+from lifecycle.soundness import check_sound
+from privacy.backups.losses import lose, remember, rows_in
+from retain import Retain
+from retain.core.errors import KeyDestroyedError, NotFoundError
+
+TABLES = ("records", "sessions", "history", "facts")
+
+
+def burning(retain: Retain, at: int) -> Fuse:
+    """A fuse on everything that a restore does: transactions, and objects that are put into cold storage."""
+    fuse = Fuse(retain, at)
+    cold: Any = retain.backups._cold()
+    put = cold.put
+
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        fuse.burn("a put of a cold object")
+        return put(*arguments, **options)
+
+    cold.put = guarded
+    vars(retain.backups)["_cold"] = lambda: cold
+    return fuse
+
+
+def state_of(retain: Retain) -> dict[str, Any]:
+    """What a user has, and what lies in cold storage; versions of sessions count how often messages came."""
+    return {table: rows_in(retain, table, "ann") for table in TABLES if table != "sessions"}
+
+
+def prepare(home: Path, clock: FakeClock) -> str:
+    """A store of which a user has lost cold memories, warm ones, a conversation and facts; the backup's id."""
+    with Retain.open(home=home, clock=clock) as retain:
+        memory = retain.manager("ann", "guide", "trip")
+        cold = [memory.add(f"ann was in town {n}. " * 20, "long_term")["memory_id"] for n in range(3)]
+        clock.advance(days=366)
+        retain.sweep()
+        kept = remember(retain, "ann")
+        backup = retain.backups.create()
+        before = state_of(retain)
+        retain.sessions.remove("guide", "trip", user_id="ann")
+        lose(retain, clock, "ann", cold[0], *kept.values())
+        assert state_of(retain) != before
+    return backup.id
+
+
+def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
+    homes: Homes, clock: FakeClock, engine_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 5)
+    before = homes.new("before")
+    backup_id = prepare(before, clock)
+    whole = homes.copy(before, "whole")
+    with Retain.open(home=whole, clock=clock) as retain:
+        retain.backups.restore(backup_id, user_id="ann")
+        wanted = state_of(retain)
+    effects = 0
+    while True:
+        home = homes.copy(before, f"crash {effects}")
+        retain = Retain.open(home=home, clock=clock)
+        fuse = burning(retain, effects)
+        try:
+            retain.backups.restore(backup_id, user_id="ann")
+        except DeathError:
+            pass
+        finally:
+            retain.close()
+        if not fuse.is_dead:
+            break
+        where = f"died before {fuse.last}, effect {effects}"
+        with Retain.open(home=home, clock=clock) as again:
+            raw.run(again, "DELETE FROM leases")  # its time is over
+            again.sweep()
+            again.backups.restore(backup_id, user_id="ann")
+            assert state_of(again) == wanted, where
+            again.sweep()
+            check_sound(again)
+        homes.remove(home)
+        effects += 1 if engine_name == "sqlite" else 4  # what is done is the same, and a copy takes longer
+    assert effects > 5
+
+
+def test_an_erasure_at_the_same_time_comes_before_or_after(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 2)
+    remember(retain, "ann")
+    backup = retain.backups.create()
+    begun = threading.Event()
+
+    def restore() -> None:
+        for _ in range(200):
+            retain.backups.restore(backup.id, user_id="ann", overwrite=True, progress=lambda _count: begun.set())
+
+    with ThreadPoolExecutor(1) as pool:
+        restoring = pool.submit(restore)
+        begun.wait(60)
+        erasure = retain.erase_user("ann")
+        with pytest.raises(KeyDestroyedError, match="was erased"):
+            restoring.result(120)
+
+    assert not retain.erase_user("ann").pending
+    assert erasure.alias is not None
+    for table in (*TABLES, "packs", "derivations"):
+        assert raw.rows(retain, f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+    assert retain.audit.verify()
+
+
+# --- everything at random --------------------------------------------------------------------------------------------
+
+
+USERS = ("ann", "bob")
+
+
+@dataclass
+class Model:
+    """What is to be there: the texts of each user's life, and what backups know of whose life."""
+
+    lives: dict[str, int] = field(default_factory=lambda: dict.fromkeys(USERS, 0))
+    texts: dict[str, set[str]] = field(default_factory=lambda: {user: set() for user in USERS})
+    known: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(USERS, False))
+    backups: list[tuple[str, dict[str, tuple[int, frozenset[str]]]]] = field(default_factory=list)
+    count: int = 0
+
+    def bring_back(self, user: str, kept: dict[str, tuple[int, frozenset[str]]]) -> None:
+        """What a restore does to a user."""
+        if user in kept and kept[user][0] == self.lives[user]:
+            self.texts[user] |= kept[user][1]
+            self.known[user] = True
+
+
+def step(retain: Retain, model: Model, verb: str, user: str, which: int) -> None:
+    memory = retain.manager(user, "guide", "trip")
+    match verb:
+        case "add":
+            model.count += 1
+            text = f"life {model.lives[user]} of {user}, memory {model.count}"
+            memory.add(text, "long_term")
+            model.texts[user].add(text)
+            model.known[user] = True
+        case "lose":  # all of it, without a word: as if by somebody else's hand
+            raw.run(
+                retain,
+                "DELETE FROM records WHERE subject = (SELECT no FROM subjects WHERE subject = ?)",
+                (f"default/{user}",),
+            )
+            model.texts[user] = set()
+        case "create":
+            made = retain.backups.create()
+            kept = {u: (model.lives[u], frozenset(model.texts[u])) for u in USERS if model.known[u]}
+            model.backups.append((made.id, kept))
+        case "erase":
+            retain.erase_user(user)
+            model.lives[user] += model.known[user]
+            model.texts[user], model.known[user] = set(), False
+        case "restore" if model.backups:
+            backup_id, kept = model.backups[which % len(model.backups)]
+            alive = user in kept and kept[user][0] == model.lives[user]
+            if alive:
+                retain.backups.restore(backup_id, user_id=user)
+                model.bring_back(user, kept)
+            else:
+                with pytest.raises((KeyDestroyedError, NotFoundError)):
+                    retain.backups.restore(backup_id, user_id=user, overwrite=True)
+        case "restore all" if model.backups:
+            backup_id, kept = model.backups[which % len(model.backups)]
+            if raw.rows(retain, "SELECT 1 FROM subjects WHERE subject LIKE 'default/%'"):
+                retain.backups.restore(backup_id)
+                for one in USERS:
+                    model.bring_back(one, kept)
+
+
+VERBS = ("add", "add", "lose", "create", "erase", "restore", "restore", "restore all")
+STEPS = st.lists(st.tuples(st.sampled_from(VERBS), st.sampled_from(USERS), st.integers(0, 5)), min_size=4, max_size=14)
+
+
+@pytest.fixture(scope="module")
+def module_homes(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
+    with Homes(engine_name, tmp_path_factory.mktemp("lives")) as made:
+        yield made
+
+
+def test_no_restore_brings_back_a_life_that_was_erased(module_homes: Homes, engine_name: str) -> None:
+    made = 0
+
+    @settings(max_examples=(60 if engine_name == "sqlite" else 12))
+    @given(steps=STEPS)
+    def check(steps: list[tuple[str, str, int]]) -> None:
+        nonlocal made
+        made += 1
+        home = module_homes.new(f"example {made}")
+        model = Model()
+        with Retain.open(home=home, clock=FakeClock()) as retain:
+            for verb, user, which in [("add", "ann", 0), ("create", "ann", 0), *steps]:
+                step(retain, model, verb, user, which)
+            for user in USERS:
+                there = retain.manager(user, "guide", "trip").list_memories("long_term", limit=100)
+                assert sorted(item["content"] for item in there) == sorted(model.texts[user])
+            assert retain.audit.verify()
+        module_homes.remove(home)
+
+    check()
