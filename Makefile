@@ -43,7 +43,7 @@ bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.
 	$(BIN)/python -m bench
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference
-	@for page in cli settings errors metrics; do $(BIN)/python -m retain.cli.reference $$page > docs/reference/$$page.md; done
+	@for page in cli settings errors metrics rest mcp; do $(BIN)/python -m retain.cli.reference $$page > docs/reference/$$page.md; done
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

@@ -233,6 +233,7 @@ class AsyncRecycle(_Wrapper[Recycle]):
     """``retain.recycle`` for async callers."""
 
     list = _verb(Recycle.list)
+    page = _verb(Recycle.page)
     restore = _verb(Recycle.restore)
     purge = _verb(Recycle.purge)
 

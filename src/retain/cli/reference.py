@@ -138,8 +138,29 @@ def _metric_table(metrics: Iterable[tuple[str, str, Sequence[str], str]]) -> str
     return _table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
+def render_rest() -> str:
+    """The routes of the REST API."""
+    from retain.api.reference import render as render_routes  # noqa: PLC0415 - the extra may not be installed
+
+    return render_routes()
+
+
+def render_mcp() -> str:
+    """The tools and resources of the MCP server."""
+    from retain.mcp.reference import render as render_tools  # noqa: PLC0415 - the extra may not be installed
+
+    return render_tools()
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
-    {"cli": render, "settings": render_settings, "errors": render_errors, "metrics": render_metrics}
+    {
+        "cli": render,
+        "settings": render_settings,
+        "errors": render_errors,
+        "metrics": render_metrics,
+        "rest": render_rest,
+        "mcp": render_mcp,
+    }
 )
 
 
