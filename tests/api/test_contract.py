@@ -5,6 +5,7 @@ was not announced, nothing accepted that the description rules out.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +17,7 @@ from schemathesis.engine import Status, events, from_schema
 
 from retain import Retain
 from retain.api import route_table
+from retain.api.guard import GuardedRoute
 from retain.api.idempotency import HEADER
 from retain.api.identity import TENANT_HEADER
 
@@ -31,7 +33,7 @@ class Tried:
         self.cases: Counter[str] = Counter()
         self.problems: list[str] = []
 
-    def run(self, app: FastAPI, phase: str, **phase_options: Any) -> None:
+    def run(self, app: FastAPI, phase: str, routes: Sequence[GuardedRoute], **phase_options: Any) -> None:
         phases = {name: {"enabled": name == phase} for name in ("examples", "coverage", "fuzzing", "stateful")}
         phases[phase] |= phase_options
         config = SchemathesisConfig.from_dict(
@@ -42,7 +44,7 @@ class Tried:
                 "checks": {"positive_data_acceptance": {"enabled": False}},
             }
         )
-        schema = schemathesis.openapi.from_dict(_described(app), config=config)
+        schema = schemathesis.openapi.from_dict(_described(app, routes), config=config)
         schema.app = app
         schema.config.update(base_url="http://localhost")
         for event in from_schema(schema).execute():
@@ -67,11 +69,14 @@ def _told(label: str | None, check: Any) -> str:
     return f"{label}: {check.name}: {wrong.failure.title}: {wrong.failure.message}: {wrong.code_sample[:1_000]}"
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _described(app: FastAPI, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
     api = deepcopy(app.openapi())
-    for path in api["paths"].values():
-        for operation in path.values():
-            if operation["operationId"] != _TRIED_WITH:
+    tried = {(route.path_format, route.method.lower()) for route in routes}
+    for name, path in api["paths"].items():
+        for method, operation in list(path.items()):
+            if (name, method) not in tried:
+                del path[method]
+            elif operation["operationId"] != _TRIED_WITH:
                 operation["parameters"] = [one for one in operation["parameters"] if one["name"] not in _COMMON]
     return api
 
@@ -86,16 +91,18 @@ def used(app: FastAPI, retain: Retain) -> FastAPI:
     return app
 
 
-def test_every_bound_of_every_parameter_of_every_route_is_kept(used: FastAPI) -> None:
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_bound_of_every_parameter_of_every_route_is_kept(used: FastAPI, half: int) -> None:
+    routes = route_table()[half::2]
     tried = Tried()
-    tried.run(used, "coverage")
+    tried.run(used, "coverage", routes)
     assert tried.problems == []
-    assert set(tried.cases) == {f"{route.method} {route.path_format}" for route in route_table()}
-    assert tried.cases.total() > 1_000
+    assert set(tried.cases) == {f"{route.method} {route.path_format}" for route in routes}
+    assert tried.cases.total() > 10 * len(routes)
 
 
 def test_what_one_route_answers_another_understands(used: FastAPI) -> None:
     tried = Tried()
-    tried.run(used, "stateful", generation={"max-examples": 12, "deterministic": True})
+    tried.run(used, "stateful", route_table(), generation={"max-examples": 12, "deterministic": True})
     assert tried.problems == []
     assert tried.cases.total() > 10

@@ -154,11 +154,11 @@ def step(retain: Retain, model: Model, verb: str, user: str, which: int) -> None
             model.texts[user].add(text)
             model.known[user] = True
         case "lose":  # all of it, without a word: as if by somebody else's hand
-            raw.run(
-                retain,
-                "DELETE FROM records WHERE subject = (SELECT no FROM subjects WHERE subject = ?)",
-                (f"default/{user}",),
-            )
+            number = "(SELECT no FROM subjects WHERE subject = ?)"
+            whose = (f"default/{user}",)
+            raw.run(retain, f"DELETE FROM records WHERE subject = {number}", whose)  # noqa: S608
+            counted = "seq = seq + 1, floor = seq + 1, memories = 0, bytes = 0"
+            raw.run(retain, f"UPDATE scopes SET {counted} WHERE scope >> 3 = {number}", whose)  # noqa: S608
             model.texts[user] = set()
         case "create":
             made = retain.backups.create()
