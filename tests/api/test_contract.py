@@ -71,12 +71,11 @@ def _told(label: str | None, check: Any) -> str:
 
 def _described(app: FastAPI, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
     api = deepcopy(app.openapi())
-    tried = {(route.path_format, route.method.lower()) for route in routes}
-    for name, path in api["paths"].items():
-        for method, operation in list(path.items()):
-            if (name, method) not in tried:
-                del path[method]
-            elif operation["operationId"] != _TRIED_WITH:
+    tried = {route.path_format for route in routes}
+    api["paths"] = {name: path for name, path in api["paths"].items() if name in tried}
+    for path in api["paths"].values():
+        for operation in path.values():
+            if operation["operationId"] != _TRIED_WITH:
                 operation["parameters"] = [one for one in operation["parameters"] if one["name"] not in _COMMON]
     return api
 
@@ -87,13 +86,15 @@ def used(app: FastAPI, retain: Retain) -> FastAPI:
     memory = retain.manager("alice", "travel_agent", "s1")
     memory.add("Ann likes green tea.")
     memory.short_term.add_message("user", "Where is my order?")
+    retain.backups.create(["persona"])
     retain.domains.archive("memory", [{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00Z"}])
     return app
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_every_bound_of_every_parameter_of_every_route_is_kept(used: FastAPI, half: int) -> None:
-    routes = route_table()[half::2]
+    paths = list(dict.fromkeys(route.path_format for route in route_table()))[half::2]
+    routes = [route for route in route_table() if route.path_format in paths]
     tried = Tried()
     tried.run(used, "coverage", routes)
     assert tried.problems == []

@@ -599,6 +599,9 @@ def test_conversations_in_the_bin_are_due_as_records_are(engine: Engine, elsewhe
     assert [session.id for session in engine.dues.binned_sessions(me.tenant, limit=9)] == [item.id for item in found]
     assert engine.dues.binned_sessions(me.tenant, me.other("other").subject, limit=9) == []
     assert len(engine.dues.binned_sessions(me.tenant, me.subject, limit=1)) == 1
+    first = (NOW + 1, sessions[1].id)
+    assert [one.id for one in engine.dues.binned_sessions(me.tenant, after=first, limit=9)] == [sessions[0].id]
+    assert engine.dues.binned_sessions(me.tenant, me.subject, after=(NOW + 2, sessions[0].id), limit=9) == []
     assert dict(engine.dues.overdue_since(me.tenant, NOW + 1)) == {"bin": NOW + 1}
 
 

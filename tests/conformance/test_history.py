@@ -100,6 +100,25 @@ def test_with_a_limit_the_last_messages_come(history: History, me: Person, limit
     assert [turn.content for turn in history.messages(me.scope(), limit=limit, now=NOW)] == expected
 
 
+def test_a_conversation_is_read_backwards_from_a_message_on(history: History, me: Person) -> None:
+    turns = [message(str(n)) for n in range(5)]
+    turns[1] = turns[1]._replace(id="ffff" + turns[1].id[4:])  # the order is not that of the ids
+    append(history, me.scope(), *turns)
+    append(history, me.scope(session_id="another"), message("elsewhere"))
+
+    def before(message_id: str, limit: int | None = None) -> list[str]:
+        return [turn.content for turn in history.messages(me.scope(), now=NOW, before=message_id, limit=limit)]
+
+    assert before(turns[3].id) == ["0", "1", "2"]
+    assert before(turns[3].id, limit=2) == ["1", "2"]
+    assert before(turns[1].id) == ["0"]
+    assert before(turns[0].id) == []
+    history.remove(me.scope(), [turns[3].id], now=NOW, summarize=lambda _summary, _messages: "")
+    assert before(turns[3].id, limit=2) == ["1", "2"], "one that was deleted still has its place"
+    assert before(turns[4].id) == ["0", "1", "2"]
+    assert before("0" * 36) == []
+
+
 def test_appending_nothing_begins_no_session(history: History, me: Person) -> None:
     append(history, me.scope())
 

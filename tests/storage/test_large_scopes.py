@@ -241,6 +241,10 @@ def test_filters_apply_inside(retain: Retain, held: Retain, filters: dict[str, A
     listed = [[one["memory_id"] for one in who.list_memories(filters=filters, limit=50)] for who in (memory, same)]
     assert listed[0] == listed[1]
     assert late
+    pages: list[str] = []
+    while page := memory.list_memories(filters=filters, limit=3, before=pages[-1] if pages else None):
+        pages += [one["memory_id"] for one in page]
+    assert pages == [one["memory_id"] for one in memory.list_memories(filters=filters, limit=1_000)]
 
 
 @pytest.mark.parametrize("few", [1, 1_000], ids=["as if many passed", "as few pass"])
