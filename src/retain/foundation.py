@@ -171,6 +171,8 @@ class Foundation:
                 self.schedule.enrol()
                 self.eraser.replay()
                 self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
+            for subject, ids in restored.entities.items():
+                retell_entities(self.parts, subject, ids)
 
         return Backups(
             self.database,

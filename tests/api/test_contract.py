@@ -4,9 +4,9 @@ was not announced, nothing accepted that the description rules out.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -69,8 +69,13 @@ def _told(label: str | None, check: Any) -> str:
     return f"{label}: {check.name}: {wrong.failure.title}: {wrong.failure.message}: {wrong.code_sample[:1_000]}"
 
 
+def _with_short_lists(schema: dict[str, Any]) -> dict[str, Any]:
+    """Lists of thousands are tried elsewhere: making them takes longer than all the rest."""
+    return {name: value for name, value in schema.items() if name != "maxItems" or value <= 100}
+
+
 def _described(app: FastAPI, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
-    api = deepcopy(app.openapi())
+    api: dict[str, Any] = json.loads(json.dumps(app.openapi()), object_hook=_with_short_lists)
     tried = {route.path_format for route in routes}
     api["paths"] = {name: path for name, path in api["paths"].items() if name in tried}
     for path in api["paths"].values():
@@ -96,7 +101,7 @@ def test_every_bound_of_every_parameter_of_every_route_is_kept(used: FastAPI, ha
     paths = list(dict.fromkeys(route.path_format for route in route_table()))[half::2]
     routes = [route for route in route_table() if route.path_format in paths]
     tried = Tried()
-    tried.run(used, "coverage", routes)
+    tried.run(used, "coverage", routes, **{"unexpected-methods": ["TRACE"]})
     assert tried.problems == []
     assert set(tried.cases) == {f"{route.method} {route.path_format}" for route in routes}
     assert tried.cases.total() > 10 * len(routes)

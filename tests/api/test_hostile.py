@@ -204,8 +204,16 @@ def test_what_is_not_there_and_what_cannot_be_done_is_said_so(client: Client) ->
     assert client.request("POST", "/v1/users/a%2Fb").headers["allow"] == "DELETE"
 
 
+def test_a_host_that_is_none_harms_nobody(client: Client) -> None:
+    for host in ("[::1", "", "a b", "x" * 5_000):
+        check_refused(client.get("/v1/nothing", headers={"Host": host}), 404)
+        check_refused(client.get("/v1/memories/none", params=WHO, headers={"Host": host}), 404)
+
+
 def test_many_at_once_have_a_limit(client: Client) -> None:
     check_refused(client.post("/v1/memories:batch", {**WHO, "contents": ["tea"] * 1_001}), 422)
+    check_refused(client.post("/v1/episodes", {**WHO, "task": "tea", "steps": ["sip"] * 10_001}), 422)
+    check_refused(client.post("/v1/domains/rag/apply", {"resources": [{}] * 20_001}), 422)
     said = check_refused(client.post("/v1/memories:batch", {**WHO, "contents": [1] * 900}), 422)
     assert "more)" in said["detail"]
     assert len(said["errors"]) == 10

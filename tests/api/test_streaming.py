@@ -93,6 +93,36 @@ def test_an_error_after_it_is_the_last_line() -> None:
     assert lines(listener.body)[-1] == {"problem": {"code": "stale", "detail": "too late", "retryable": True}}
 
 
+def test_work_that_is_silent_for_long_begins_its_answer_all_the_same() -> None:
+    heard = threading.Event()
+
+    def work(outlet: Outlet) -> None:
+        assert heard.wait(LONG)
+        outlet.write(b"there\n")
+
+    def late(_outlet: Outlet) -> None:
+        assert heard.wait(LONG)
+        raise StaleError("too late")
+
+    class Hearing(Listener):
+        async def send(self, message: Message) -> None:
+            await super().send(message)
+            if message.get("body") == b"wait\n":
+                heard.set()
+
+    listener = Hearing()
+    answer(Streamed(work, media_type="text/plain", opening=b"wait\n", patience=0.01), listener)
+    assert listener.body == b"wait\nthere\n"
+    heard.clear()
+    listener = Hearing()
+    told = Streamed(
+        late, media_type="text/plain", opening=b"wait\n", patience=0.01, tell=lambda problem: str(problem).encode()
+    )
+    answer(told, listener)
+    assert listener.body == b"wait\ntoo late"
+    assert listener.heard[-1]["more_body"] is False
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_failure_that_nobody_foresaw_is_never_taken_for_the_end(begun: bool) -> None:
     def work(progress: Callable[[int], None]) -> dict[str, Any]:

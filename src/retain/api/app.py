@@ -56,8 +56,7 @@ def build_app(
     app.state.replies = replies or retain.replies
     problems.install(app, methods_at=methods_at)
     app.add_middleware(SentPaths)
-    for routes in ALL:
-        app.include_router(routes.router)
+    app.router.routes.extend(route_table())  # as they are: routers within it would take time with each request
     _add_documentation(app, keys_required=keys_required)
     if mcp is not None:
         app.router.routes.append(Route("/mcp", mcp))  # a mount would answer below that path, not at it

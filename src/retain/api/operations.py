@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from retain.access import Right
 from retain.api.guard import PREFIX, REACH, RIGHT, GuardedRoute
+from retain.api.idempotency import WRITES
 from retain.api.problems import documented
 from retain.api.rights import Reach
 from retain.core.content import to_json
@@ -45,11 +46,11 @@ class Routes:
 
         ``answer`` is the model of what it answers, or (of what is no JSON document) what the documentation says of it.
         """
-        summary_of = _summary_and_description
+        wrong = {*errors, 409} if method in WRITES else set(errors)  # of a write, one like it may be at work
         fine: dict[str, Any] = {"model": answer} if isinstance(answer, type) else dict(answer)
 
         def register(handler: _Handler) -> _Handler:
-            summary, description = summary_of(handler)
+            summary, description = _summary_and_description(handler)
             self.router.add_api_route(
                 path,
                 handler,
@@ -61,7 +62,7 @@ class Routes:
                 status_code=status,
                 response_model=None,
                 response_class=JSONResponse if isinstance(answer, type) else Response,
-                responses={status: {"description": "Done.", **fine}, **documented(errors)},
+                responses={status: {"description": "Done.", **fine}, **documented(wrong)},
                 openapi_extra={RIGHT: right.value, REACH: reach.value, **({LONG: True} if long else {})},
             )
             return handler

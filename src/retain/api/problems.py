@@ -226,12 +226,12 @@ def failed(request: Request) -> Response:
 
 
 def _found_early(request: Request, problem: HTTPException, methods: Collection[str]) -> Response:
-    status = problem.status_code
+    status, path = problem.status_code, told(request.scope["path"])
     headers = {"Allow": ", ".join(sorted(methods))} if status == 405 and methods else problem.headers
     detail = {
         400: "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8",
-        404: f"there is nothing at {told(request.url.path)}; see /docs",
-        405: f"{request.method} is not possible at {told(request.url.path)}; see /docs",
+        404: f"there is nothing at {path}; see /docs",
+        405: f"{request.method} is not possible at {path}; see /docs",
     }.get(status, str(problem.detail))
     code = _FOUND_EARLY.get(status, "error")
     return written(request, status, detail, code=code, headers=headers)

@@ -31,6 +31,8 @@ NDJSON: Final = "application/x-ndjson"
 #: How many parts wait to be sent before the work waits for the caller.
 _WAITING: Final = 8
 _LEAST_PART: Final = 64 * 1024
+#: An answer begins after so long, whether or not there is anything to tell.
+_PATIENCE_SECONDS: Final = 5.0
 #: So much of it is done at once; what is more waits, and leaves threads to the other requests.
 _MOST_AT_ONCE: Final = 8
 
@@ -53,12 +55,28 @@ Work = Callable[[Outlet], None]
 
 
 class Streamed(Response):
-    """An answer that is made while it is sent."""
+    """An answer that is made while it is sent.
 
-    def __init__(self, work: Work, *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+    Where the work has nothing to say for ``patience`` seconds, the answer begins with ``opening``, lest anyone give it
+    up. ``tell`` gives the last words of an answer that has begun and goes wrong; without it, such an answer breaks off.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        opening: bytes | None = None,
+        tell: Callable[[RetainError], bytes] | None = None,
+        patience: float = _PATIENCE_SECONDS,
+    ) -> None:
         super().__init__(b"", 200, dict(headers or {}), media_type)
         del self.headers["content-length"]
         self._work = work
+        self._opening = opening
+        self._tell = tell
+        self._patience = patience
 
     async def whole(self) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
@@ -101,22 +119,33 @@ class Streamed(Response):
     ) -> Exception | None:
         """Send what comes, and its end; the error that the caller could not be told, or was told nothing of."""
         begun = False
-        async for part in parts:
+        while (part := await self._next(parts, waiting=not begun)) is not None:
             if not begun:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 begun = True
             await send({"type": "http.response.body", "body": part, "more_body": True})
         problem = problems[0] if problems else None
-        if problem is None:
+        last = self._tell(problem) if begun and self._tell is not None and isinstance(problem, RetainError) else b""
+        if problem is None or last:
             if not begun:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send({"type": "http.response.body", "body": last, "more_body": False})
             return None
         if begun:
             return problem  # the answer stays without its end, so that nobody takes it for whole
         response = respond(request, problem) if isinstance(problem, RetainError) else failed(request)
         await response(request.scope, receive, send)
         return None if isinstance(problem, RetainError) else problem
+
+    async def _next(self, parts: MemoryObjectReceiveStream[bytes], *, waiting: bool) -> bytes | None:
+        """The next part; ``None`` when there are no more. Who waits for the first one is not kept waiting for long."""
+        patience = self._patience if waiting and self._opening is not None else None
+        try:
+            with anyio.move_on_after(patience):
+                return await parts.receive()
+        except anyio.EndOfStream:
+            return None
+        return self._opening
 
 
 class _Piped:
@@ -227,17 +256,14 @@ def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) 
             done += count
             outlet.offer(_line({"progress": done}))
 
-        try:
-            result = work(advance)
-        except RetainError as problem:
-            if not done:
-                raise
-            said = {"code": problem.code, "detail": public_detail(problem), "retryable": problem.retryable}
-            outlet.write(_line({"problem": said}))
-        else:
-            outlet.write(_line({"result": result}))
+        outlet.write(_line({"result": work(advance)}))
 
-    return Streamed(run, media_type=NDJSON)
+    return Streamed(run, media_type=NDJSON, opening=_line({"progress": 0}), tell=_problem_line)
+
+
+def _problem_line(problem: RetainError) -> bytes:
+    said = {"code": problem.code, "detail": public_detail(problem), "retryable": problem.retryable}
+    return _line({"problem": said})
 
 
 def _line(said: Mapping[str, Any]) -> bytes:

@@ -24,8 +24,6 @@ from retain.core.errors import (
     ObjectDamagedError,
 )
 from retain.core.records import Scope
-from retain.kinds.entity import retell_entities
-from retain.privacy.backups.restoring import Restored
 
 OWN_TABLES = ("records", "sessions", "history", "facts")
 
@@ -513,11 +511,6 @@ def test_a_conversation_whose_name_another_has_goes_to_the_recycle_bin(retain: R
 
 
 def test_facts_come_back_and_related_entities_tell_them_again(retain: Retain, clock: FakeClock) -> None:
-    def settle(restored: Restored) -> None:
-        for subject, ids in restored.entities.items():
-            retell_entities(retain.parts, subject, ids)
-
-    vars(retain.backups)["_settle"] = settle
     kept = remember(retain, "ann")
     memory = retain.manager("ann", "guide", "trip")
     told = memory.get(kept["entity"])["content"]

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from retain.access import Right
 from retain.api.guard import Asking
+from retain.api.memory_forms import DerivedFrom
 from retain.api.models import MEMORY_ID, MOMENT, Answer, Metadata, Scoped, Source, example
 from retain.api.operations import Routes, answer
 from retain.api.rights import Reach
-from retain.api.routes.memories import DerivedFrom
 from retain.core.content import MAX_TOP_K
 
 MAX_PARTS = 10_000

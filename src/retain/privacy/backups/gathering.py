@@ -125,6 +125,9 @@ class Reading:
         for table in common_tables(self._kinds):
             if table.name in NAMED:
                 rows: Iterable[Row] = [row for kept in self._named[table.name].values() for row in kept]
+            elif table.name == "api_keys":  # those for single users name them, and are made anew after a restore
+                users = list(table.columns).index("users")
+                rows = [row for row in self._view.rows(table) if row[users] is None]
             elif table.name == "jobs":
                 rows = [(*row[:5], *(None for _ in row[5:])) for row in self._view.rows(table)]  # results name people
             else:
@@ -153,7 +156,7 @@ def packs_of(owner: Owner) -> list[str]:
     """The cold objects that memories of a user lie in."""
     table = _table("packs")
     name, state = (list(table.columns).index(column) for column in ("name", "state"))
-    return [row[name] for row in owner.known.get("packs", []) if row[state] in {"kept", "stale"}]
+    return [row[name] for row in owner.known.get("packs", []) if row[state] in {"writing", "kept", "stale"}]
 
 
 def subject_of(table: Table, row: Row) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from retain.storage.copying.ends import fill_of
 from retain.storage.relational.adopting import Origin, SqlAdopter
 from retain.storage.relational.database import Database
 
+_log = logging.getLogger("retain.backups")
 #: What is backed up together, as the schedule does it.
 DAILY: Final = frozenset(kind for kind in DURABLE if kind is not MemoryType.PERSONA)
 WEEKLY: Final = frozenset({MemoryType.PERSONA})
@@ -155,7 +157,9 @@ class Backups:
                 progress=progress,
                 renew=renew,
             )
-            return self._told(creation.run(full=full))
+            made = self._told(creation.run(full=full))
+        _log.info("backup %s holds %d memories of %d users", made.id, made.memories, made.users)
+        return made
 
     def list(self) -> list[Backup]:
         """All backups, the oldest first."""

@@ -1,0 +1,119 @@
+"""RT-005, backups: what is in them, how often they are made, how long they are kept."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from clocks import FakeClock
+from retain import MemoryManager, Retain
+from retain.core.frames import Frame
+
+DAILY = ("entity", "episodic", "long_term", "structured")
+
+
+def moment_of_id(backup_id: str) -> int:
+    """The moment that a backup's name carries."""
+    return int(backup_id.replace("-", "")[:12], 16) * 1_000
+
+
+def pass_days(retain: Retain, clock: FakeClock, days: int, *, step: int = 1) -> None:
+    """Let days pass with nothing but backups being made and tried."""
+    for job in ("minutely", "episodes", "archive", "daily"):
+        retain.schedule.set(job, enabled=False)
+    for _ in range(0, days, step):
+        clock.advance(days=step)
+        assert [run["error"] for run in retain.schedule.run_due() if run["error"]] == []
+
+
+def made(retain: Retain, kinds: tuple[str, ...]) -> list[int]:
+    """The ages in days of the backups of these kinds, the oldest first."""
+    now = retain.parts.now()
+    return [(now - moment_of_id(one.id)) // 86_400_000_000 for one in retain.backups.list() if one.kinds == kinds]
+
+
+def held(retain: Retain, backup_id: str) -> list[Frame]:
+    """All that a backup says."""
+    catalog = retain.backups._catalog
+    manifest = catalog.get(backup_id)
+    return [frame for _, frames in catalog.contents(manifest, catalog.docs(manifest)) for frame in frames or ()]
+
+
+def test_rt_005_working_and_short_term_memory_are_never_in_a_backup(retain: Retain, memory: MemoryManager) -> None:
+    memory.add("a working note, 4711", "working")
+    memory.add("a short-term note, 4712", "short_term")
+    memory.add("a long-term note, 4713", "long_term")
+    frames = held(retain, retain.backups.create().id)
+    where = {mark: {frame.table for frame in frames if mark in str(frame.rows)} for mark in ("4711", "4712", "4713")}
+    assert where == {"4711": set(), "4712": {"history", "sessions"}, "4713": {"records"}}, "a conversation outlives it"
+    for kind in ("working", "short_term"):
+        with pytest.raises(ValueError, match=f"{kind} memory is never backed up"):
+            retain.backups.create([kind])
+
+
+def test_rt_005_four_kinds_are_backed_up_daily_and_kept_for_30_days(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    for kind in DAILY:
+        memory.add({"city": "Rome"} if kind == "structured" else "Rome in May", kind)
+    pass_days(retain, clock, 38)
+    assert made(retain, DAILY) == sorted(range(30), reverse=True), "one for each day, none older than 30 days"
+    latest = [one for one in retain.backups.list() if one.kinds == DAILY][-1]
+    assert latest.memories == len(DAILY)
+    kinds = {
+        row[frame.columns.index("kind")]
+        for frame in held(retain, latest.id)
+        if frame.table == "records"
+        for row in frame.rows
+    }
+    assert len(kinds) == len(DAILY)
+
+
+def test_rt_005_persona_is_backed_up_weekly_and_kept_for_90_days(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.add("Answers briefly", "persona")
+    pass_days(retain, clock, 112, step=7)
+    ages = made(retain, ("persona",))
+    assert ages == [age for age in range(max(ages), -1, -7) if age >= 0]
+    assert 84 <= max(ages) < 90
+    assert {one.memories for one in retain.backups.list() if one.kinds == ("persona",)} == {1}
+
+
+def test_rt_005_a_backup_holds_every_memory_carries_its_time_and_logs_how_many_there_are(
+    retain: Retain, memory: MemoryManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {f"note {n}" for n in range(50)}
+    memory.add_many(sorted(texts), "long_term")
+    with caplog.at_level(logging.INFO, logger="retain.backups"):
+        backup = retain.backups.create(["long_term"])
+    assert f"backup {backup.id} holds 50 memories" in caplog.text
+    assert abs(moment_of_id(backup.id) - retain.parts.now()) < 1_000, "to the millisecond"
+    records = [
+        dict(zip(f.columns, row, strict=True))
+        for f in held(retain, backup.id)
+        if f.table == "records"
+        for row in f.rows
+    ]
+    assert {row["content"].removeprefix(b"\0").decode() for row in records} == texts
+    assert any(path.is_file() for path in (retain.settings.home / "backups").rglob("*"))
+
+
+def test_rt_005_gdpr_delete_takes_the_user_out_of_the_backups(
+    retain: Retain, memory: MemoryManager, home: Path
+) -> None:
+    memory.add("Is allergic to peanuts", "long_term")
+    retain.manager("bob", "guide").add("Likes tea", "long_term")
+    backup = retain.backups.create()
+    size = sum(path.stat().st_size for path in (home / "backups").rglob("*") if path.is_file())
+
+    retain.gdpr_delete_user_data(memory.user_id)
+
+    check = retain.backups.verify(backup.id)
+    assert (check.users, check.erased) == (1, 1), "nobody can read that part any more"
+    retain.backups.rotate()
+    check = retain.backups.verify(backup.id, restore=True)
+    assert (bool(check), check.users, check.erased) == (True, 1, 0), "and now it is gone"
+    assert sum(path.stat().st_size for path in (home / "backups").rglob("*") if path.is_file()) < size
