@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
 from homes import ENGINES
 from retain import Retain
-from retain.api import route_table
+from retain.api import build_app, route_table
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 
@@ -278,3 +280,15 @@ def test_working_memory_is_seen_in_its_session(client: Client, retain: Retain) -
     path = f"/v1/memories/{added['memory_id']}"
     assert client.get(path, params=asked).json()["content"] == '{"step":1}'
     assert client.get(path, params={**asked, "session_id": "s2"}).status_code == 404
+
+
+def test_what_else_is_served_answers_at_its_own_path(retain: Retain) -> None:
+    class Elsewhere:
+        async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+            await PlainTextResponse(f"{scope['method']} {scope['path']}")(scope, _receive, send)
+
+    with Client(build_app(retain, keys_required=True, mcp=Elsewhere())) as client:
+        assert client.post("/mcp").text == "POST /mcp"
+        assert client.get("/mcp/other").status_code == 404
+    with Client(build_app(retain, keys_required=True)) as client:
+        assert client.post("/mcp").status_code == 404

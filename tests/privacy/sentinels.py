@@ -34,6 +34,7 @@ class Sentinel:
         self._remember(retain, "old", MANY)
         clock.advance(days=20)
         retain.sweep()
+        retain.backups.create()
         clock.advance(days=364)
         retain.sweep()
         self._remember(retain, "new", MANY)
@@ -58,6 +59,7 @@ class Sentinel:
         )
         found = raw.rows(retain, statement, (f"{retain.tenant}/{self.user_id}",))
         self.vectors = [bytes(row[0]) for row in found if row[0] is not None]
+        retain.backups.create()
 
     def _remember(self, retain: Retain, when: str, many: int) -> None:
         memory = retain.manager(self.user_id, "guide", f"session-{self.mark}")

@@ -93,6 +93,13 @@ def test_nothing_of_a_user_is_left_in_any_place(homes: Homes, clock: FakeClock) 
         assert [one for one in erasure.places if one.left or one.removed != one.found] == []
         assert sentinel.hits(homes, home) == [], "while the store is open"
         assert others(retain) == before
+        assert [retain.backups.verify(one.id).erased for one in retain.backups.list()] == [1, 1], "nobody can read them"
+        retain.backups.rotate(confirm=True)
+        kept = {path: path.read_bytes() for path in (home / "backups").rglob("*") if path.is_file()}
+        assert kept
+        assert [path for path, data in kept.items() if str(erasure.alias).encode() in data] == [], (
+            "and now they are gone"
+        )
         assert retain.audit.verify()
         check_sound(retain)
     assert sentinel.hits(homes, home) == []

@@ -63,13 +63,14 @@ class Catalog:
         """The manifest of a backup, as it was signed."""
         if not isinstance(backup_id, str) or not is_id(backup_id):
             raise NotFoundError(f"there is no backup {told(backup_id)}; see: retain backup list")
+        name = manifest_name(backup_id)
+        missing = NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: retain backup list")
+        if name not in self.objects.names(f"{FOLDER}{backup_id}/"):  # where none was ever made there is no place either
+            raise missing
         try:
-            data = self.objects.get(manifest_name(backup_id))
-        except ObjectMissingError:
-            raise NotFoundError(
-                f"there is no backup {backup_id} in {self.objects.url}; see: retain backup list"
-            ) from None
-        return read_manifest(data, self.keys, backup_id)
+            return read_manifest(self.objects.get(name), self.keys, backup_id)
+        except ObjectMissingError:  # it went just now
+            raise missing from None
 
     def all(self) -> Iterator[Manifest | Damaged]:
         """Every backup, the oldest first."""
