@@ -26,7 +26,7 @@ def test_the_tutorial_runs_from_the_first_memory_to_the_proof(tmp_path: Path) ->
             command = line.removeprefix("$ ")
             wanted = _EXIT.search(command)
             done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+                ["/bin/sh", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
             )
             assert done.returncode == int(wanted[1] if wanted else 0), f"{command}\n{done.stdout}{done.stderr}"
             commands += 1
