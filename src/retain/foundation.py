@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from retain.access.keys import Access
 from retain.access.replies import Replies
@@ -43,6 +43,8 @@ from retain.settings import Settings
 from retain.storage.objects import open_objects
 from retain.storage.relational.jobs import new_holder
 from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
+
+_REVOKED: Final = "revoked/"
 
 
 def system_clock() -> datetime:
@@ -83,8 +85,10 @@ class Foundation:
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
         self.parts = self._make_parts(clock)
-        self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id)
-        self.replies = Replies(self.stores.replies, self.parts.now)
+        self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id, note=self._note_revoked)
+        self.replies = Replies(
+            self.stores.replies, self.parts.now, erasures=lambda: (self.stores.subjects.ledger_seen() or (0, ""))[0]
+        )
         self.certificates = self._make_certificates()
         self.eraser = self._make_eraser()
         self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
@@ -186,6 +190,7 @@ class Foundation:
             now=self.parts.now,
             new_id=self.parts.new_id,
             check_clock=check_clock,
+            is_revoked=self._is_revoked,
             settle=settle,
         )
 
@@ -206,6 +211,14 @@ class Foundation:
             return {**result, "made_searchable": made} if made else result
 
         return run
+
+    def _note_revoked(self, key_id: str) -> None:
+        """Note outside of the store that a key was revoked: no backup of before makes it valid again."""
+        self.state.prepare()
+        self.state.put(f"{_REVOKED}{key_id}", b"")
+
+    def _is_revoked(self, key_id: str) -> bool:
+        return f"{_REVOKED}{key_id}" in self.state.names(_REVOKED)
 
     def erase(self, subject: str) -> Erasure:
         """Erase a subject for good, in every place."""

@@ -153,3 +153,15 @@ def test_what_broke_off_is_not_carried_out_again(broken: FastAPI, retain: Retain
     assert str(retain.settings.home) not in first.text
     assert first.json()["code"] == RetainError.code
     assert len(retain.tools.list()) == 1
+
+
+def test_what_only_looks_is_not_kept_and_nothing_kept_outlives_an_erasure(client: Client, retain: Retain) -> None:
+    client.post("/v1/memories", TEA, **once("k1"))
+    asked = {**WHO, "query": "tea"}
+    assert "tea" in client.post("/v1/recall", asked, **once("k2")).text
+    retain.erase_user("alice")
+    assert client.post("/v1/recall", asked, **once("k2")).json()["items"] == []
+    again = client.post("/v1/memories", TEA, **once("k1"))
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    assert "tea" not in again.text
+    assert count(retain) == 0, "and it is not carried out again"

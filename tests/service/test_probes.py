@@ -131,6 +131,8 @@ def test_probes_are_only_looked_at(app: ASGIApp, path: str) -> None:
 def test_metrics_are_for_this_machine_and_for_operators(app: ASGIApp, retain: Retain) -> None:
     assert ask(app, "/metrics").status == 200
     assert ask(app, "/metrics", client=REMOTE).code == "unauthenticated"
+    assert ask(app, "/metrics", headers={"Host": "memory.example.org"}).code == "unauthenticated", "a silent proxy"
+    assert ask(app, "/metrics", headers={"Via": "1.1 gate"}).code == "unauthenticated"
     assert ask(app, "/metrics", headers={"X-Forwarded-For": "127.0.0.1"}).code == "unauthenticated"
     assert ask(app, "/metrics", client=REMOTE, headers={"Authorization": "Bearer guessed"}).code == "unauthenticated"
     assert ask(app, "/metrics", client=REMOTE, headers=key(retain, tenant="default", right="admin")).code == "forbidden"

@@ -61,7 +61,10 @@ class Access:
         new_id: Callable[[int], str],
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        note: Callable[[str], None] = lambda _key_id: None,
     ) -> None:
+        """``note`` writes down, outside of the store, that a key was revoked."""
+        self._note = note
         self._store = store
         self._now = now
         self._new_id = new_id
@@ -120,6 +123,10 @@ class Access:
         """Let a key in no longer: here at once, in other processes within seconds. For good."""
         key = self.get(key_id)
         now = self._now()
+        try:
+            self._note(key.id)
+        except StorageError as problem:  # it is revoked all the same; a backup of before could bring it back
+            _log.warning("that API key %s is revoked was not noted outside of the store: %s", key.id, problem)
         event = Event(now, "access_key.revoked", key.id, {"name": key.name})
         revoked = self._store.revoke(key.id, now=now, event=event)
         with self._lock:

@@ -2,7 +2,7 @@
 
 Nothing that is kept can be read from the store alone. A row is found by a hash of caller and key, and a reply is sealed
 under a key that is made of the idempotency key and the request, neither of which is stored: whoever sends both again
-can read it, and nobody else, so that nothing of an erased user can be read here either.
+can read it, and nobody else; and nobody any more, once someone was erased who may be in it.
 """
 
 from __future__ import annotations
@@ -60,11 +60,20 @@ class Replies:
     """Replies that are kept for a day. Safe for many threads.
 
     ``time_limit`` (seconds) is how long a request may take: one that another process began and did not finish within
-    it was cut short, and is carried out again. One that this process is still at is never begun twice.
+    it was cut short, and is carried out again. One that this process is still at is never begun twice. ``erasures``
+    counts who was erased: a reply of before the last of them may tell of that person, and is told nobody any more.
     """
 
-    def __init__(self, store: ReplyStore, now: Callable[[], int], *, time_limit: float = 60.0) -> None:
+    def __init__(
+        self,
+        store: ReplyStore,
+        now: Callable[[], int],
+        *,
+        time_limit: float = 60.0,
+        erasures: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._store = store
+        self._erasures = erasures
         self._now = now
         self._limit = round(time_limit * SECOND)
         self._mine: dict[bytes, _Claim] = {}
@@ -102,6 +111,7 @@ class Replies:
             return
         is_large = len(reply.body) > MAX_REPLY_BYTES
         said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
+        said["erasures"] = self._erasures()
         content = json.dumps(said).encode() + b"\n" + (b"" if is_large else reply.body)
         try:
             self._store.keep(row, claim.token, seal(_sealing_key(row, key, fingerprint), _NAME, content))
@@ -130,7 +140,7 @@ class Replies:
                 "use a new key for each request, and the same one only to repeat it as it was"
             )
         if found.body is not None:
-            return _opened(row, key, fingerprint, found.body)
+            return _opened(row, key, fingerprint, found.body, self._erasures())
         if found.claim != claim.token:
             raise _in_progress(key)
         return None
@@ -187,7 +197,7 @@ def _digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"retain-reply" + framed).digest()
 
 
-def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes) -> Reply:
+def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: int) -> Reply:
     try:
         content = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed)
     except SealBrokenError as problem:
@@ -196,6 +206,11 @@ def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes) -> Reply:
         ) from problem
     head, _, body = content.partition(b"\n")
     said = json.loads(head)
+    if said.get("erasures", 0) != erasures:
+        raise ConflictError(
+            f"the request with the idempotency key {told(key)} was carried out; its reply is no longer told, since "
+            "someone was erased meanwhile, and it is not carried out again"
+        )
     if said["large"]:
         raise ConflictError(
             f"the request with the idempotency key {told(key)} was carried out; its reply was too large to keep "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -84,8 +85,10 @@ def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
     def for_programs() -> Response:  # in a thread: the first time it takes a while
         return answer(app.openapi())
 
+    rendered = cache(lambda: render(app.openapi()))
+
     def for_people() -> Response:
-        return HTMLResponse(render(app.openapi()))
+        return HTMLResponse(rendered())
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change it
     app.add_api_route("/openapi.json", for_programs, methods=["GET"], include_in_schema=False)

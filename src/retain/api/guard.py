@@ -50,7 +50,9 @@ class GuardedRoute(APIRoute):
             _check_query(request, known)
             request.state.caller = caller
             key = key_of(request)
-            return await (handle(request) if key is None else answer_once(request, key, caller, replies, handle))
+            if key is None or self.needs.right is Right.READ:  # what only looks may look again
+                return await handle(request)
+            return await answer_once(request, key, caller, replies, handle)
 
         return guarded
 

@@ -60,7 +60,7 @@ async def answer_once(request: Request, key: str, caller: Caller, replies: Repli
         try:
             response = await handle(request)
             if isinstance(response, Streamed):
-                response = await response.whole()
+                response = await response.whole(request.scope)
         except _HARMLESS:
             await run_in_threadpool(replies.release, principal, key)
             raise

@@ -20,7 +20,7 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from fastapi import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from retain.api.problems import failed, public_detail, respond
 from retain.core.content import to_json
@@ -33,6 +33,8 @@ _WAITING: Final = 8
 _LEAST_PART: Final = 64 * 1024
 #: An answer begins after so long, whether or not there is anything to tell.
 _PATIENCE_SECONDS: Final = 5.0
+#: A caller who reads nothing for so long is given up.
+_STALLED_SECONDS: Final = 60.0
 #: So much of it is done at once; what is more waits, and leaves threads to the other requests.
 _MOST_AT_ONCE: Final = 8
 
@@ -78,10 +80,10 @@ class Streamed(Response):
         self._tell = tell
         self._patience = patience
 
-    async def whole(self) -> Response:
+    async def whole(self, scope: Scope) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
         kept = _Kept()
-        await anyio.to_thread.run_sync(self._work, kept)
+        await anyio.to_thread.run_sync(self._work, kept, limiter=self._limiter(scope))
         return Response(b"".join(kept.parts), 200, dict(self.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,12 +92,19 @@ class Streamed(Response):
         untold: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            tasks.start_soon(self._carry_out, giving, problems, _limiter(scope))
+            tasks.start_soon(self._carry_out, giving, problems, self._limiter(scope))
             with taking:
-                untold = await self._send(Request(scope), receive, send, taking, problems)
+                try:
+                    untold = await self._send(Request(scope), receive, _impatient(send), taking, problems)
+                except GoneError:
+                    _log.info("the caller does not read: what was being done for it was ended")
             tasks.cancel_scope.cancel()
         if untold is not None:
             raise untold
+
+    def _limiter(self, scope: Scope) -> anyio.CapacityLimiter:
+        """Who waits for files does not keep work waiting."""
+        return _limiter(scope, "long_files" if self._opening is None else "long_work")
 
     async def _carry_out(
         self, giving: MemoryObjectSendStream[bytes], problems: list[Exception], limiter: anyio.CapacityLimiter
@@ -193,11 +202,23 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _limiter(scope: Scope) -> anyio.CapacityLimiter:
+def _impatient(send: Send) -> Send:
+    """Sends, and gives up a caller who takes nothing for a minute: others wait for its place."""
+
+    async def sent(message: Message) -> None:
+        with anyio.move_on_after(_STALLED_SECONDS) as waiting:
+            await send(message)
+        if waiting.cancelled_caught:
+            raise GoneError("nobody reads what is sent")
+
+    return sent
+
+
+def _limiter(scope: Scope, name: str) -> anyio.CapacityLimiter:
     state = scope["app"].state
-    if not hasattr(state, "long_work"):
-        state.long_work = anyio.CapacityLimiter(_MOST_AT_ONCE)
-    found: anyio.CapacityLimiter = state.long_work
+    if not hasattr(state, name):
+        setattr(state, name, anyio.CapacityLimiter(_MOST_AT_ONCE))
+    found: anyio.CapacityLimiter = getattr(state, name)
     return found
 
 

@@ -81,30 +81,43 @@ def _at(path: str) -> str:
     return path if 0 < len(path) <= 60 else f"…{path[-59:]}" if path else "it"
 
 
-def json_problem(value: object, path: str = "", depth: int = 0) -> str | None:
+def json_problem(value: object) -> str | None:
     """What keeps ``value`` from being JSON; ``None`` if nothing does."""
+    flaw = _flaw(value, 0)
+    if flaw is None:
+        return None
+    before, after, parts = flaw
+    return f"{before}{_at(''.join(reversed(parts)).removeprefix('.'))}{after}"
+
+
+def _flaw(value: object, depth: int) -> tuple[str, str, list[str]] | None:
+    """What is wrong, in words before and after its place, and the parts of that place, the innermost first: of what is
+    right, which is nearly everything, no place is ever spelled out.
+    """
     if depth > 64:
-        return f"{_at(path)} is nested more than 64 deep"
+        return "", " is nested more than 64 deep", []
     if value is None or isinstance(value, str | bool):
         return None
     if isinstance(value, int):
-        return None if -(2**63) <= value < 2**63 else f"{_at(path)} is a whole number beyond 64 bits"
+        return None if -(2**63) <= value < 2**63 else ("", " is a whole number beyond 64 bits", [])
     if isinstance(value, float):
-        return None if value - value == 0.0 else f"{_at(path)} is {value}, which JSON cannot hold"
+        return None if value - value == 0.0 else ("", f" is {value}, which JSON cannot hold", [])
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                return f"the key {told(key)} of {_at(path)} is not text"
-            if problem := json_problem(inner, f"{path}.{key}" if path else key, depth + 1):
-                return problem
+                return f"the key {told(key)} of ", " is not text", []
+            if flaw := _flaw(inner, depth + 1):
+                flaw[2].append(f".{key}")
+                return flaw
         return None
     if isinstance(value, list | tuple):
         for position, inner in enumerate(value):
-            if problem := json_problem(inner, f"{path}[{position}]", depth + 1):
-                return problem
+            if flaw := _flaw(inner, depth + 1):
+                flaw[2].append(f"[{position}]")
+                return flaw
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
-    return f"{_at(path)} is a {type(value).__name__} ({told(value)}){advice}"
+    return "", f" is a {type(value).__name__} ({told(value)}){advice}", []
 
 
 def _strings(value: object) -> str:

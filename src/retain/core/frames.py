@@ -91,7 +91,7 @@ def _parsed(packed: bytes, body: bytes) -> Frame:
             raise ValueError("it has other values than it says")  # noqa: TRY301 - one message for all
         rows = list(zip(*(columns[name] for name in order), strict=True)) if count else []
         return Frame(str(said["table"]), order, rows)
-    except (ValueError, KeyError, TypeError, zlib.error) as problem:
+    except (ValueError, KeyError, TypeError, zlib.error, RecursionError) as problem:
         raise FrameDamagedError(f"a frame cannot be read: {problem}") from problem
 
 

@@ -134,7 +134,7 @@ class DomainArchives:
         try:
             manifest: dict[str, Any] = json.loads(data)
             is_ours = (manifest["format"], manifest["version"]) == (_FORMAT, _VERSION)
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise _damaged(f"{objects.url}/{name}", "it is no manifest") from problem
         if not is_ours or manifest.get("archive_id") != name.split("/")[-2]:
             raise _damaged(f"{objects.url}/{name}", "it is another archive's, or of another version")

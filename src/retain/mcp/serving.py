@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from retain.access import Gate
 from retain.core.access import LOCAL, Principal
-from retain.core.errors import InvalidInputError, RetainError, UnauthenticatedError
+from retain.core.errors import InvalidInputError, InvalidScopeError, RetainError, UnauthenticatedError
 from retain.engine import Retain
 from retain.mcp.calling import Defaults
 from retain.mcp.errors import refusal
@@ -128,6 +128,7 @@ class McpApp:
         except RetainError as problem:  # the store that has the keys is away
             await refusal(problem, 503)(scope, receive, send)
             return
+        scope.setdefault("state", {})["caller"] = principal  # for the log, and for who counts requests
         await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
 
     async def _identify(self, headers: Headers) -> Principal:
@@ -141,7 +142,12 @@ class McpApp:
     def _gate_of(self, request: Request | None) -> Gate:
         if request is None:
             raise UnauthenticatedError("nobody called")
-        return Gate(self._retain, request.scope[_PRINCIPAL], request.headers.get(_TENANT))
+        named = request.headers.get(_TENANT)
+        try:  # headers come as Latin-1; a name in them is UTF-8
+            tenant = None if named is None else named.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            raise InvalidScopeError(f"{_TENANT} is not UTF-8") from None
+        return Gate(self._retain, request.scope[_PRINCIPAL], tenant)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The lifespan of an application of its own, where it is part of no other."""

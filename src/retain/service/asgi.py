@@ -15,7 +15,7 @@ from retain.core.errors import RetainError
 Headers = Sequence[tuple[bytes, bytes]]
 
 #: What a proxy adds to the requests that it passes on.
-_FORWARDING: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-forwarded-host")
+_FORWARDING: Final = (b"forwarded", b"via", b"x-real-ip")
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -25,7 +25,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 def came_through_proxy(scope: Scope) -> bool:
     """Whether someone passed the request on: who asked first is not who is connected."""
-    return any(key in _FORWARDING for key, _ in scope["headers"])
+    return any(key in _FORWARDING or key.startswith(b"x-forwarded-") for key, _ in scope["headers"])
 
 
 def secret_of(scope: Scope) -> str | None:

@@ -40,7 +40,16 @@ def resolves_to_loopback(host: str) -> bool:
 def is_local(scope: Scope) -> bool:
     """Whether a request was made on this machine."""
     client = scope.get("client")
-    return client is not None and is_loopback(client[0]) and not came_through_proxy(scope)
+    if client is None or not is_loopback(client[0]) or came_through_proxy(scope):
+        return False
+    host = _host(scope)  # a proxy that says nothing of itself passes on the name that was asked for
+    return host is not None and is_loopback(_name(host))
+
+
+def _host(scope: Scope) -> str | None:
+    """The host that a request is for; of two, who knows which one counts."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return hosts[0] if len(hosts) == 1 else None
 
 
 class LocalOnly:
@@ -59,9 +68,8 @@ class LocalOnly:
 
 def _objection(scope: Scope) -> str | None:
     """Why a request is not taken for this machine's own."""
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     origin = header(scope, b"origin")
-    host = hosts[0] if len(hosts) == 1 else None  # of two, who knows which one counts
+    host = _host(scope)
     if came_through_proxy(scope):
         return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
     if host is None or not is_loopback(_name(host)):

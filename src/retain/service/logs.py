@@ -57,6 +57,17 @@ def blotted(text: str) -> str:
     return without_password(text) if "@" in text else text
 
 
+def _blotted(value: Any) -> Any:
+    """The same for what is within a value; each text by itself, so that what is written stays JSON."""
+    if isinstance(value, str):
+        return blotted(value)
+    if isinstance(value, dict):
+        return {blotted(str(name)): _blotted(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_blotted(inner) for inner in value]
+    return value if isinstance(value, int | float | None) else blotted(str(value))
+
+
 def problem_told(problem: BaseException) -> dict[str, Any]:
     """An error as a log tells it: Retain's own in its words, any other by its type and place."""
     told: dict[str, Any] = {"error": type(problem).__name__, "at": _frames(problem.__traceback__)}
@@ -98,7 +109,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        return blotted(_ENCODE(said))
+        return _ENCODE({name: _blotted(value) for name, value in said.items()})
 
 
 class _Text(logging.Formatter):

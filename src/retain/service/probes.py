@@ -57,7 +57,7 @@ class Probes:
             await answer_json(send, 200, {"status": "ok"})
         elif scope["path"] == READY:
             found = await self._readiness.look()
-            detailed = await self._objection(scope) is None
+            detailed = not found.ready and await self._objection(scope) is None  # nobody asks why it is ready
             await answer_json(send, 200 if found.ready else 503, found.as_dict(detailed=detailed))
         else:
             await self._metrics(scope, send)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retain.core.access import Principal
 from retain.core.errors import RetainError
 from retain.service.asgi import header, refuse
 from retain.service.traffic import Traffic
@@ -19,6 +20,7 @@ _log = logging.getLogger("retain.requests")
 _GIVEN: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 #: Asked for every few seconds by machines; a log of them tells nothing.
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_CONVERTER: Final = re.compile(r":\w+}")
 #: The label of requests that no route is for.
 NO_ROUTE: Final = "none"
 _CALLER_LEFT: Final = 499
@@ -98,7 +100,8 @@ class _Answer:
 def _key_id(scope: Scope) -> str | None:
     """Of whoever asked, if the API found that out."""
     caller = scope["state"].get("caller")
-    key_id: str | None = None if caller is None else caller.gate.principal.key_id
+    principal = caller if caller is None or isinstance(caller, Principal) else caller.gate.principal
+    key_id: str | None = None if principal is None else principal.key_id
     return key_id
 
 
@@ -112,4 +115,4 @@ def route_of(scope: Scope) -> str:
     """The template of the route that a request took: a path names users and memories, its template names nobody."""
     route = scope.get("route") or scope["state"].get("route")
     path = getattr(route, "path", None)
-    return path if isinstance(path, str) and path else NO_ROUTE
+    return _CONVERTER.sub("}", path) if isinstance(path, str) and path else NO_ROUTE

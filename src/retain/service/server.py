@@ -124,6 +124,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who passes on what a caller says of itself lets callers choose their address
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(self._stop_seconds)),
         )

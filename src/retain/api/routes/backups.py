@@ -49,7 +49,7 @@ class VerifyRequest(Request):
 
     model_config = example({"restore": True})
 
-    restore: bool = Field(default=False, description="RestoreRequest it into a store of its own, too, and compare.")
+    restore: bool = Field(default=False, description="Restore it into a store of its own, too, and compare.")
 
 
 class RestoreRequest(Request):

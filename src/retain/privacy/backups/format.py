@@ -163,7 +163,7 @@ def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
         signature = base64.b64decode(document["signature"], validate=True)
         key_id = str(document["key"]["id"])
         whole = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n" == data
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ObjectDamagedError(f"{what} is damaged: {problem}") from problem
     public = keys.public(key_id)
     if public is None:
@@ -221,7 +221,7 @@ def read_index(data: bytes) -> Iterator[Doc]:
         for line in zlib.decompress(data).splitlines():
             doc = Doc(*json.loads(line))
             yield doc._replace(sizes=tuple(doc.sizes))
-    except (ValueError, TypeError, zlib.error) as problem:
+    except (ValueError, TypeError, zlib.error, RecursionError) as problem:
         raise ObjectDamagedError(f"the index of a backup is damaged: {problem}") from problem
 
 

@@ -89,9 +89,12 @@ def fill_whole(
     fill: Fill,
     *,
     is_erased: Callable[[str], bool],
+    is_revoked: Callable[[str], bool] = lambda _key_id: False,
     progress: Progress = lambda _count: None,
 ) -> tuple[Restored, list[Doc]]:
-    """Write all that a backup holds, but for who was erased since; what was written."""
+    """Write all that a backup holds, but for who was erased and for API keys that were revoked since; what was
+    written.
+    """
     restored = Restored(manifest.id, manifest.kinds, whole=True)
     written: list[Doc] = []
     erased: set[str] = set()
@@ -100,7 +103,7 @@ def fill_whole(
         if frames is None or (doc.sort == "user" and is_erased(doc.key)):
             erased.add(doc.key)
             continue
-        _add(fill, frames)
+        _add(fill, frames, is_revoked)
         written.append(doc)
         restored.counts.update(doc.rows)
         progress(doc.rows.get("records", 0))
@@ -114,7 +117,7 @@ def fill_whole(
     return restored, written
 
 
-def _add(fill: Fill, frames: Iterable[Frame]) -> None:
+def _add(fill: Fill, frames: Iterable[Frame], is_revoked: Callable[[str], bool]) -> None:
     for frame in frames:
         table = table_named(frame.table)
         if table is None or frame.table not in {*OWN, *COMMON, *GROWING}:
@@ -123,7 +126,10 @@ def _add(fill: Fill, frames: Iterable[Frame]) -> None:
             raise StoreTooNewError(
                 f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
             )
-        fill.add(table, frame.columns, frame.rows)
+        rows = frame.rows
+        if frame.table == "api_keys":
+            rows = [row for row in rows if not is_revoked(row[frame.columns.index("id")])]
+        fill.add(table, frame.columns, rows)
 
 
 def bring_back_packs(catalog: Catalog, manifest: Manifest, docs: Sequence[Doc], cold: ObjectStore) -> int:

@@ -111,6 +111,7 @@ class Backups:
         now: Callable[[], int],
         new_id: Callable[[int], str],
         check_clock: Callable[[int], None],
+        is_revoked: Callable[[str], bool],
         settle: Callable[[Restored], None],
     ) -> None:
         self._database = database
@@ -124,6 +125,7 @@ class Backups:
         self._now = now
         self._new_id = new_id
         self._check_clock = check_clock
+        self._is_revoked = is_revoked
         self._settle = settle
 
     @cached_property
@@ -252,7 +254,14 @@ class Backups:
         with fill_of(self._database) as fill:
             if fill.used():
                 return None
-            restored, docs = fill_whole(self._catalog, manifest, fill, is_erased=self._is_erased, progress=progress)
+            restored, docs = fill_whole(
+                self._catalog,
+                manifest,
+                fill,
+                is_erased=self._is_erased,
+                is_revoked=self._is_revoked,
+                progress=progress,
+            )
             restored.objects = bring_back_packs(self._catalog, manifest, docs, self._cold())
         return restored
 

@@ -1,7 +1,7 @@
 """How often one caller may ask: a bucket of tokens for each API key, and for each address.
 
-A request takes one from its key's bucket, or from its address's if it has no key. One that is refused for its key costs
-its address as well: so guessing keys, or sending ever new ones, does not go on for long either.
+A request takes one from its key's bucket, or from its address's if it has no key. One whose key was refused, or that
+nobody looked at, costs its address as well: so guessing keys, or sending ever new ones, does not go on for long.
 """
 
 from __future__ import annotations
@@ -83,11 +83,17 @@ class RateLimit:
         self._buckets.take(caller)
 
         async def watched(message: Message) -> None:
-            if message.get("status") == _UNAUTHENTICATED and secret is not None:
-                self._buckets.take(address, _WRONG_KEY)
+            if message["type"] == "http.response.start" and secret is not None and not _is_known(scope):
+                self._buckets.take(address, _WRONG_KEY if message["status"] == _UNAUTHENTICATED else 1.0)
             await send(message)
 
         await self._app(scope, receive, watched)
+
+
+def _is_known(scope: Scope) -> bool:
+    """Whether somebody found out who called; where nobody looks at keys, anything passes for one."""
+    state = scope.get("state") or {}
+    return "caller" in state
 
 
 def _key(secret: str) -> str:
