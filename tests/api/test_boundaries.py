@@ -220,7 +220,7 @@ def test_every_path_of_the_application_is_a_guarded_route_or_the_documentation(o
     told = {(method.upper(), path) for path, methods in outside.api["paths"].items() for method in methods}
     assert told == {(route.method, route.path_format) for route in ROUTES}
     unguarded = [route for route in outside.app.routes if not isinstance(route, GuardedRoute)]
-    assert {getattr(route, "path", None) for route in unguarded} == {"/docs", "/openapi.json"}
+    assert {getattr(route, "path", None) for route in unguarded} == {"/", "/v1", "/docs", "/openapi.json"}
 
 
 def test_a_handler_gets_no_engine_but_by_what_its_route_declares(outside: Outside) -> None:
@@ -240,7 +240,7 @@ def test_a_handler_gets_no_engine_but_by_what_its_route_declares(outside: Outsid
 
 
 def test_documentation_says_nothing_of_what_is_kept(outside: Outside) -> None:
-    for path in ("/docs", "/openapi.json"):
+    for path in ("/", "/v1", "/docs", "/openapi.json"):
         response = outside.client.get(path)
         assert response.status_code == 200
         assert PRIVATE not in response.text

@@ -12,8 +12,10 @@ from fastapi import FastAPI
 from api.client import Client
 from retain import Retain
 from retain.api import build_app, route_table
-from retain.api.page import example_of
+from retain.api.page import example_of, meaning_of, type_of
 from retain.api.problems import STATUSES, status_of
+from retain.api.reference import render
+from retain.api.streaming import NDJSON
 from retain.core.errors import InvalidInputError, RetainError
 
 
@@ -97,6 +99,30 @@ def test_the_page_for_people_shows_all_of_it_and_loads_nothing(client: Client) -
         assert f"id='{route.name}'" in page.text
     assert "Ann likes green tea." in page.text
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|<script|@import|url\(""", page.text)
+
+
+def test_every_field_of_every_body_is_explained(client: Client, api: dict[str, Any]) -> None:
+    page = client.get("/docs").text
+    for operation in operations(api):
+        if "requestBody" in operation:
+            name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
+            shown = page.partition(f"<details id='{operation['operationId']}'>")[2].partition("</details>")[0]
+            for field, schema in api["components"]["schemas"][name]["properties"].items():
+                assert meaning_of(schema), f"{name}.{field}"
+                assert type_of(api, schema) != "anything", f"{name}.{field}"
+                assert f"<tr><td><code>{field}</code><td>" in shown, f"{name}.{field}"
+    assert "<tr><td><code>user_id</code><td>text<td>yes<td>Whose memory." in page
+    assert "<tr><td><code>top_k</code><td>whole number<td>no, else <code>5</code><td>So many at most." in page
+    assert "<td>number or &quot;never&quot;<td>no<td>" in page
+
+
+def test_the_reference_has_every_code_and_how_answers_come() -> None:
+    page = render()
+    for status, code in ((400, "malformed_request"), (405, "method_not_allowed"), (428, "confirmation_needed")):
+        row = next(line for line in page.splitlines() if line.startswith(f"| {status} |"))
+        assert f"`{code}`" in row
+    for named in ("X-API-Key", "Idempotency-Replayed", "next_cursor", NDJSON, '{"problem": ', '"confirm": true'):
+        assert named in page
 
 
 def test_the_description_for_programs_is_served(client: Client, app: FastAPI) -> None:

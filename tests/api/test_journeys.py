@@ -216,18 +216,24 @@ def sort_resources(api: Traveller) -> None:
     assert [one["archive_id"] for one in api.ask("GET", "/domains/rag/archives")["items"]] == [kept["archive_id"]]
     assert api.ask("GET", f"/domains/rag/archives/{kept['archive_id']}")["resources"] == [old]
     api.ask("GET", f"/domains/memory/archives/{kept['archive_id']}", status=404)
+    both = api.ask("GET", "/domains")
+    assert both == {name: api.ask("GET", f"/domains/{name}") for name in ("memory", "rag")}
 
 
 def back_up(api: Traveller) -> None:
-    *_, made = api.ask("POST", "/backups", {})
+    *_, made = api.ask("POST", "/backups")
     backup = made["result"]["id"]
     assert api.ask("GET", f"/backups/{backup}")["memories"] == made["result"]["memories"] > 0
-    *_, checked = api.ask("POST", f"/backups/{backup}/verify", {})
+    *_, checked = api.ask("POST", f"/backups/{backup}/verify")
     assert checked["result"]["good"] is True
     assert [one["id"] for one in api.ask("GET", "/backups")["items"]] == [backup]
-    assert api.ask("POST", "/backups:rotate", {})["removed"] == []
+    assert api.ask("POST", "/backups:rotate")["removed"] == []
     one = api.add("Written after the backup.")
-    *_, restored = api.ask("POST", f"/backups/{backup}/restore", {"user_id": "alice"})
+    for asked in (None, {}, {"user_id": "alice", "overwrite": True}):
+        refused = api.ask("POST", f"/backups/{backup}/restore", asked, status=428)
+        assert backup in refused["detail"]
+        assert refused["detail"].endswith('(to confirm, send "confirm": true in the body)')
+    *_, restored = api.ask("POST", f"/backups/{backup}/restore", {"user_id": "alice", "confirm": True})
     assert restored["result"]["memories"] == 0
     api.ask("GET", f"/memories/{one}", **WHO)
     api.ask("GET", "/backups/none", status=404)

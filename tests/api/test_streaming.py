@@ -209,7 +209,7 @@ def test_an_answer_can_be_made_whole_first() -> None:
         outlet.offer(b"on the way\n")
         outlet.write(b"there\n")
 
-    response = asyncio.run(Streamed(work, media_type="text/plain").whole())
+    response = asyncio.run(Streamed(work, media_type="text/plain").whole({"app": FastAPI()}))
     assert (response.status_code, response.body) == (200, b"there\n")
     assert response.headers["content-length"] == "6"
 

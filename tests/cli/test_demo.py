@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import time
 from pathlib import Path
 
@@ -17,14 +16,17 @@ from retain.cli.tour import STOPS, take
 from retain.core.types import TYPES
 
 
-def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_shows_every_stop_and_never_touches_the_users_store(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RETAIN_HOME", str(home))
+    monkeypatch.setenv("RETAIN_URL", f"sqlite:///{home}/mine.db")
+    monkeypatch.setenv("RETAIN_EMBEDDER", "openai:none@http://127.0.0.1:9/v1")
     monkeypatch.setenv("COLUMNS", "100")
-    start = time.monotonic()
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
-    assert time.monotonic() - start < 30  # about 2 s on a machine that has nothing else to do
     assert result.stderr == ""
+    assert not home.exists()
     shown = result.stdout
     for kind in TYPES:
         assert kind in shown
@@ -50,6 +52,10 @@ def test_the_tour_shows_every_stop_and_is_over_soon(home: Path, monkeypatch: pyt
         "This episodic memory is archived. It is to be moved to the recycle bin on",
         "refused        a hold stands",
         "the chain is whole",
+        "390  ███   3 (2 archived)",
+        "the same as what it holds",
+        "1 user of yesterday's backup cannot be read any more",
+        "is signed, and is genuine",
         "p95",
         "from retain import MemoryManager",
     ):
@@ -62,19 +68,9 @@ def test_on_a_terminal_the_tour_has_frames_and_pauses(tmp_path: Path, monkeypatc
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     screen = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-    take(Stage(screen, pause_seconds=0.5), str(tmp_path))
+    measured = take(Stage(screen, pause_seconds=0.5), str(tmp_path))
     assert isinstance(screen.file, io.StringIO)
     assert "╭" in screen.file.getvalue()
     assert pauses.count(0.5) == len(STOPS)
-
-
-def test_the_tour_never_touches_the_users_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETAIN_HOME", str(home))
-    monkeypatch.setenv("RETAIN_URL", f"sqlite:///{home}/mine.db")
-    monkeypatch.setenv("RETAIN_EMBEDDER", "openai:none@http://127.0.0.1:9/v1")
-    result = CliRunner().invoke(app, ["demo", "--fast", "--json"])
-    assert result.exit_code == 0, result.output
-    assert not home.exists()
-    measured = json.loads(result.stdout)
     assert measured["stops"] == [title for title, _ in STOPS]
     assert {"operation", "memory_type", "count", "p50_ms", "p95_ms"} <= measured["latencies"][0].keys()

@@ -23,7 +23,7 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock
-from retain import Retain, engine
+from retain import Retain, foundation
 from retain.core.errors import StorageError, StoreAwayError, StoreBusyError
 from retain.recall.embedders import open_embedder
 from retain.storage.postgres import database as module
@@ -286,7 +286,7 @@ def server() -> Iterator[PostgresServer]:
 def stage(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     direct = server.new_database()
     with relayed(server, direct) as (relay, url), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "open_embedder", cache(open_embedder))  # so many engines, and it takes a while
+        patch.setattr(foundation, "open_embedder", cache(open_embedder))  # so many engines, and it takes a while
         stage = Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
         yield stage
         stage.eye.close()

@@ -61,10 +61,14 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _are_at_work(seconds: float) -> bool:
-    """Whether threads that requests were answered in go on, though all answers were given up."""
+def _workers() -> set[threading.Thread]:
+    """The threads that requests are answered in."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith(_WORKERS)}
+
+
+def _are_at_work(workers: set[threading.Thread], seconds: float) -> bool:
+    """Whether threads go on that requests were answered in, though all answers were given up."""
     deadline = time.monotonic() + seconds
-    workers = [thread for thread in threading.enumerate() if thread.name.startswith(_WORKERS)]
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
     return any(worker.is_alive() for worker in workers)
@@ -102,6 +106,7 @@ class Server:
         """
         server = uvicorn.Server(self._config(app))
         thread = threading.Thread(target=self._serve, args=(server, finish), name="retain-server", daemon=True)
+        others = _workers()
         with self._signals(server, stop):
             thread.start()
             while thread.is_alive() and not server.started:
@@ -111,7 +116,7 @@ class Server:
             while thread.is_alive() and not self.stopping:
                 thread.join(_LOOK_SECONDS)
             thread.join(2 * self._stop_seconds + self._late_seconds)
-            self.stuck = thread.is_alive() or _are_at_work(self._late_seconds)
+            self.stuck = thread.is_alive() or _are_at_work(_workers() - others, self._late_seconds)
         if self._ended_by is None:
             raise RetainError("the service could not be started; the log says why") from self._problem
         return self._ended_by
