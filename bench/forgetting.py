@@ -34,6 +34,7 @@ def _embedded(place: Path, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
     home = place / "home"
     with Retain.open(home=home) as retain:
+        retain.quotas.set("long_term", max_memories=2 * USER_MEMORIES)
         fill(retain, users, MemoryType.LONG_TERM)
         retain.manager(_READER, "agent").add_many(sentences(USER_MEMORIES, 2))
         reader = Reader(home)

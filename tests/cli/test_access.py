@@ -35,6 +35,7 @@ def test_a_key_that_was_made_lets_in_until_it_is_revoked(shell: Shell) -> None:
 def test_a_secret_is_printed_when_it_is_made_and_never_again(shell: Shell) -> None:
     shown = shell.ok("access", "create", "--name", "laptop", "--right", "write")
     assert "only time that it is shown" in shown
+    assert "from its next start" in shown, "a service that asks nobody goes on so until then"
     secret = next(line for line in shown.splitlines() if line.startswith("retain_"))
     random = secret.split("_", 2)[2]
 
@@ -46,6 +47,12 @@ def test_a_secret_is_printed_when_it_is_made_and_never_again(shell: Shell) -> No
     assert random not in shell.ok("audit", "tail", "--json")
     assert shell.ok("access", "list", "--quiet") == ""
     assert "revoked" in shell.ok("access", "list")
+
+
+def test_whom_a_key_is_for_is_said_in_words(shell: Shell) -> None:
+    create = ("access", "create", "--name", "bot", "--right", "read", "--user", "ann")
+    assert "may read for tenant default; user ann." in shell.ok(*create)
+    assert "may read for tenant default; users ann, bob." in shell.ok(*create, "--user", "bob")
 
 
 def test_keys_are_listed_by_tenant(shell: Shell) -> None:

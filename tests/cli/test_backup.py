@@ -85,7 +85,9 @@ def test_what_is_wrong_with_a_backup_ends_with_exit_code_3(kept: Shell) -> None:
     assert "not as it was written" in " ".join(found.stdout.split())
     assert kept("backup", "verify", made, "--json").exit_code == 3
     assert "not as it was written" in str(kept.json("backup", "list"))
-    assert kept.error("backup", "restore", "latest", "--yes")[1]["code"] == "not_found", "it is known to be damaged"
+    _, error = kept.error("backup", "restore", "latest", "--yes")
+    assert error["code"] == "not_found", "it is known to be damaged"
+    assert "not as it was written" in error["message"]
 
 
 def test_what_is_not_there_is_said_plainly(kept: Shell) -> None:
@@ -96,6 +98,28 @@ def test_what_is_not_there_is_said_plainly(kept: Shell) -> None:
     kept.ok("backup", "create")
     assert kept.error("backup", "verify", "nonsense")[1]["code"] == "not_found"
     assert kept.error("backup", "restore", "latest", "--memory", "x")[0] == 2
+
+
+def test_backups_that_no_key_is_known_of_are_told_to_be_so(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    (kept.home / "keys").rename(kept.home / "elsewhere")
+    for words in (("verify", "latest"), ("restore", "latest")):
+        code, error = kept.error("backup", *words)
+        assert (code, error["code"]) == (1, "object_damaged")
+        assert f"the manifest of backup {made} is signed with key" in error["message"]
+        assert "RETAIN_STATE_URL" in error["message"]
+    assert not (kept.home / "keys").exists(), "no other key was made"
+
+
+def test_what_there_is_one_of_is_said_so(shell: Shell) -> None:
+    with Retain.open(home=shell.home) as engine:
+        engine.manager("alice", "travel_agent").add("Likes tea", "long_term")
+    assert "1 memory of 1 user (every kind)" in shell.ok("backup", "create")
+    assert "1 memory of 1 user," in shell.ok("backup", "verify", "latest")
+    lose(shell, "alice")
+    said = shell.ok("backup", "restore", "latest", "--yes").splitlines()
+    assert said[0].endswith(": 1 user.")
+    assert said[2].split() == ["memory", "is", "back", "1"]
 
 
 # --- restoring --------------------------------------------------------------------------------------------------------
@@ -129,12 +153,37 @@ def test_what_one_user_lost_comes_back_when_someone_has_said_yes(kept: Shell) ->
     said = kept.ok("backup", "restore", made, "--user", "alice", "--yes")
 
     assert "Restored what was missing" in said
-    assert "memories are back" in said
+    assert "memory is back" in said
     assert kept("get", lost, "-u", "alice", "-a", "travel_agent").exit_code == 0
     assert kept("get", also, "-u", "bob", "-a", "travel_agent").exit_code == 1
     (one,) = kept.json("backup", "restore", made, "--user", "bob", "--memory", also, "--yes")
     assert one["memories"] == 1
     assert "memories were there already" in kept.ok("backup", "restore", made, "--yes")
+
+
+def test_a_memory_in_the_recycle_bin_is_left_there_and_pointed_to(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    with Retain.open(home=kept.home) as engine:
+        memory = engine.manager("alice", "travel_agent", "s1")
+        (own,) = memory.list_memories("persona")
+        memory.delete(own["memory_id"])
+    asked = ("backup", "restore", made, "--user", "alice", "--memory", own["memory_id"], "--yes")
+
+    (one,) = kept.json(*asked)
+    assert (one["memories"], one["kept"], one["binned"]) == (0, 0, 1)
+    said = kept.ok(*asked)
+    assert "there already" not in said
+    assert "Restored" not in said
+    way = f"retain recycle restore --memory {own['memory_id']} --user alice"
+    assert f"1 is in the recycle bin: {way}\n" in said
+    kept.ok(*way.split()[1:])
+    assert "memory was there already" in kept.ok(*asked)
+
+
+def test_what_is_overwritten_was_not_missing(kept: Shell) -> None:
+    made = kept.json("backup", "create")["id"]
+    said = kept.ok("backup", "restore", made, "--user", "alice", "--overwrite", "--yes")
+    assert said.startswith(f"Restored what it holds from backup {made}")
 
 
 def on_terminal(home: Path, *args: str, answer: str = "") -> tuple[int, str]:

@@ -64,6 +64,11 @@ def test_the_tour_shows_every_stop_and_never_touches_the_users_store(
     assert "\x1b" not in shown
 
 
+def test_its_help_says_how_many_stops_there_are() -> None:
+    shown = CliRunner().invoke(app, ["demo", "--help"])
+    assert f"tour in {len(STOPS)} stops" in " ".join(shown.stdout.split())
+
+
 def test_on_a_terminal_the_tour_has_frames_and_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)

@@ -52,7 +52,7 @@ def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
     assert list(unwell) == ["keys"], "they lie on the same disk as the backups"
     expected = (
         "python settings home disk store schema journal integrity clock schedule overdue audit archive "
-        "backups keys embedder summarizer"
+        "master_key backups keys embedder summarizer"
     )
     assert list(checks) == expected.split()
     assert "wal mode" in checks["journal"]["detail"]
@@ -146,6 +146,7 @@ def test_a_schedule_that_never_ran_is_a_warning_that_says_what_to_do(home: Path,
     assert code == 0
     assert checks["schedule"]["status"] == "warning"
     assert "retain schedule run --once" in checks["schedule"]["fix"]
+    assert "retain serve" in checks["schedule"]["fix"], "which runs it, too"
     assert examine("--home", str(home))[1]["schedule"]["status"] == "warning", "looking enrols nothing"
 
 

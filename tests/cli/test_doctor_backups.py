@@ -13,6 +13,7 @@ from clocks import FakeClock
 from retain import Retain
 from retain.health import backups
 from retain.privacy.backups.service import DAILY, WEEKLY
+from retain.privacy.master import new_master_text
 from retain.storage.objects.places import read_place
 
 
@@ -79,6 +80,59 @@ def test_backups_that_were_never_tried_are_a_warning_and_damaged_ones_a_failure(
     assert (code, checks["backups"]["status"]) == (3, "failed")
     assert "is damaged" in checks["backups"]["detail"]
     assert "--full" in checks["backups"]["fix"]
+
+
+def test_backups_of_an_unknown_keyring_are_not_to_be_made_anew(home: Path) -> None:
+    make(home, (None, 0))  # type: ignore[arg-type]
+    (home / "keys").rename(home / "elsewhere")
+    code, checks = examine("--home", str(home))
+    assert (code, checks["backups"]["status"]) == (3, "failed")
+    assert "which this store's keyring does not know" in checks["backups"]["detail"]
+    assert checks["backups"]["fix"] == "name the keyring that belongs to it in RETAIN_STATE_URL"
+    assert "master_key" not in checks, "there is no key that one should open"
+
+
+def test_a_master_key_that_is_lost_or_another_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(home, (None, 0))  # type: ignore[arg-type]
+    _, checks = examine("--home", str(home))
+    assert checks["master_key"]["status"] == "ok"
+
+    file = home / "keys" / "master.key"
+    right = file.read_text()
+    file.unlink()
+    code, checks = examine("--home", str(home))
+    assert (code, checks["master_key"]["status"]) == (3, "failed")
+    assert "the master key is gone" in checks["master_key"]["detail"]
+    assert f"put the file {file} back" in checks["master_key"]["fix"]
+    assert "or set RETAIN_MASTER_KEY" in checks["master_key"]["fix"]
+    assert not file.exists(), "none was made"
+
+    for wrong, said in ((new_master_text(), "was wrapped with master key"), ("nonsense", "is no master key")):
+        monkeypatch.setenv("RETAIN_MASTER_KEY", wrong)
+        code, checks = examine("--home", str(home))
+        assert (code, checks["master_key"]["status"]) == (3, "failed")
+        assert said in checks["master_key"]["detail"]
+        assert "RETAIN_MASTER_KEY" in checks["master_key"]["fix"]
+    monkeypatch.setenv("RETAIN_MASTER_KEY", right.strip())
+    assert examine("--home", str(home))[1]["master_key"]["status"] == "ok"
+
+
+def test_a_master_key_is_also_missed_where_only_a_signing_key_is_wrapped(home: Path) -> None:
+    with Retain.open(home=home) as engine:
+        engine.manager("alice", "cli").add("Likes tea", "long_term")
+        engine.erase_user("alice")
+    (home / "keys" / "master.key").unlink()
+    _, checks = examine("--home", str(home))
+    assert checks["master_key"]["status"] == "failed"
+
+
+def test_a_wrapped_key_that_is_damaged_is_a_failed_check(home: Path) -> None:
+    make(home, (None, 0))  # type: ignore[arg-type]
+    for path in (home / "keys").glob("[0-9a-f][0-9a-f]/*.json"):
+        path.write_text("{}")
+    _, checks = examine("--home", str(home))
+    assert checks["master_key"]["status"] == "failed"
+    assert "copy of the keyring" in checks["master_key"]["fix"]
 
 
 def test_keys_on_the_disk_of_the_backups_are_a_warning(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

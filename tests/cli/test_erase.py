@@ -93,8 +93,14 @@ def test_a_person_sees_a_table_of_places_and_the_certificate(alice: Shell, tmp_p
     assert ["memories", "3", "3", "0"] in [line.split() for line in said.splitlines()]
     (issued,) = alice.json("certificate", "list")
     assert f"Certificate {issued['id']}, written to {tmp_path / 'alice.json'}." in said
-    again = alice.ok("erase", "alice", "--yes")
-    assert "there is nothing to certify" in again
+    assert "Nothing was in " in said
+
+
+def test_who_is_erased_again_is_not_kept_any_more(alice: Shell) -> None:
+    alice.ok("erase", "alice", "--yes")
+
+    assert alice.ok("erase", "alice", "--yes") == "Nothing is kept of alice (any more); nothing to certify.\n"
+    assert len(alice.json("certificate", "list")) == 1
 
 
 def test_a_hold_refuses_and_says_so(alice: Shell) -> None:

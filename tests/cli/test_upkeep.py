@@ -85,6 +85,8 @@ def test_the_schedule_lists_every_job_with_and_without_a_command(shell: Shell) -
     assert [job["name"] for job in shell.json("schedule", "list")["jobs"]] == [job.name for job in JOBS]
     shown = shell.ok("schedule")
     assert "Nothing has run yet" in shown
+    assert shown.splitlines()[0].split()[-1] == "what"
+    assert "sweeps" in said["jobs"][0]
     assert "0 3 * * *" in shown
     assert shell.ok("schedule", "list") == shown
     *first, last = (job.name for job in JOBS)

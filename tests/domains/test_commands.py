@@ -73,7 +73,7 @@ def test_resources_are_archived_listed_and_read(shell: Shell) -> None:
     done = shell.json("domain", "archive", "rag", "-", "--note", "a move", stdin=json.dumps([OLD]))
     assert "a move" in shell.ok("domain", "archives", "rag")
     assert [json.loads(line) for line in shell.ok("domain", "read", "rag", done["archive_id"]).splitlines()] == [OLD]
-    assert shell.ok("domain", "archive", "rag", "-", stdin=json.dumps(OLD)).startswith("Archived 1 resources")
+    assert shell.ok("domain", "archive", "rag", "-", stdin=json.dumps(OLD)).startswith("Archived 1 resource (")
 
 
 @pytest.mark.parametrize(

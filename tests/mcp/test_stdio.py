@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -163,3 +165,15 @@ def test_a_name_that_cannot_be_one_is_refused_at_once(home: Path, arguments: lis
     shown = CliRunner().invoke(app, ["mcp", "--home", str(home), *arguments])
     assert shown.exit_code != 0
     assert shown.stdout == ""
+
+
+def test_on_a_terminal_it_says_what_it_waits_for(home: Path) -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, b"\x04")  # the end of standard input
+    done = subprocess.run(
+        [*COMMAND, "--home", str(home)], stdin=theirs, capture_output=True, text=True, timeout=60, check=False
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "waiting for an MCP client on standard input; Ctrl-C ends it\n"

@@ -199,6 +199,7 @@ def test_once_there_was_a_key_nobody_comes_in_without_one(shell: Shell, home: Pa
     check = ("serve", "--check", "--port", "0")
     assert shell.json(*check)["keys_required"] is True
     assert shell.json(*check, "--keyless")["keys_required"] is False
+    assert "Make a key" not in shell.ok(*check, "--keyless")
     code, error = shell.error(*check, "--keyless", "--host", "0.0.0.0")  # noqa: S104
     assert (code, error["code"]) == (1, "forbidden")
 

@@ -16,7 +16,7 @@ from retain import __version__
 from retain.access import Replies
 from retain.api import problems
 from retain.api.description import describe
-from retain.api.guard import GuardedRoute, SentPaths
+from retain.api.guard import PREFIX, GuardedRoute, SentPaths
 from retain.api.identity import Identity
 from retain.api.operations import answer
 from retain.api.page import render
@@ -75,12 +75,17 @@ def methods_at(path: str) -> set[str]:
 
 
 def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
-    """``/openapi.json`` for programs, and ``/docs``, a page that loads nothing from anywhere, for people."""
+    """What there is, at ``/``; ``/openapi.json`` for programs; ``/docs``, which loads nothing else, for people."""
 
     def openapi() -> dict[str, Any]:
         if keys_required not in _DESCRIBED:
             _DESCRIBED[keys_required] = describe(app, ALL, keys_required=keys_required)
         return _DESCRIBED[keys_required]
+
+    def index() -> Response:
+        served = any(getattr(route, "path", None) == "/mcp" for route in app.routes)
+        places = {"api": PREFIX, "docs": "/docs", "openapi": "/openapi.json", "mcp": "/mcp" if served else None}
+        return answer({"name": app.title, "version": app.version, **places})
 
     def for_programs() -> Response:  # in a thread: the first time it takes a while
         return answer(app.openapi())
@@ -93,3 +98,5 @@ def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change it
     app.add_api_route("/openapi.json", for_programs, methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs", for_people, methods=["GET"], include_in_schema=False)
+    for path in ("/", PREFIX):
+        app.add_api_route(path, index, methods=["GET"], include_in_schema=False)

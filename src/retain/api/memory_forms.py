@@ -47,7 +47,7 @@ class NewMemory(Scoped):
 
     content: str | dict[str, Any] = Field(description="A text; of working and structured memory also an object.")
     memory_type: Kind = MemoryType.LONG_TERM
-    metadata: Metadata | None = None
+    metadata: Metadata | None = Field(default=None, description="What is known of it, to be filtered by.")
     source: Source | None = None
     derived_from: DerivedFrom | None = None
     auto_prune: bool = Field(default=False, description=AUTO_PRUNE)
@@ -65,7 +65,7 @@ class NewMemories(Scoped):
         }
     )
 
-    contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH)
+    contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH, description="What each of them says.")
     memory_type: Kind = MemoryType.LONG_TERM
     metadata: Metadata | list[Metadata | None] | None = Field(
         default=None, description="One object for all of them, or a list with one for each."
@@ -80,7 +80,7 @@ class Changes(Request):
 
     model_config = example({"content": "Ann likes white tea."})
 
-    content: str | dict[str, Any] | None = None
+    content: str | dict[str, Any] | None = Field(default=None, description="What it says from now on.")
     metadata: Metadata | None = Field(default=None, description="All of the metadata is replaced.")
     source: Source | None = None
     derived_from: DerivedFrom | None = None

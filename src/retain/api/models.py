@@ -6,7 +6,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from retain.api.mistakes import NOT_JSON, SEND_JSON
 from retain.core.content import MAX_ID_CHARS, json_problem, to_json
 from retain.core.types import MemoryType
 
@@ -25,6 +27,8 @@ class Request(BaseModel):
     @classmethod
     def _check_json(cls, body: Any) -> Any:
         """Refuse what Python's reader lets through and JSON, or a store, cannot hold: wherever in the body it is."""
+        if isinstance(body, bytes):  # what is not called JSON comes as it is
+            raise PydanticCustomError(NOT_JSON, SEND_JSON)
         problem = json_problem(body)
         if problem is not None:
             raise ValueError(problem)

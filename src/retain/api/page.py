@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any, Final
 
 _STYLE: Final = """
@@ -21,6 +22,15 @@ td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0;border-top:
 nav a{margin-right:.8rem}
 """
 _MOST_DEPTH: Final = 6
+_TYPES: Final = MappingProxyType(
+    {
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "true or false",
+        "object": "object",
+    }
+)
 
 
 def render(api: Mapping[str, Any]) -> str:
@@ -58,7 +68,9 @@ def _operation(api: Mapping[str, Any], path: str, method: str, operation: Mappin
     yield from _parameters(operation.get("parameters", ()))
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if body:
-        yield "<h4>Body</h4>" + _example(api, body)
+        yield "<h4>Body</h4>"
+        yield from _fields(api, body["schema"])
+        yield _example(api, body)
     yield "<h4>Answers</h4><table>"
     for status, response in operation["responses"].items():
         yield f"<tr><td><code>{escape(str(status))}</code><td>{escape(response['description'])}"
@@ -79,6 +91,48 @@ def _parameters(parameters: Any) -> Iterator[str]:
     yield "</table>"
 
 
+def _fields(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of a body: what each must be, whether it is needed or what it is else, and what it means."""
+    body = _resolved(api, schema)
+    needed = body.get("required", ())
+    yield "<table><tr><th>field<th>type<th>needed<th>meaning"
+    for name, part in body.get("properties", {}).items():
+        default = part.get("default")
+        without = "" if default is None else f", else <code>{escape(json.dumps(default))}</code>"
+        yield f"<tr><td><code>{escape(name)}</code><td>{escape(type_of(api, part))}"
+        yield f"<td>{'yes' if name in needed else f'no{without}'}<td>{escape(meaning_of(part))}"
+    yield "</table>"
+
+
+def type_of(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """What a schema asks for, in words."""
+    schema = _resolved(api, schema)
+    if "anyOf" in schema:
+        kinds = [type_of(api, one) for one in schema["anyOf"] if one.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    if "enum" in schema:
+        return " or ".join(json.dumps(one) for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {type_of(api, schema.get('items', {}))}"
+    return _TYPES.get(schema.get("type", ""), "anything")
+
+
+def meaning_of(schema: Mapping[str, Any]) -> str:
+    """What is said of a field, or of the first of its alternatives of which something is said."""
+    if "description" in schema:
+        return str(schema["description"])
+    return next((said for one in schema.get("anyOf", ()) if (said := meaning_of(one))), "")
+
+
+def _resolved(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    found: Mapping[str, Any] = api["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+    return found
+
+
 def _example(api: Mapping[str, Any], content: Mapping[str, Any]) -> str:
     if "example" in content:
         return f"<pre>{escape(str(content['example']))}</pre>"
@@ -88,9 +142,7 @@ def _example(api: Mapping[str, Any], content: Mapping[str, Any]) -> str:
 
 def example_of(api: Mapping[str, Any], schema: Mapping[str, Any], depth: int = 0) -> Any:
     """An example of what a schema describes: its own, or one that is put together from those of its parts."""
-    if "$ref" in schema:
-        name = schema["$ref"].rsplit("/", 1)[-1]
-        schema = api["components"]["schemas"][name]
+    schema = _resolved(api, schema)
     if "example" in schema:
         return schema["example"]
     if schema.get("examples"):

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from retain.core.errors import InvalidInputError, RetainError, told
+from retain.api.mistakes import mistakes_in
+from retain.core.errors import InvalidInputError, InvalidKindError, RetainError, told
 
 _log = logging.getLogger("retain.api")
 MEDIA_TYPE: Final = "application/problem+json"
@@ -79,7 +81,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 #: What an error is called that the framework found: nothing of ours was asked.
-_FOUND_EARLY: Final = MappingProxyType({400: "malformed_request", 404: "not_found", 405: "method_not_allowed"})
+FOUND_EARLY: Final = MappingProxyType({400: "malformed_request", 404: "not_found", 405: "method_not_allowed"})
 
 
 class Mistake(BaseModel):
@@ -130,7 +132,30 @@ def respond(request: Request, problem: RetainError) -> Response:
     What is wrong within is told in general words: a message may name files and servers, which are no caller's business.
     The log has it.
     """
-    return written(request, status_of(problem), public_detail(problem), code=problem.code, retryable=problem.retryable)
+    status, detail = status_of(problem), public_detail(problem)
+    if status == 428:
+        detail += _how_to_confirm(request)
+    return written(request, status, detail, code=problem.code, retryable=problem.retryable)
+
+
+def _how_to_confirm(request: Request) -> str:
+    """What is to be sent to the route that was asked, by those who have looked."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return ""
+    if any(field.alias == "confirm" for field in route.dependant.query_params):
+        return f" (to confirm, add {'&' if request.scope['query_string'] else '?'}confirm=true)"
+    model = _model_of(route)
+    asked = model is not None and "confirm" in model.model_fields
+    return ' (to confirm, send "confirm": true in the body)' if asked else ""
+
+
+def _model_of(route: object) -> type[BaseModel] | None:
+    """What the body of a request must be."""
+    if not isinstance(route, APIRoute) or route.body_field is None:
+        return None
+    model = route.body_field.field_info.annotation
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
 def public_detail(problem: RetainError) -> str:
@@ -176,24 +201,16 @@ def written(
 def from_validation(request: Request, problem: RequestValidationError) -> Response:
     """The response to a request that does not have the form that its route asks for."""
     found = problem.errors()
-    errors = [_mistake(one) for one in found[:_MOST_ERRORS]]
-    more = f" (and {len(found) - len(errors)} more)" if len(found) > len(errors) else ""
-    detail = "; ".join(f"{one['where']}: {one['problem']}" for one in errors) + more
-    return written(request, 422, detail, code=InvalidInputError.code, errors=errors)
-
-
-def _mistake(found: Mapping[str, Any]) -> dict[str, str]:
-    """What a validator found, without the value: that may be large, and may be a secret."""
-    where = ".".join(_told_place(part) for part in found.get("loc", ()))
-    said = str(found.get("msg", "it is not valid"))
-    if found.get("type") == "json_invalid":
-        said = f"it is not JSON: {(found.get('ctx') or {}).get('error', 'it cannot be read')}"
-    return {"where": where[:200] or "body", "problem": said[:500]}
-
-
-def _told_place(part: object) -> str:
-    text = str(part)
-    return text if text.isprintable() and len(text) <= 60 else told(text)
+    broken = next((one for one in found if one.get("type") == "json_invalid"), None)
+    if broken is not None:
+        said = f"the body is not JSON: {(broken.get('ctx') or {}).get('error', 'it cannot be read')}"
+        return written(request, 400, f"{said} (character {broken['loc'][-1]})", code=FOUND_EARLY[400])
+    mistakes = mistakes_in(found, problem.body, _model_of(request.scope.get("route")))
+    shown = mistakes[:_MOST_ERRORS]
+    more = f" (and {len(mistakes) - len(shown)} more)" if len(mistakes) > len(shown) else ""
+    errors = [{"where": one.where, "problem": one.problem} for one in shown]
+    code = InvalidKindError.code if all(one.is_kind for one in mistakes) else InvalidInputError.code
+    return written(request, 422, ". ".join(map(str, shown)) + more, code=code, errors=errors)
 
 
 def install(app: FastAPI, *, methods_at: Callable[[str], Collection[str]]) -> None:
@@ -233,7 +250,7 @@ def _found_early(request: Request, problem: HTTPException, methods: Collection[s
         404: f"there is nothing at {path}; see /docs",
         405: f"{request.method} is not possible at {path}; see /docs",
     }.get(status, str(problem.detail))
-    code = _FOUND_EARLY.get(status, "error")
+    code = FOUND_EARLY.get(status, "error")
     return written(request, status, detail, code=code, headers=headers)
 
 
@@ -249,7 +266,7 @@ _MEANINGS: Final = MappingProxyType(
         413: "The request is larger than the server takes.",
         422: "Something in the request is wrong; `detail` says what.",
         423: "A hold stands; nothing was removed.",
-        428: "It would remove much, or shorten retention: look first, then confirm.",
+        428: "It would remove much, shorten retention, or change a store in use: look, then confirm as `detail` says.",
         429: "Too many requests in a short time.",
     }
 )

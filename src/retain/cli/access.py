@@ -161,6 +161,7 @@ def _show_created(console: Console, made: Mapping[str, Any]) -> None:
     console.print(Text(made["secret"], style="bold green"), soft_wrap=True)
     console.print()
     console.print("This is the only time that it is shown. Keep it where secrets are kept.", style="yellow")
+    console.print("A service that runs without keys asks every caller for one from its next start.")
 
 
 def _show_keys(console: Console, keys: Sequence[Mapping[str, Any]]) -> None:
@@ -184,7 +185,9 @@ def _allowed(key: Mapping[str, Any]) -> str:
 
 def _reach(key: Mapping[str, Any]) -> str:
     parts = ["every tenant" if key["tenant"] == ALL else f"tenant {key['tenant']}"]
-    parts += [f"{word} {', '.join(key[name])}" for name, word in (("users", "user"), ("agents", "agent")) if key[name]]
+    for name, word in (("users", "user"), ("agents", "agent")):
+        if key[name]:
+            parts.append(f"{word if len(key[name]) == 1 else name} {', '.join(key[name])}")
     return "; ".join(parts)
 
 

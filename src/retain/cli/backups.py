@@ -14,9 +14,9 @@ from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.outcomes import ExitCode
-from retain.cli.output import error_console, printable, show
+from retain.cli.output import console, error_console, printable, show
 from retain.cli.progress import is_watched, show_progress
-from retain.cli.rendering import minute, show_rows
+from retain.cli.rendering import counted, minute, show_rows
 from retain.core.errors import ConfirmationNeededError, InvalidInputError, NotFoundError
 from retain.core.types import DURABLE, MemoryType
 
@@ -136,16 +136,17 @@ def restore(
     if memory is not None and user is None:
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        chosen = _together(engine.backups.list()) if which == _LATEST else [engine.backups.get(which)]
-        if not chosen:
-            raise _none_there()
+        chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
         if not yes and (user is not None or _is_used(engine)):
             _ask(chosen, user, memory, overwrite=overwrite, silent=as_json)
         total = sum(one.memories for one in chosen)
         with show_progress("restoring", total, silent=as_json) as advance:
             options: dict[str, Any] = {"user_id": user, "memory_id": memory, "overwrite": overwrite}
             done = _restore_each(engine, chosen, {**options, "progress": advance})
-    show([one.as_dict() for one in done], _show_restored, as_json=as_json)
+    how = "what it holds" if overwrite else "what was missing"
+    show([one.as_dict() for one in done], lambda console, said: _show_restored(console, said, how), as_json=as_json)
+    if any(one.binned for one in done) and not as_json:
+        _point_to_bin(sum(one.binned for one in done), user, memory, tenant)
 
 
 @command(backup, "rotate", examples=("retain backup rotate",))
@@ -172,10 +173,20 @@ def rotate(
 
 def _latest(engine: Retain) -> str:
     """The latest backup whose manifest is as it was signed."""
-    whole = [one.id for one in engine.backups.list() if one.created_at]
+    found = engine.backups.list()
+    whole = [one.id for one in found if one.created_at]
     if not whole:
-        raise _none_there()
+        raise _none_there(engine, found)
     return whole[-1]
+
+
+def _all_latest(engine: Retain) -> list[Backup]:
+    """What is restored by "latest"."""
+    found = engine.backups.list()
+    chosen = _together(found)
+    if not chosen:
+        raise _none_there(engine, found)
+    return chosen
 
 
 def _together(found: Sequence[Backup]) -> list[Backup]:
@@ -191,8 +202,14 @@ def _together(found: Sequence[Backup]) -> list[Backup]:
     return chosen
 
 
-def _none_there() -> NotFoundError:
-    return NotFoundError("there is no whole backup; see retain backup list, and make one with: retain backup create")
+def _none_there(engine: Retain, found: Sequence[Backup]) -> NotFoundError:
+    """Why no backup is of use. If the newest cannot even be read, that is raised: another may not help."""
+    if found and not found[-1].created_at:
+        engine.backups.get(found[-1].id)
+    why = f" ({found[-1].id}: {found[-1].problem})" if found and found[-1].problem else ""
+    return NotFoundError(
+        f"there is no whole backup{why}; see retain backup list, and make one with: retain backup create"
+    )
 
 
 def _count(engine: Retain, kinds: Sequence[str] | None) -> int:
@@ -223,7 +240,8 @@ def _memories_in(engine: Retain, backup_id: str) -> int:
 
 
 def _ask(chosen: Sequence[Backup], user: str | None, memory: str | None, *, overwrite: bool, silent: bool) -> None:
-    what = "what is missing" if memory is None else f"memory {printable(memory)}"
+    every = "what is there and what is missing" if overwrite else "what is missing"
+    what = every if memory is None else f"memory {printable(memory)}"
     whom = "of everyone" if user is None else f"of {printable(user)}"
     then = "; memories that are there become what they were" if overwrite else "; what is there stays as it is"
     says = f"the store is in use: {what} {whom} would be brought back from {_named(chosen)}{then}"
@@ -256,7 +274,7 @@ def _restore_each(engine: Retain, chosen: Sequence[Backup], options: Mapping[str
 
 def _show_made(console: Console, made: Mapping[str, Any]) -> None:
     console.print(
-        f"Backup {made['id']}: {made['memories']:,} memories of {made['users']:,} users ({_kinds(made['kinds'])}).",
+        f"Backup {made['id']}: {_memories(made)} ({_kinds(made['kinds'])}).",
         style="green",
         soft_wrap=True,
     )
@@ -298,11 +316,8 @@ def _trial(one: Mapping[str, Any]) -> Text:
 
 
 def _show_check(console: Console, check: Mapping[str, Any]) -> None:
-    looked = (
-        f"{check['memories']:,} memories of {check['users']:,} users, {_size(check['bytes'])} "
-        f"in {check['seconds']:,.1f} s"
-    )
-    gone = f"; {check['erased']:,} erased users cannot be read any more" if check["erased"] else ""
+    looked = f"{_memories(check)}, {_size(check['bytes'])} in {check['seconds']:,.1f} s"
+    gone = f"; {counted(check['erased'], 'erased user')} cannot be read any more" if check["erased"] else ""
     if check["good"]:
         how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
         console.print(f"{how}: {looked}{gone}.", style="green", soft_wrap=True)
@@ -314,34 +329,54 @@ def _show_check(console: Console, check: Mapping[str, Any]) -> None:
     console.print("Make another that copies everything: retain backup create --full")
 
 
-#: What a restore counts, in words; what is 0 is left out.
+#: What a restore counts, in words for one and for more; what is 0 is left out.
 _COUNTED: Final = {
-    "memories": "memories are back",
-    "kept": "memories were there already, and were left as they are",
-    "lost": "memories cannot be brought back: the backup has not the cold object that they lie in",
-    "sessions": "conversations are back",
-    "messages": "messages are back",
-    "facts": "facts are back",
-    "holds": "holds are back",
-    "objects": "cold objects are back",
-    "erased": "users were erased since, and stay so",
-    "strangers": "users were left out: their name belongs to somebody else by now",
+    "memories": ("memory is back", "memories are back"),
+    "kept": (
+        "memory was there already, and was left as it is",
+        "memories were there already, and were left as they are",
+    ),
+    "lost": (
+        "memory cannot be brought back: the backup has not the cold object that it lies in",
+        "memories cannot be brought back: the backup has not the cold object that they lie in",
+    ),
+    "sessions": ("conversation is back", "conversations are back"),
+    "messages": ("message is back", "messages are back"),
+    "facts": ("fact is back", "facts are back"),
+    "holds": ("hold is back", "holds are back"),
+    "objects": ("cold object is back", "cold objects are back"),
+    "erased": ("user was erased since, and stays so", "users were erased since, and stay so"),
+    "strangers": (
+        "user was left out: the name belongs to somebody else by now",
+        "users were left out: their name belongs to somebody else by now",
+    ),
 }
+_BACK: Final = ("memories", "sessions", "messages", "facts", "holds", "objects")
 
 
-def _show_restored(console: Console, done: Sequence[Mapping[str, Any]]) -> None:
+def _show_restored(console: Console, done: Sequence[Mapping[str, Any]], how: str) -> None:
     for one in done:
-        how = "the whole store" if one["whole"] else "what was missing"
-        console.print(
-            f"Restored {how} from backup {one['backup_id']} ({_kinds(one['kinds'])}): {one['users']:,} users.",
-            style="green",
-            soft_wrap=True,
-        )
-        rows = [(words, f"{one[name]:,}") for name, words in _COUNTED.items() if one.get(name)]
+        whence = f"from backup {one['backup_id']} ({_kinds(one['kinds'])})"
+        if one["whole"] or any(one[name] for name in _BACK):
+            what = "the whole store" if one["whole"] else how
+            said, style = f"Restored {what} {whence}: {counted(one['users'], 'user')}.", "green"
+        else:
+            said, style = f"Nothing was brought back {whence}.", ""
+        console.print(said, style=style, soft_wrap=True)
+        rows = [(words[one[name] != 1], f"{one[name]:,}") for name, words in _COUNTED.items() if one.get(name)]
         if rows:
             show_rows(console, ("what", "how many>"), rows)
-        else:
+        elif not one["whole"] and not one["binned"]:
             console.print("Nothing was missing.")
+
+
+def _point_to_bin(count: int, user: str | None, memory: str | None, tenant: str) -> None:
+    """Say how what is in the recycle bin is brought back."""
+    whose = "" if user is None else f" --user {printable(user)}"
+    where = "" if tenant == DEFAULT_TENANT else f" --tenant {printable(tenant)}"
+    how = "list" if user is None else "restore" if memory is None else f"restore --memory {printable(memory)}"
+    are = "is" if count == 1 else "are"
+    console().print(f"{count:,} {are} in the recycle bin: retain recycle {how}{whose}{where}", soft_wrap=True)
 
 
 def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
@@ -354,7 +389,12 @@ def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
     rows = [(one, Text(said, style=style)) for name, (said, style) in words.items() for one in done[name]]
     if rows:
         show_rows(console, ("backup!", "what was done"), rows)
-    console.print(f"{done['objects']:,} objects that no backup refers to were removed.")
+    were = "was" if done["objects"] == 1 else "were"
+    console.print(f"{counted(done['objects'], 'object')} that no backup refers to {were} removed.")
+
+
+def _memories(said: Mapping[str, Any]) -> str:
+    return f"{counted(said['memories'], 'memory', 'memories')} of {counted(said['users'], 'user')}"
 
 
 def _kinds(kinds: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from retain.cli.opening import open_engine
 from retain.cli.options import Home, Json, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import printable, show
-from retain.cli.rendering import minute, show_facts, show_rows
+from retain.cli.rendering import counted, minute, show_facts, show_rows
 from retain.cli.state import open_state
 from retain.core.errors import InvalidInputError
 
@@ -197,8 +197,10 @@ def show_places(console: Console, places: Sequence[Mapping[str, Any]]) -> None:
     ]
     if rows:
         show_rows(console, ("place!", "found>", "removed>", "left>"), rows)
-    if len(places) > len(shown):
-        console.print(f"Nothing was in {len(places) - len(shown)} other places.")
+        if others := len(places) - len(shown):
+            console.print(f"Nothing was in {counted(others, 'other place')}.")
+    elif places:
+        console.print(f"Nothing was in any of {counted(len(places), 'place')}.")
 
 
 def _left(count: int) -> Text:

@@ -24,7 +24,7 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Do not pause between the stops.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take a short tour: seven kinds of memory, recall, quotas, the recycle bin, facts that end, episodes.
+    """Take a short tour in 19 stops, from seven kinds of memory to an erasure that can be proven.
 
     Runs in a temporary folder; nothing of yours is read or changed.
     """

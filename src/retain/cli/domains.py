@@ -16,7 +16,7 @@ from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.rendering import minute, show_rows
+from retain.cli.rendering import counted, minute, show_rows
 from retain.cli.selection import Author, Confirm, author_of
 from retain.core.domains import DOMAINS, FIELDS
 from retain.core.errors import InvalidInputError
@@ -232,7 +232,8 @@ def _name_of(resource: Mapping[str, Any]) -> str:
 
 def _show_archived(console: Console, done: Mapping[str, Any]) -> None:
     console.print(
-        f"Archived {done['resource_count']:,} resources ({done['total_size_bytes']:,} bytes) as {done['archive_id']}.",
+        f"Archived {counted(done['resource_count'], 'resource')} ({counted(done['total_size_bytes'], 'byte')}) "
+        f"as {done['archive_id']}.",
         soft_wrap=True,
     )
 

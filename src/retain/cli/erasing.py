@@ -152,6 +152,10 @@ def _show_found(console: Console, found: Mapping[str, Any]) -> None:
 
 def _show_done(console: Console, done: Mapping[str, Any]) -> None:
     who = printable(done["user_id"])
+    found = any(place[name] for place in done["places"] for name in ("found", "removed", "left"))
+    if done["pseudonym"] is None and not done["pending"] and not found:
+        console.print(f"Nothing is kept of {who} (any more); nothing to certify.")
+        return
     show_places(console, done["places"])
     if done["pending"]:
         console.print(
@@ -162,7 +166,7 @@ def _show_done(console: Console, done: Mapping[str, Any]) -> None:
         console.print("The next sweep goes on with it, and so does this command. The certificate comes then.")
         return
     if done["pseudonym"] is None:
-        console.print(f"Nothing was ever kept of {who} under a pseudonym; there is nothing to certify.")
+        console.print(f"Nothing was ever kept of {who} under a pseudonym; nothing to certify.")
         return
     console.print(f"Erased {who}, pseudonym {done['pseudonym']}.", style="green", soft_wrap=True)
     if done["certificate"] is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from retain.cli.app import app, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Tenant, Url
-from retain.cli.output import write_json
+from retain.cli.output import error_console, write_json
 from retain.core.content import check_id
 from retain.core.errors import MissingExtraError
 
@@ -59,6 +60,8 @@ def mcp(
         write_json(_catalogue(defaults, keyed=secret is not None))
         return
     with open_engine(home, url, tenant) as engine:
+        if sys.stdin.isatty():  # nobody but a person who tries it out
+            error_console().print("waiting for an MCP client on standard input; Ctrl-C ends it", soft_wrap=True)
         serve_stdio(engine, secret=secret, defaults=defaults)
 
 

@@ -61,6 +61,11 @@ def minute(moment: str | None, absent: str = "") -> str:
     return absent if moment is None else moment[:16].replace("T", " ")
 
 
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """How many of something there are, in words: ``1 memory``, ``2 memories``; without ``more``, an s makes several."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
 def show_facts(console: Console, facts: Mapping[str, str], *, width: int = 10) -> None:
     """Names and values, one line each; what is empty is left out."""
     for name, value in facts.items():
@@ -113,11 +118,11 @@ def show_explanation(console: Console, said: Mapping[str, Any]) -> None:
         "source": said.get("source", ""),
         "made from": ", ".join(said.get("derived_from", ())),
         "made of it": ", ".join(said.get("derived", ())),
-        "archive": _rule(rules, "archive_after_days", "archive_by", "after {} days"),
-        "remove": _rule(rules, "delete_after_days", "delete_by", "after {} days"),
-        "keep": _rule(rules, "keep_days", "keep_by", "for {} days"),
+        "archive": _rule(rules, "archive_after_days", "archive_by", "after {}"),
+        "remove": _rule(rules, "delete_after_days", "delete_by", "after {}"),
+        "keep": _rule(rules, "keep_days", "keep_by", "for {}"),
         "next": "" if coming is None else f"{coming['action']} at {coming['at'] or 'its end'}: {coming['reason']}",
-        "bin": f"{said['days_left']} days left: {said['removed_because']}" if "days_left" in said else "",
+        "bin": f"{_days(said['days_left'])} left: {said['removed_because']}" if "days_left" in said else "",
     }
     for hold in said["protected_by"]:
         facts[f"hold {hold['hold_id']}"] = f"{hold['reason']} (by {hold['author']}, {hold['created_at']})"
@@ -136,7 +141,11 @@ def _rule(rules: Mapping[str, Any], days: str, by: str, words: str) -> str:
     length = rules.get(days)
     if length is None:
         return ""
-    return f"{words.format(f'{length:g}') if isinstance(length, int | float) else 'for ever'} ({rules[by]})"
+    return f"{words.format(_days(length)) if isinstance(length, int | float) else 'for ever'} ({rules[by]})"
+
+
+def _days(count: float) -> str:
+    return f"{count:g} {'day' if count == 1 else 'days'}"
 
 
 def score_parts(result: Mapping[str, Any]) -> str:

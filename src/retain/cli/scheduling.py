@@ -187,7 +187,9 @@ def _show_list(console: Console, said: Mapping[str, Any]) -> None:
         console.print(Text(f"! {printable(problem)}", style="yellow"), soft_wrap=True)
     if not any(row["last_started"] for row in said["jobs"]):
         console.print(
-            "Nothing has run yet: run retain schedule run --once from cron, or keep retain schedule run going."
+            "Nothing has run yet: keep retain serve or retain schedule run going, or run retain schedule run --once "
+            "from cron.",
+            soft_wrap=True,
         )
 
 
@@ -203,7 +205,7 @@ def _show_jobs(console: Console, jobs: Sequence[Mapping[str, Any]]) -> None:
         )
         for job in jobs
     ]
-    show_rows(console, ("job!", "cron", "next run!", "last run!", "how it went", "sweeps"), rows)
+    show_rows(console, ("job!", "cron", "next run!", "last run!", "how it went", "what"), rows)
 
 
 def _went(job: Mapping[str, Any]) -> Text:

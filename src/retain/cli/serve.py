@@ -79,24 +79,26 @@ def serve(
 
     form: LogFormat = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
     options = Options(host, port, not no_schedule, form, stop_seconds, keyless, home, url)
-    run(options, announce=lambda where: _announce(where, as_json=as_json, check=check), check=check)
+    run(options, announce=lambda where: _announce(where, as_json=as_json, check=check, keyless=keyless), check=check)
 
 
-def _announce(where: Where, *, as_json: bool, check: bool) -> None:
+def _announce(where: Where, *, as_json: bool, check: bool, keyless: bool) -> None:
     said = where.as_dict()
     if as_json:
         write_json(said)
     else:
-        _show(console(), said, check=check)
+        _show(console(), said, check=check, keyless=keyless)
     sys.stdout.flush()  # whoever reads it through a pipe waits for it
 
 
-def _show(out: Console, said: dict[str, Any], *, check: bool) -> None:
+def _show(out: Console, said: dict[str, Any], *, check: bool, keyless: bool) -> None:
     out.print(Text.assemble(("Retain would serve at " if check else "Retain serves at ", ""), (said["url"], "bold")))
     for name, meaning in _PLACES.items():
         out.print(f"  {meaning:<10} {said[name]}", soft_wrap=True)
     if said["keys_required"]:
         out.print("Callers need an API key: Authorization: Bearer …", soft_wrap=True)
+    elif keyless:  # as was asked for, though there may be keys
+        out.print("No API keys are asked for (--keyless): this machine only is served, whoever uses it.")
     else:
         out.print("No API keys are asked for: this machine only is served, whoever uses it.")
         out.print("Make a key with: retain access create --name laptop --right write", soft_wrap=True)

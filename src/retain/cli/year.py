@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from retain.cli.rendering import counted
+
 if TYPE_CHECKING:
     from retain.cli.tour import Tour
 
@@ -31,8 +33,8 @@ def a_year(tour: Tour) -> None:
         done = _pass_month(tour) if month else Counter[str]()
         kept = [result for kind in ("long_term", "persona", "structured", "episodic") for result in _all(memory, kind)]
         cold = sum(1 for result in kept if result["is_archived"])
-        said = ", ".join(f"{count} {what}" for what, count in done.items()) or "-"
-        rows.append((f"{month * _MONTH}", "█" * len(kept), f"{len(kept)} ({cold} archived)", said))
+        said = ", ".join(f"{count:,} {what}" for what, count in done.items()) or "-"
+        rows.append((f"{month * _MONTH:,}", "█" * len(kept), f"{len(kept):,} ({cold:,} archived)", said))
     stage.rows(("day>", "", "her memories", "what was done that month, to anyone"), rows)
     found = memory.retrieve("passport", include_archived=True, top_k=1)
     if found:
@@ -47,8 +49,9 @@ def backups(tour: Tour) -> None:
     made = retain.backups.create()
     stage.code(f'retain.backups.verify("{made.id[:8]}…", restore=True)')
     check = retain.backups.verify(made.id, restore=True)
+    said = f"{counted(check.memories, 'memory', 'memories')} of {counted(check.users, 'user')}"
     same = "the same as what it holds" if check else f"NOT the same: {check.problems[0]}"
-    stage.say(f"{check.memories:,} memories of {check.users} users, restored in {check.seconds:.2f} s: {same}.")
+    stage.say(f"{said}, restored in {check.seconds:.2f} s: {same}.")
 
 
 def erasure(tour: Tour) -> None:
@@ -58,10 +61,11 @@ def erasure(tour: Tour) -> None:
     stage.code(f'retain.erase_user("{_USER}")')
     erased = retain.erase_user(_USER)
     found = [place for place in erased.places if place.found]
-    rows = [(place.name, f"{place.found}", f"{place.removed}", f"{place.left}") for place in found]
+    rows = [(place.name, f"{place.found:,}", f"{place.removed:,}", f"{place.left:,}") for place in found]
     stage.rows(("place", "found>", "removed>", "left>"), rows)
     check = retain.backups.verify(latest.id)
-    stage.say(f"Her key is destroyed: {check.erased} user of yesterday's backup cannot be read any more, by anyone.")
+    gone = counted(check.erased, "user")
+    stage.say(f"Her key is destroyed: {gone} of yesterday's backup cannot be read any more, by anyone.")
     certificate: dict[str, Any] = erased.certificate or {}
     verdict = retain.certificates.verify(certificate)
     stage.say(f"The certificate names her by pseudonym, is signed, and is {'genuine' if verdict else 'NOT genuine'}.")

@@ -27,7 +27,7 @@ DERIVED_METADATA: Final = frozenset({"is_compressed"})
 def check_content(content: object, what: str = "content", *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
     """``content`` itself, if it is text that can be stored and found again; ``what`` it is called in messages."""
     if not isinstance(content, str):
-        raise InvalidContentError(f"{what} must be text, not {type(content).__name__}: {told(content)}")
+        raise InvalidContentError(f"{what} must be text, not {type(content).__name__}")
     if not content or content.isspace():
         raise InvalidContentError(f"{what} cannot be empty; give a text")
     if len(content) > max_bytes or _utf8_size(content, InvalidContentError, what) > max_bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from retain.core.errors import InvalidSettingsError, RetainError, told
 from retain.health.backups import check_backups
 from retain.health.checks import Check, Status, failed
+from retain.health.keys import check_master_key
 from retain.health.machine import check_home, check_python, check_settings
 from retain.health.models import check_embedder, check_summarizer
 from retain.health.places import check_archive, check_short_term
@@ -32,6 +33,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     if settings.short_term_url:
         checks.append(check_short_term(settings))
     checks.append(check_archive(settings.cold_url(), shared=_is_shared(settings)))
+    checks += check_master_key(settings)
     checks += check_backups(settings, is_used=any(check.name == "schedule" for check in checks))
     checks += [check_embedder(settings.embedder), check_summarizer(settings.summarizer)]
     return checks

@@ -24,8 +24,10 @@ from retain.storage.objects.places import Place, read_place
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
 _OLDEST: Final = ((DAILY, 2 * DAY), (WEEKLY, 8 * DAY))
 _PLACE_FIX: Final = "correct RETAIN_BACKUP_URL, the credentials in the environment, or the permissions there"
-_MAKE_FIX: Final = "run retain schedule run as a service (or from cron), or retain backup create"
+_MAKE_FIX: Final = "keep retain serve or retain schedule run going (or run it from cron), or retain backup create"
 _BAD_FIX: Final = "look with retain backup list, and make another with: retain backup create --full"
+#: Where nothing is damaged, and the keyring is another's or is missing: another backup would not help.
+_STRANGE_FIX: Final = "name the keyring that belongs to it in RETAIN_STATE_URL"
 _TRY_FIX: Final = "retain backup verify latest --restore; the schedule does it every week"
 _KEYS_FIX: Final = (
     "name another disk or a bucket in RETAIN_BACKUP_URL, or in RETAIN_STATE_URL: whoever loses the disk loses both"
@@ -81,7 +83,7 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
     told = f"{len(found):,} in {url}"
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
-        return failed("backups", f"{told}; {damaged.problem}", _BAD_FIX)
+        return failed("backups", f"{told}; {damaged.problem}", _remedy(damaged))
     latest = list({one.kinds: one for one in whole}.values())
     for one in latest:
         if catalog.is_known_bad(one.id):
@@ -93,6 +95,11 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
     if untried := [one.id for one in latest if one.kinds not in good]:
         return warned("backups", f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
     return ok("backups", f"{told}; the newest is of {whole[-1].moment[:16]}")
+
+
+def _remedy(damaged: Damaged) -> str:
+    """What the problem itself says to do, where that is not to make another."""
+    return _STRANGE_FIX if "RETAIN_STATE_URL" in damaged.problem else _BAD_FIX
 
 
 def _too_old(whole: Sequence[Manifest], kinds: set[str], now: int, most: int) -> str | None:

@@ -26,7 +26,9 @@ from retain.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
 
 #: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
 _LATE: Final = 8 * DAY
-_KEEP_RUNNING: Final = "run `retain schedule run --once` from cron, or keep `retain schedule run` running"
+_KEEP_RUNNING: Final = (
+    "keep `retain serve` or `retain schedule run` running, or run `retain schedule run --once` from cron"
+)
 
 
 def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:

@@ -56,8 +56,9 @@ def clear(
 
 
 def clear_conversations(history: History, short_term: ShortTermStore, subject: str, *, now: int) -> Cleared:
-    """Move a subject's conversations into the recycle bin, and end their short-term windows; how many messages. One that
-    a hold keeps stays as it is, window and all.
+    """Move a subject's conversations into the recycle bin, and end their short-term windows; how many messages.
+
+    One that a hold keeps stays as it is, window and all.
     """
     tenant, user_id = subject.split("/", 1)
     moved = held = 0

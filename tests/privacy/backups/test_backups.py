@@ -173,6 +173,24 @@ def test_a_user_larger_than_a_segment_is_kept_in_several(full: Retain, monkeypat
     assert full.backups.verify(again.id, restore=True)
 
 
+def test_what_a_tenant_has_for_itself_is_kept_and_is_no_user(homes: Homes, clock: FakeClock) -> None:
+    home = homes.new()
+    with Retain.open(home=home, clock=clock) as retain:
+        retain.access.create("laptop", rights=["read"], tenant="default")  # noted in the tenant's own chain
+        for user in ("ann", "bob/"):
+            retain.manager(user, "travel").add("likes tea", "long_term")
+        subjects = ["default/", "default/ann", "default/bob/"]
+        made, again = retain.backups.create(), retain.backups.create()
+        assert sorted(row[1] for row in rows_of(retain)["subjects"]) == subjects
+        assert [one.users for one in (made, again, *retain.backups.list())] == [2, 2, 2, 2]
+        for restore in (False, True):
+            assert retain.backups.verify(again.id, restore=restore).users == 2
+    with Retain.open(home=lose_machine(home, homes), clock=clock) as retain:
+        assert retain.backups.restore(again.id).users == 2
+        assert sorted(row[1] for row in rows_of(retain)["subjects"]) == subjects
+        assert retain.audit.verify()
+
+
 def test_a_store_with_nothing_in_it_is_backed_up_too(retain: Retain) -> None:
     made = retain.backups.create()
     assert (made.users, made.memories) == (0, 0)

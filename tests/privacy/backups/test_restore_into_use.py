@@ -74,6 +74,26 @@ def test_only_the_memory_that_was_asked_for_comes_back(retain: Retain, clock: Fa
     assert retain.backups.restore(backup.id, user_id="ann", memory_id=kept["long"]).kept == 1
 
 
+def test_a_memory_in_the_recycle_bin_is_told_from_one_that_is_there(retain: Retain, clock: FakeClock) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    there, binned, held, lost, back = (memory.add(f"note {n}", "long_term")["memory_id"] for n in range(5))
+    memory.delete(back)
+    backup = retain.backups.create()
+    lose(retain, clock, "ann", lost)  # and what is in the bin is past its time
+    for one in (binned, held):
+        memory.delete(one)
+    retain.holds.add(memory_id=held, reason="Case 4711", author="legal")
+
+    restored = retain.backups.restore(backup.id, user_id="ann")
+    assert (restored.memories, restored.kept, restored.binned) == (2, 1, 2), "one came back into the bin"
+    assert {one["memory_id"] for one in retain.recycle.list(user_id="ann")} == {binned, held, back}
+    restored = retain.backups.restore(backup.id, user_id="ann", overwrite=True)
+    assert (restored.memories, restored.kept, restored.binned) == (4, 0, 1), "the hold keeps it as it is"
+    assert restored.as_dict()["binned"] == 1
+    assert memory.get(there)
+    assert memory.get(binned)
+
+
 @on_sqlite
 @pytest.mark.parametrize(
     ("whom", "error"),

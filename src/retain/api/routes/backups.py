@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Path
 from pydantic import Field
@@ -16,6 +16,10 @@ from retain.api.pages import After, Limit, Page, page_of
 from retain.api.rights import Reach
 from retain.api.streaming import NDJSON, stream_progress
 from retain.core.content import MAX_ID_CHARS
+from retain.core.errors import ConfirmationNeededError, told
+from retain.engine import Retain
+from retain.privacy.backups.gathering import is_used
+from retain.storage.copying.ends import view_of
 
 routes = Routes("backups", "Backups of the whole store: made, verified, restored and rotated.")
 
@@ -55,11 +59,12 @@ class VerifyRequest(Request):
 class RestoreRequest(Request):
     """What comes back: all of it, one user, or one memory of a user."""
 
-    model_config = example({"user_id": "alice"})
+    model_config = example({"user_id": "alice", "confirm": True})
 
     user_id: UserId | None = None
-    memory_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    memory_id: Annotated[str, Field(max_length=MAX_ID_CHARS, description="Of that user, this one alone.")] | None = None
     overwrite: bool = Field(default=False, description="What is there becomes what it was.")
+    confirm: bool = Field(default=False, description="The store is in use, and it may be changed.")
 
 
 class RotateRequest(Request):
@@ -68,6 +73,13 @@ class RotateRequest(Request):
     model_config = example({"confirm": False})
 
     confirm: bool = Field(default=False, description="The clock is right, though it leaped.")
+
+
+# What is asked by those who send no body.
+_ALL_THAT_LASTS: Final = NewBackup()
+_READ_ONLY: Final = VerifyRequest()
+_EVERYONE: Final = RestoreRequest()
+_UNCONFIRMED: Final = RotateRequest()
 
 
 class Backup(Answer):
@@ -136,7 +148,7 @@ def list_backups(caller: Asking, limit: Limit = 100, cursor: After = None) -> Re
     errors=(409,),
     long=True,
 )
-def create_backup(caller: Asking, new: NewBackup) -> Response:
+def create_backup(caller: Asking, new: NewBackup = _ALL_THAT_LASTS) -> Response:
     """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
     backups = caller.store().backups
     return stream_progress(lambda progress: backups.create(new.kinds, full=new.full, progress=progress).as_dict())
@@ -157,7 +169,7 @@ def get_backup(caller: Asking, backup_id: BackupId) -> Response:
     errors=(404, 409),
     long=True,
 )
-def verify_backup(caller: Asking, backup_id: BackupId, how: VerifyRequest) -> Response:
+def verify_backup(caller: Asking, backup_id: BackupId, how: VerifyRequest = _READ_ONLY) -> Response:
     """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
     backups = caller.store().backups
     return stream_progress(lambda progress: backups.verify(backup_id, restore=how.restore, progress=progress).as_dict())
@@ -169,12 +181,19 @@ def verify_backup(caller: Asking, backup_id: BackupId, how: VerifyRequest) -> Re
     Right.ADMIN,
     Reach.STORE,
     answer=_lines('{"memories": 512, "kept": 0}'),
-    errors=(404, 409, 410),
+    errors=(404, 409, 410, 428),
     long=True,
 )
-def restore_backup(caller: Asking, backup_id: BackupId, what: RestoreRequest) -> Response:
-    """Bring back what a backup holds, but nobody who was erased since."""
-    backups = caller.store().backups
+def restore_backup(caller: Asking, backup_id: BackupId, what: RestoreRequest = _EVERYONE) -> Response:
+    """Bring back what a backup holds, but nobody who was erased since.
+
+    Into a store that nothing was ever kept in, all of it comes, exactly as it was. One that is in use needs `confirm`,
+    and so does a user: what is missing comes back, and what is there stays as it is, unless `overwrite` is given.
+    """
+    store = caller.store()
+    backups = store.backups
+    if not what.confirm:
+        _look_first(store, backup_id, what)
     return stream_progress(
         lambda progress: backups.restore(
             backup_id,
@@ -187,6 +206,25 @@ def restore_backup(caller: Asking, backup_id: BackupId, what: RestoreRequest) ->
 
 
 @routes.add("POST", "/backups:rotate", Right.ADMIN, Reach.STORE, answer=Rotated, errors=(409, 428), long=True)
-def rotate_backups(caller: Asking, how: RotateRequest) -> Response:
+def rotate_backups(caller: Asking, how: RotateRequest = _UNCONFIRMED) -> Response:
     """Remove the backups past their time, but never the last good one of a kind."""
     return answer(caller.store().backups.rotate(confirm=how.confirm).as_dict())
+
+
+def _look_first(store: Retain, backup_id: str, what: RestoreRequest) -> None:
+    """``ConfirmationNeededError``, with what would come back, if a restore would change a store in use."""
+    if what.memory_id is not None and what.user_id is None:
+        return  # restoring says what is wrong with that
+    backup = store.backups.get(backup_id)
+    if what.user_id is None:
+        with view_of(store.database) as view:
+            if not is_used(view):
+                return
+    missing = "what is missing" if what.memory_id is None else f"memory {told(what.memory_id)}"
+    whom = "of everyone" if what.user_id is None else f"of {told(what.user_id)}"
+    then = "memories that are there become what they were" if what.overwrite else "what is there stays as it is"
+    raise ConfirmationNeededError(
+        f"the store is in use: {missing} {whom} would be brought back from backup {backup.id} of "
+        f"{backup.created_at} ({', '.join(backup.kinds)}; {backup.memories:,} memories of {backup.users:,} users); "
+        f"{then}. Nothing was changed"
+    )

@@ -40,7 +40,7 @@ class ToVerify(Request):
 
     model_config = example({"certificate": {"id": MEMORY_ID, "subject": "9f2c…", "signature": "…"}})
 
-    certificate: dict[str, Any]
+    certificate: dict[str, Any] = Field(description="All of it, as it was handed out.")
 
 
 class CertificateVerdict(Answer):

@@ -32,7 +32,7 @@ class PolicyChange(Request):
 
     model_config = example({"config": {"older_than_days": 90, "keep_session_ids": ["s1"]}})
 
-    config: Metadata
+    config: Metadata = Field(description="Fields of the policy, as reading it shows them; the others stay.")
     confirm: bool = Field(default=False, description="You have looked at what it comes to.")
 
 
@@ -41,8 +41,8 @@ class Resources(Request):
 
     model_config = example({"resources": [_RESOURCE], "options": {"older_than_days": 7}})
 
-    resources: list[Metadata] = Field(max_length=MAX_RESOURCES)
-    options: Metadata | None = None
+    resources: list[Metadata] = Field(max_length=MAX_RESOURCES, description="Each an object, as you know it.")
+    options: Metadata | None = Field(default=None, description="What is to differ this once.")
 
 
 class Policy(Answer):
@@ -57,6 +57,15 @@ class Policy(Answer):
     limit: int
     vacuum: bool
     auto_gc: bool
+
+
+class Policies(Answer):
+    """The policies of all domains."""
+
+    model_config = example(dict.fromkeys(DOMAINS, _POLICY))
+
+    memory: Policy
+    rag: Policy
 
 
 class SetPolicy(Answer):
@@ -160,6 +169,13 @@ class WholeArchive(Answer):
 
     manifest: Metadata
     resources: list[Metadata]
+
+
+@routes.add("GET", "/domains", Right.READ, Reach.TENANT, answer=Policies)
+def list_domains(caller: Asking) -> Response:
+    """Read the policies of all domains."""
+    domains = caller.tenant().domains
+    return answer({name: domains.get(name) for name in DOMAINS})
 
 
 @routes.add("GET", "/domains/{domain:id}", Right.READ, Reach.TENANT, answer=Policy)

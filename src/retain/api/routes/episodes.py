@@ -34,13 +34,13 @@ class NewEpisode(Scoped):
         }
     )
 
-    task: str
-    steps: list[Part] = Field(default=[], max_length=MAX_PARTS)
-    messages: list[Part] = Field(default=[], max_length=MAX_PARTS)
-    tool_calls: list[Part] = Field(default=[], max_length=MAX_PARTS)
+    task: str = Field(description="What it was about.")
+    steps: list[Part] = Field(default=[], max_length=MAX_PARTS, description="What was done, in its order.")
+    messages: list[Part] = Field(default=[], max_length=MAX_PARTS, description="What was said.")
+    tool_calls: list[Part] = Field(default=[], max_length=MAX_PARTS, description="Which tools were used.")
     summary: str | None = Field(default=None, description="Made, if it is not given.")
     timestamp: str | None = Field(default=None, description="When it ended, as ISO 8601; now, if it is not given.")
-    metadata: Metadata | None = None
+    metadata: Metadata | None = Field(default=None, description="What is known of it, to be filtered by.")
     source: Source | None = None
     derived_from: DerivedFrom | None = None
 
@@ -58,8 +58,8 @@ class EpisodeQuestion(Scoped):
 
     model_config = example({"user_id": "alice", "agent_id": "travel_agent", "query": "a journey by train", "top_k": 3})
 
-    query: str
-    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K)
+    query: str = Field(description="What they are to be like, in any words.")
+    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K, description="So many at most.")
 
 
 class Episode(Answer):

@@ -30,11 +30,11 @@ class NewHold(Request):
     user_id: UserId | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
-    memory_id: Name | None = None
+    memory_id: Name | None = Field(default=None, description="This memory alone.")
     tag: Name | None = Field(
         default=None, description="`key=value`: a field of the metadata; any other text: one of its `tags`."
     )
-    reason: str = Field(min_length=1, max_length=2_000)
+    reason: str = Field(min_length=1, max_length=2_000, description="Why, for whoever asks later.")
 
 
 class Hold(Answer):

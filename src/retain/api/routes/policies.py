@@ -53,7 +53,7 @@ class Scope(Request):
     user_id: UserId | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
-    memory_id: Annotated[str, Field(max_length=256)] | None = None
+    memory_id: Annotated[str, Field(max_length=256, description="One memory of the user.")] | None = None
 
 
 class NewRule(Scope):
@@ -61,9 +61,13 @@ class NewRule(Scope):
 
     model_config = example({"user_id": "alice", "archive_after_days": 90, "delete_after_days": 400})
 
-    archive_after_days: Days | Literal["never"] | None = None
-    delete_after_days: Days | Literal["never"] | None = None
-    keep_days: Days | Literal["forever"] | None = None
+    archive_after_days: Days | Literal["never"] | None = Field(
+        default=None, description="To cold storage after so long."
+    )
+    delete_after_days: Days | Literal["never"] | None = Field(default=None, description="Removed after so long.")
+    keep_days: Days | Literal["forever"] | None = Field(
+        default=None, description="Not removed for so long, whatever other rules say."
+    )
 
 
 class RuleChange(NewRule):

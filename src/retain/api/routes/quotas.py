@@ -31,8 +31,8 @@ class Limits(Request):
     user_id: UserId | None = Field(
         default=None, description="For whom; for everyone without a quota of their own, if it is not given."
     )
-    max_memories: Most | Literal["unlimited"] | None = None
-    max_bytes: Most | Literal["unlimited"] | None = None
+    max_memories: Most | Literal["unlimited"] | None = Field(default=None, description="So many of the kind.")
+    max_bytes: Most | Literal["unlimited"] | None = Field(default=None, description="So much of the kind.")
 
 
 class Usage(Answer):

@@ -32,11 +32,11 @@ class Question(Scoped):
         }
     )
 
-    query: str
+    query: str = Field(description="The question, in any words.")
     memory_types: list[Kind] | None = Field(
         default=None, min_length=1, max_length=len(MemoryType), description="Long-term memory, if not given."
     )
-    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K)
+    top_k: int = Field(default=5, ge=1, le=MAX_TOP_K, description="So many at most.")
     filters: dict[str, Any] | None = Field(default=None, description="What the metadata must be like.")
     include_archived: bool | None = Field(
         default=None, description="Archived memories too; of episodes, they are unless this is false."

@@ -81,10 +81,10 @@ class RestoreFromBin(Request):
 
     model_config = example({"memory_id": MEMORY_ID, "user_id": "alice"})
 
-    memory_id: Name | None = None
+    memory_id: Name | None = Field(default=None, description="This memory.")
     session_id: SessionId | None = None
     agent_id: AgentId | None = None
-    tool_id: Name | None = None
+    tool_id: Name | None = Field(default=None, description="This tool.")
     user_id: UserId | None = None
     bundle: Name | None = Field(default=None, description="What went together, such as `source:import:crm`.")
 

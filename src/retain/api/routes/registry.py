@@ -36,8 +36,8 @@ class Description(Request):
 
     model_config = example({"description": "Books journeys", "metadata": {"team": "travel"}})
 
-    description: str = ""
-    metadata: Metadata | None = None
+    description: str = Field(default="", description="What it is for.")
+    metadata: Metadata | None = Field(default=None, description="What else is known of it.")
 
 
 class _Entry(Answer):

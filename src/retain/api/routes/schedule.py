@@ -79,9 +79,9 @@ class JobChange(Request):
 
     model_config = example({"cron": "30 4 * * *", "timezone": "Europe/Berlin"})
 
-    cron: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    timezone: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    enabled: bool | None = None
+    cron: Annotated[str, Field(min_length=1, max_length=200, description="When, as five fields of cron.")] | None = None
+    timezone: Annotated[str, Field(min_length=1, max_length=100, description="The zone of that time.")] | None = None
+    enabled: bool | None = Field(default=None, description="Whether it runs at all.")
 
 
 class JobRun(Answer):

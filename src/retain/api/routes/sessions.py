@@ -50,9 +50,9 @@ class NewMessage(Request):
 
     user_id: UserId
     agent_id: AgentId
-    role: str = Field(min_length=1, max_length=MAX_ID_CHARS)
-    content: str
-    metadata: Metadata | None = None
+    role: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Who says it: `user`, `assistant`, any name.")
+    content: str = Field(description="What is said.")
+    metadata: Metadata | None = Field(default=None, description="What is known of it.")
 
 
 class AddedMessage(Answer):

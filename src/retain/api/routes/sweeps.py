@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 from starlette.responses import Response
@@ -42,6 +42,11 @@ class SweepRequest(Request):
     confirm: bool = Field(
         default=False, description="Those too who would lose much at once; trust a clock that leaped."
     )
+
+
+# What is asked by those who send no body.
+_PLANNED_NOW: Final = PlanRequest()
+_WHAT_IS_DUE: Final = SweepRequest()
 
 
 class Line(Answer):
@@ -100,7 +105,7 @@ class SweepPlan(Answer):
 
 
 @routes.add("POST", "/sweeps/plan", Right.READ, Reach.TENANT, answer=SweepPlan, long=True)
-def plan_sweep(caller: Asking, asked: PlanRequest) -> Response:
+def plan_sweep(caller: Asking, asked: PlanRequest = _PLANNED_NOW) -> Response:
     """Say what a sweep would do, now or at a moment to come. Changes nothing.
 
     The `digest` of the answer carries out exactly that plan with `POST /v1/sweeps`.
@@ -130,7 +135,7 @@ def plan_sweep(caller: Asking, asked: PlanRequest) -> Response:
     errors=(409, 428),
     long=True,
 )
-def carry_out_sweep(caller: Asking, asked: SweepRequest) -> Response:
+def carry_out_sweep(caller: Asking, asked: SweepRequest = _WHAT_IS_DUE) -> Response:
     """Archive, recycle and delete what is due, as the rules say; tell how far it is.
 
     With the `digest` of a plan, exactly that is done, or nothing (`plan_changed`). Whoever would lose more than a fifth

@@ -65,7 +65,7 @@ class Forget(Request):
 
     model_config = example({"source": "import:crm-2026-05", "user_id": "alice", "dry_run": True})
 
-    source: str = Field(min_length=1, max_length=MAX_ID_CHARS)
+    source: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Who or what wrote it.")
     user_id: UserId | None = Field(default=None, description="Of whom; of everyone, if it is not given.")
     dry_run: bool = Field(default=False, description="Only say how much it would be.")
 

@@ -49,7 +49,8 @@ class _Part:
 class Merging:
     """One restore into a store that is in use; ``restored`` counts what came back.
 
-    ``retell`` hears of the entities of a subject whose texts may no longer say what holds.
+    ``retell`` hears of the entities of a subject whose texts may no longer say what holds; ``binned`` tells which of
+    some memories of a subject are in the recycle bin, and their versions.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Merging:
         overwrite: bool,
         progress: Progress,
         retell: Callable[[str, Sequence[str]], None],
+        binned: Callable[[str, Sequence[str]], Mapping[str, int]],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
@@ -69,6 +71,7 @@ class Merging:
         self._overwrite = overwrite
         self._progress = progress
         self._retell = retell
+        self._binned = binned
         self._held = {one.name: one for one in manifest.packs}
         models: dict[int, str] = {}
         self._holds: list[Row] = []
@@ -193,8 +196,14 @@ class Merging:
                 self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
 
     def _records(self, part: _Part, rows: Sequence[Row], *, alone: bool = False) -> None:
+        subject, ids = part.owner.subject, [row["id"] for row in rows if row["state"] != State.DELETING]
+        before = self._binned(subject, ids)
         adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
         self._count(part, adopted)
+        if before:  # what has its version still was left there, or is lost
+            left = min(len(before.items() & self._binned(subject, ids).items()), adopted.counts["kept"])
+            self.restored.binned += left
+            self.restored.kept -= left
         self._progress(len(rows))
 
     def _messages(self, part: _Part, rows: Sequence[Row]) -> None:

@@ -16,6 +16,7 @@ from retain.core.frames import Frame
 from retain.core.types import MemoryType
 from retain.ports import ObjectStore
 from retain.privacy.backups.catalog import Catalog
+from retain.privacy.backups.creating import is_of_tenant
 from retain.privacy.backups.format import PACKS, Doc, Manifest
 from retain.privacy.backups.gathering import Reading, versions
 from retain.storage.copying.scratch import scratch_store
@@ -36,6 +37,8 @@ class Restored:
     """Memories that are back."""
     kept: int = 0
     """Memories that were there, or whose name another has by now: all of it was left as it is."""
+    binned: int = 0
+    """Memories that are in the recycle bin, and were left there: they are brought back from that."""
     lost: int = 0
     """Memories that cannot be brought back, because the backup has not the cold object that they lie in."""
     sessions: int = 0
@@ -62,6 +65,7 @@ class Restored:
             "users": self.users,
             "memories": self.memories,
             "kept": self.kept,
+            "binned": self.binned,
             "lost": self.lost,
             "sessions": self.sessions,
             "messages": self.messages,
@@ -98,23 +102,35 @@ def fill_whole(
     restored = Restored(manifest.id, manifest.kinds, whole=True)
     written: list[Doc] = []
     erased: set[str] = set()
+    of_tenants: set[str] = set()
     fill.clear()
     for doc, frames in catalog.contents(manifest, catalog.docs(manifest)):
         if frames is None or (doc.sort == "user" and is_erased(doc.key)):
             erased.add(doc.key)
             continue
         _add(fill, frames, is_revoked)
+        of_tenants |= {doc.key} if tells_of_tenant(frames) else set()
         written.append(doc)
         restored.counts.update(doc.rows)
         progress(doc.rows.get("records", 0))
     fill.finish(manifest.counters)
-    restored.users = len({doc.key for doc in written if doc.sort == "user"})
+    restored.users = len({doc.key for doc in written if doc.sort == "user"} - of_tenants)
     restored.erased = len(erased)
     restored.memories = restored.counts["records"]
     restored.sessions, restored.messages = restored.counts["sessions"], restored.counts["history"]
     restored.facts = restored.counts["facts"]
     restored.holds = restored.counts["holds"]
     return restored, written
+
+
+def tells_of_tenant(frames: Iterable[Frame]) -> bool:
+    """Whether a document, or the first of several, has what a tenant has for itself: it counts as no user's."""
+    return any(
+        is_of_tenant(row[frame.columns.index("subject")])
+        for frame in frames
+        if frame.table == "subjects"
+        for row in frame.rows
+    )
 
 
 def _add(fill: Fill, frames: Iterable[Frame], is_revoked: Callable[[str], bool]) -> None:

@@ -183,6 +183,7 @@ class _Rewriting:
                 manifest = _kept(self._catalog, replace(manifest, ledger=self._last), self._now)
             return manifest, False
         docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
+        gone = {doc.key for doc in self._docs[manifest.id] if doc.sort == "user" and doc.key in self._erased}
         index, name = write_index(docs), index_name(manifest.id, self._last)
         self._catalog.objects.put(name, index)
         segments = [self._anew.get(held.name, held) for held in manifest.segments]
@@ -191,7 +192,7 @@ class _Rewriting:
             index=held_object(name, index),
             segments=tuple(held for held in segments if held is not None),
             packs=tuple(one for one in manifest.packs if not any(f"/{alias}/" in one.name for alias in self._erased)),
-            subjects=len({doc.key for doc in docs if doc.sort == "user"}),
+            subjects=manifest.subjects - len(gone),
             records=sum(doc.rows.get("records", 0) for doc in docs),
             rows=_summed(docs),
             ledger=self._last,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from retain.core.content import check_id
+from retain.core.content import check_id, to_json
 from retain.core.errors import (
     ClockError,
     InvalidInputError,
@@ -20,7 +20,7 @@ from retain.core.errors import (
     ObjectDamagedError,
 )
 from retain.core.times import iso
-from retain.core.types import DURABLE, MemoryType, kind_of
+from retain.core.types import DURABLE, MemoryType, State, kind_of
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
@@ -28,16 +28,25 @@ from retain.privacy.backups.catalog import Catalog, Damaged, counted
 from retain.privacy.backups.creating import Creation, ends_at, mark_of
 from retain.privacy.backups.format import STORE_KEY, Doc, Manifest, sign_document, trial_name
 from retain.privacy.backups.merging import Merging
-from retain.privacy.backups.restoring import Restored, bring_back_packs, check_known, docs_of, fill_whole, try_restore
+from retain.privacy.backups.restoring import (
+    Restored,
+    bring_back_packs,
+    check_known,
+    docs_of,
+    fill_whole,
+    tells_of_tenant,
+    try_restore,
+)
 from retain.privacy.backups.rotating import Rotation, rotate
 from retain.privacy.keyring import Keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.signing import SigningKeys
 from retain.storage.copying.ends import fill_of
 from retain.storage.relational.adopting import Origin, SqlAdopter
-from retain.storage.relational.database import Database
+from retain.storage.relational.database import Database, Names
 
 _log = logging.getLogger("retain.backups")
+_ADOPTING: Final = Names("adopting")
 #: What is backed up together, as the schedule does it.
 DAILY: Final = frozenset(kind for kind in DURABLE if kind is not MemoryType.PERSONA)
 WEEKLY: Final = frozenset({MemoryType.PERSONA})
@@ -179,11 +188,10 @@ class Backups:
         catalog = self._catalog
         problems: list[str] = []
         users = memories = erased = 0
-        size = 0
+        manifest: Manifest | None = None
         try:
             manifest = catalog.get(backup_id)
             check_known(manifest)
-            size = manifest.size
             if restore:
                 restored, problems = try_restore(catalog, manifest, self._is_erased, progress)
                 users, memories, erased = restored.users, restored.memories, restored.erased
@@ -194,8 +202,9 @@ class Backups:
             catalog.checked_trial(backup_id)
         except ObjectDamagedError as problem:
             problems.append(str(problem))
-        check = Check(backup_id, restore, users, memories, erased, size, time.perf_counter() - began, tuple(problems))
-        if restore or not check:
+        size, took = manifest.size if manifest else 0, time.perf_counter() - began
+        check = Check(backup_id, restore, users, memories, erased, size, took, tuple(problems))
+        if manifest is not None and (restore or not check):  # of one that cannot be trusted nothing is noted
             self._note_trial(check)
         return check
 
@@ -276,6 +285,12 @@ class Backups:
         def retell(subject: str, entities: Sequence[str]) -> None:
             self._settle(Restored(manifest.id, manifest.kinds, entities={subject: entities}))
 
+        def binned(subject: str, ids: Sequence[str]) -> dict[str, int]:
+            with self._database.read(subject) as tx:
+                number = tx.number_of(subject)
+                rows = [] if number is None else tx.rows(_ADOPTING["there"], (to_json(ids), number))
+            return {row[0]: row[4] for row in rows if row[3] == State.RECYCLED}
+
         catalog = self._catalog
         docs: Sequence[Doc] = ()
         if user_id is not None:
@@ -289,6 +304,7 @@ class Backups:
             overwrite=overwrite,
             progress=progress,
             retell=retell,
+            binned=binned,
         )
         if user_id is None:
             merging.everyone()
@@ -301,6 +317,7 @@ class Backups:
     def _read(self, manifest: Manifest, progress: Progress, problems: builtins.list[str]) -> tuple[int, int, int]:
         users: set[str] = set()
         erased: set[str] = set()
+        of_tenants: set[str] = set()
         memories = 0
         for doc, frames in self._catalog.contents(manifest, self._catalog.docs(manifest)):
             if frames is None:
@@ -309,9 +326,10 @@ class Backups:
             if counted(frames) != doc.rows:
                 problems.append(f"a document in {doc.segment} has other rows than the index says")
             users |= {doc.key} if doc.sort == "user" else set()
+            of_tenants |= {doc.key} if tells_of_tenant(frames) else set()
             memories += doc.rows.get("records", 0)
             progress(doc.rows.get("records", 0))
-        return len(users), memories, len(erased)
+        return len(users - of_tenants), memories, len(erased)
 
     def _note_trial(self, check: Check) -> None:
         """Note what came of it, so that a rotation knows which backups are good."""
