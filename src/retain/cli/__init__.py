@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+#: Commands whose work can wait for whoever recalls meanwhile.
+_UPKEEP = frozenset({"sweep", "schedule", "backup"})
+
 
 def main() -> None:
     """Run the command that the arguments name; what the ``retain`` script calls."""
@@ -12,6 +15,10 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
+        if sys.argv[1:2] and sys.argv[1] in _UPKEEP:
+            from retain.lifecycle.courtesy import make_way  # noqa: PLC0415 - no other command needs it
+
+            make_way()
         from retain.cli.app import app  # noqa: PLC0415 - an interrupt while it loads ends quietly too
 
         app(prog_name="retain")

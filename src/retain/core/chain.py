@@ -116,6 +116,8 @@ class Sizes(NamedTuple):
 
 
 _PLAIN: Final = re.compile(r"[0-9A-Za-z-]+")
+_PLAIN_BYTES: Final = re.compile(rb"[0-9A-Za-z-]+")
+_sha256: Final = hashlib.sha256
 
 
 def entry_text(alias: bytes, no: int, seq: int, event: Event, closing: str | None = None) -> str:
@@ -177,6 +179,7 @@ class Walk:
 
     def __init__(self, alias: bytes, floor: int, floor_hash: bytes) -> None:
         self._alias = alias
+        self._start = b'{"chain":"%s","no":' % alias.hex().encode()
         self.seq = floor
         self.hash = floor_hash
         self.cut: tuple[int, str] = (0, GENESIS.hex())
@@ -184,19 +187,23 @@ class Walk:
 
     def step(self, entry: Link) -> str | None:
         """Go on to ``entry``; what is wrong with it, or before it."""
+        no, seq, at, item, text, hashed = entry
         before, previous = self.seq, self.hash
-        self.seq, self.hash = entry.seq, entry.hash
-        if entry.seq != before + 1:
-            return _out_of_place(before, entry.seq)
-        item = None if entry.item is None else entry.item.decode(errors="surrogateescape")
-        opening = _opening(self._alias, entry.no, entry.seq, entry.at, item).encode(errors="surrogateescape")
-        if not entry.text.startswith(opening):
+        self.seq, self.hash = seq, hashed
+        if seq != before + 1:
+            return _out_of_place(before, seq)
+        if item is not None and _PLAIN_BYTES.fullmatch(item):
+            opening = b'%s%d,"seq":%d,"at":%d,"item":"%s","action":' % (self._start, no, seq, at, item)
+        else:
+            said = None if item is None else item.decode(errors="surrogateescape")
+            opening = _opening(self._alias, no, seq, at, said).encode(errors="surrogateescape")
+        if not text.startswith(opening):
             return "its columns do not say what its text says: one of them was changed, or it is not of this chain"
-        if link(previous, entry.text) != entry.hash:
+        if _sha256(previous + text).digest() != hashed:
             return "does not go on from the entry before it: one of the two was changed"
-        if entry.text.startswith(_CUT_ACTION, len(opening)):
+        if text.startswith(_CUT_ACTION, len(opening)):
             try:
-                detail = json.loads(entry.text)["detail"]
+                detail = json.loads(text)["detail"]
                 self.cut = detail["upto"], detail["hash"]
             except (ValueError, KeyError, TypeError):
                 return "says that the chain was cut, but not where"

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from retain.core.errors import RetainError
 from retain.engine import Retain
+from retain.lifecycle.courtesy import make_way
 from retain.service.logs import LogFormat, install_logs
 from retain.storage.relational.jobs import SqlLeases
 
@@ -33,6 +34,7 @@ def told(home: str | None, url: str | None, *, form: LogFormat, finish_seconds: 
 
 def main() -> None:
     """Run the schedule until standard input ends, or until SIGTERM."""
+    make_way()
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the other one says when to stop
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -176,7 +176,7 @@ class _Pace:
     def count(self, entries: Iterable[tuple[Any, ...]]) -> Iterator[Link]:
         """Some entries, counted as they go by."""
         for row in entries:
-            yield Link(*row)
+            yield Link._make(row)
             self._since += 1
             if self._since == _STRIDE:
                 self.end()
