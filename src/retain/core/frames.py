@@ -3,8 +3,9 @@
 A frame is three parts, one after the other:
 
 1. the line ``frame <bytes of part 2> <bytes of part 3>``;
-2. JSON, compressed by zlib: ``table``, ``rows`` (how many), ``columns`` (a list of values for each column that is not
-   bytes) and ``bytes`` (a list of lengths for each column that is; -1 for a value that is missing);
+2. JSON, compressed by zlib: ``table``, ``rows`` (how many), ``order`` (of the columns), ``columns`` (a list of values
+   for each column that is not bytes) and ``bytes`` (a list of lengths for each column that is; -1 for a value that is
+   missing). Where all of a list are the same, it is ``{"same": value}``;
 3. the bytes themselves, column after column.
 
 So any program that knows zlib and JSON can read one.
@@ -44,22 +45,36 @@ def write_frame(
     table: str, columns: Mapping[str, str], rows: Sequence[tuple[Any, ...]], digest: hashlib._Hash
 ) -> bytes:
     """Rows as a frame. ``columns`` has a column's sort; ``digest`` takes in what the frame says, not how it says it."""
-    values: dict[str, Sequence[Any]] = {}
-    lengths: dict[str, list[int]] = {}
+    values: dict[str, Sequence[Any] | Mapping[str, Any]] = {}
+    lengths: dict[str, Sequence[int] | Mapping[str, int]] = {}
     pieces: list[bytes] = []
     by_column = zip(*rows, strict=True) if rows else ((),) * len(columns)
     for (name, sort), column in zip(columns.items(), by_column, strict=True):
         if sort in _BINARY:
-            lengths[name] = [-1 if value is None else len(value) for value in column]
+            if column.count(None) == len(column):
+                lengths[name] = _shortened([-1] * len(column))
+                continue
+            lengths[name] = _shortened([-1 if value is None else len(value) for value in column])
             pieces += [value for value in column if value is not None]
         else:
-            values[name] = column
+            values[name] = _shortened(column)
     said = {"table": table, "rows": len(rows), "order": list(columns), "columns": values, "bytes": lengths}
     text, body = _encode(said).encode(), b"".join(pieces)
     digest.update(text)
     digest.update(body)
     packed = zlib.compress(text, _LEVEL)
     return b"%s%d %d\n" % (_START, len(packed), len(body)) + packed + body
+
+
+def _shortened(values: Sequence[Any]) -> Sequence[Any] | Mapping[str, Any]:
+    """Values, or the one that all of them are: in most columns they are."""
+    same = bool(values) and values.count(values[0]) == len(values)
+    return {"same": values[0]} if same else values
+
+
+def _lengthened(values: Any, count: int) -> Sequence[Any]:
+    """The values again."""
+    return [values["same"]] * count if isinstance(values, dict) else values
 
 
 def read_frames(data: bytes) -> Iterator[Frame]:
@@ -83,10 +98,10 @@ def _parsed(packed: bytes, body: bytes) -> Frame:
         said = json.loads(zlib.decompress(packed))
         order, count, values, lengths = tuple(said["order"]), said["rows"], said["columns"], said["bytes"]
         place = 0
-        columns: dict[str, Sequence[Any]] = dict(values)
+        columns: dict[str, Sequence[Any]] = {name: _lengthened(one, count) for name, one in values.items()}
         for name in order:
             if name in lengths:
-                columns[name], place = _cut(body, place, lengths[name])
+                columns[name], place = _cut(body, place, _lengthened(lengths[name], count))
         if place != len(body) or any(len(columns[name]) != count for name in order):
             raise ValueError("it has other values than it says")  # noqa: TRY301 - one message for all
         rows = list(zip(*(columns[name] for name in order), strict=True)) if count else []

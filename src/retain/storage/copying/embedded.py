@@ -36,7 +36,7 @@ class SqliteView:
         later = "" if after is None else f"WHERE ({order}) > ({', '.join('?' * len(after))})"
         statement = f"SELECT {columns} FROM {table.sqlite_source or table.name} {later} ORDER BY {order}"  # noqa: S608
         found = self._connection.execute(statement, tuple(after or ()))
-        return self._canonical(found, table)
+        return self._owned_by_someone(found, table)
 
     def heap(self, table: Table) -> Iterator[Row]:
         return self.rows(table)  # a scan of the table, as a rule
@@ -47,24 +47,20 @@ class SqliteView:
         if table.name in {"records", "scopes"}:
             asked = [subject << 3 | code for subject in subjects for code in codes]
         found = self._connection.execute(_OWNED[table.name].format(columns=columns), (json.dumps(list(asked)),))
-        return self._canonical(found, table)
+        return self._owned_by_someone(found, table)
 
-    def _canonical(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
-        packed = [place for place, kind in enumerate(table.columns.values()) if kind == "packed"]
-        if not packed:
-            yield from rows
-            return
+    def _owned_by_someone(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
+        """The rows, each of which says whose it is: where SQLite has to look that up, it may find nobody."""
+        return self._checked(rows, table) if "subject" in table.sqlite else rows
+
+    def _checked(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
         for row in rows:
             if row[0] is None:
                 raise StorageError(
                     f"{self._place} has a row of {table.name} that belongs to nobody (number {row[1]}); "
                     "a sound store has none: restore a backup, and migrate that"
                 )
-            values = list(row)
-            for place in packed:
-                if isinstance(values[place], str):
-                    values[place] = b"\0" + values[place].encode()
-            yield tuple(values)
+            yield row
 
     def counters(self) -> dict[str, int]:
         given = dict(self._connection.execute("SELECT name, seq FROM sqlite_sequence"))
@@ -152,8 +148,11 @@ def _as_stored(row: Row, packed: Sequence[int]) -> list[Any]:
 
 
 def _column(table: Table, name: str, *, qualified: bool = False) -> str:
-    plain = f'{table.name}."{name}"' if qualified else f'"{name}"'
-    return table.sqlite.get(name, plain)
+    """A column in its canonical form: text that may be compressed and is not comes as bytes, after a zero byte."""
+    plain = table.sqlite.get(name, f'{table.name}."{name}"' if qualified else f'"{name}"')
+    if table.columns[name] == "packed":
+        return f"CASE typeof({plain}) WHEN 'text' THEN CAST(char(0) || {plain} AS BLOB) ELSE {plain} END"
+    return plain
 
 
 def _owned(of: str, order: str = "") -> str:
