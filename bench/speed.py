@@ -98,6 +98,7 @@ def store(users: int, folder: Path | None = None) -> Iterator[tuple[Retain, floa
     home = Path(tempfile.mkdtemp(prefix="retain-bench-", dir=folder))
     try:
         with Retain.open(home=home) as retain:
+            retain.quotas.set("persona", max_memories=10 * USER_MEMORIES)  # so many are measured
             start = time.perf_counter()
             for user in track(range(users), description=f"filling {users * USER_MEMORIES:,} memories", transient=True):
                 memory = retain.manager(f"user {user}", "agent")
