@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from api.client import Client
 from clocks import FakeClock
 from retain import Retain
+from retain.api import streaming
 from retain.api.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
 from retain.core.errors import StaleError
 
@@ -266,3 +267,27 @@ def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does
     assert left <= before == 120
     assert retain.sweep().counts["archive"] == left
     assert retain.sweep(dry_run=True).counts["archive"] == 0
+
+
+def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "_STALLED_SECONDS", 0.05)
+    ended = threading.Event()
+
+    def write(file: Any) -> None:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except GoneError:
+            ended.set()
+            raise
+
+    async def stalled() -> None:
+        app = FastAPI()
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": app}
+        listener = Listener(slow=asyncio.Event())  # which nobody ever sets
+        response = stream_file(write, media_type="application/zip", filename="a.zip")
+        await asyncio.wait_for(response(scope, listener.receive, listener.send), LONG)
+        assert app.state.long_files.borrowed_tokens == 0
+
+    asyncio.run(stalled())
+    assert ended.is_set()

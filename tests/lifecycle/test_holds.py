@@ -294,3 +294,13 @@ def test_a_held_conversation_past_its_time_gives_up_its_name_and_keeps_its_conte
     assert retain.sweep().counts["recycle"] == 1
     assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
     check_sound(retain)
+
+
+def test_a_conversation_that_a_hold_keeps_keeps_its_window_too(retain: Retain) -> None:
+    for session in ("held", "free"):
+        retain.manager("ann", "guide", session).short_term.add_message("user", f"hello from {session}")
+    retain.holds.add(session_id="held", reason="a case", author="counsel")
+    memory = retain.manager("ann", "guide", "held")
+    assert memory.delete_user_memories("ann", "short_term") == 1
+    assert [one["content"] for one in memory.short_term.get_conversation_history()] == ["hello from held"]
+    assert retain.manager("ann", "guide", "free").short_term.get_conversation_history() == []

@@ -283,3 +283,12 @@ def test_limits_come_from_the_settings() -> None:
     settings = read_settings({**given, "RETAIN_REQUESTS_AT_ONCE": "7"})
     assert Limits.of(settings) == Limits(512 * 1024, 2.5, 0.0, 7)
     assert Limits.of(read_settings({})) == Limits()
+
+
+def test_keys_that_nobody_looks_at_are_the_addresses_own_requests(ticks: Ticks) -> None:
+    """Where no key is asked for, anything passes for one: a new name for each request is no way around the limit."""
+    limited = RateLimit(PlainTextResponse("a page for everyone"), Buckets(5, now=ticks))
+    keys = [{"Authorization": f"Bearer {n:032x}"} for n in range(40)]
+    answers = [ask(limited, client=REMOTE, headers=key).status for key in keys]
+    assert answers.count(200) <= 12
+    assert set(answers) == {200, 429}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
@@ -88,24 +89,26 @@ def example(value: Any, *, closed: bool = True) -> ConfigDict:
     return said if closed else ConfigDict(**said, extra="allow")
 
 
+#: A memory, as examples show it.
+A_MEMORY: Final[Mapping[str, Any]] = {
+    "memory_id": MEMORY_ID,
+    "content": "Ann likes green tea.",
+    "memory_type": "long_term",
+    "metadata": {"topic": "drinks"},
+    "agent_id": "travel_agent",
+    "session_id": "s1",
+    "created_at": MOMENT,
+    "updated_at": MOMENT,
+    "is_archived": False,
+    "source": "agent:travel_agent",
+    "derived_from": [],
+}
+
+
 class Memory(Answer):
     """A memory."""
 
-    model_config = example(
-        {
-            "memory_id": MEMORY_ID,
-            "content": "Ann likes green tea.",
-            "memory_type": "long_term",
-            "metadata": {"topic": "drinks"},
-            "agent_id": "travel_agent",
-            "session_id": "s1",
-            "created_at": MOMENT,
-            "updated_at": MOMENT,
-            "is_archived": False,
-            "source": "agent:travel_agent",
-            "derived_from": [],
-        }
-    )
+    model_config = example(dict(A_MEMORY))
 
     memory_id: str
     content: str = Field(description="Its text; of working memory that was added as an object, the JSON of it.")

@@ -57,7 +57,7 @@ def read_digests(retain: Retain) -> dict[tuple[str, str], str]:
             sums = {owner.number: hashlib.sha256() for owner in owners}
             for _ in reading.pieces(owners, lambda owner, sums=sums: sums[owner.number]):  # type: ignore[misc]
                 pass
-            found |= {("user", mark_of(store_key, one.subject)): sums[one.number].hexdigest() for one in owners}
+            found |= {(one.sort, mark_of(store_key, one.subject)): sums[one.number].hexdigest() for one in owners}
         for number, _, read in reading.chains():
             found["chain", f"chain {number}"] = _summed(read)
         found["common", ""] = _summed(reading.common)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from retain.access import Right
 from retain.api.guard import Asking
-from retain.api.models import MEMORY_ID, MOMENT, Answer, Kind, Memory, Scoped, example
+from retain.api.models import A_MEMORY, Answer, Kind, Memory, Scoped, example
 from retain.api.operations import Routes, answer
 from retain.api.rights import Reach
 from retain.core.content import MAX_TOP_K
@@ -56,22 +56,7 @@ class Results(Answer):
 
     model_config = example(
         {
-            "items": [
-                {
-                    "memory_id": MEMORY_ID,
-                    "content": "Ann likes green tea.",
-                    "memory_type": "long_term",
-                    "metadata": {"topic": "drinks"},
-                    "agent_id": "travel_agent",
-                    "session_id": "s1",
-                    "created_at": MOMENT,
-                    "updated_at": MOMENT,
-                    "is_archived": False,
-                    "source": "agent:travel_agent",
-                    "derived_from": [],
-                    "score": 0.83,
-                }
-            ]
+            "items": [{**A_MEMORY, "score": 0.83}],
         }
     )
 

@@ -30,12 +30,13 @@ from retain.privacy.backups.format import (
     write_index,
     write_manifest,
 )
-from retain.privacy.backups.gathering import Owner, Piece, Reading, counted_kinds, packs_of, versions
+from retain.privacy.backups.gathering import Owner, Piece, Reading, counted_kinds, packs_of
 from retain.privacy.backups.writing import Draft, Parts, SegmentWriter
 from retain.privacy.keyring import Keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.sealing import DataKey
 from retain.storage.copying.ends import view_of
+from retain.storage.copying.views import versions
 from retain.storage.relational.database import Database
 
 _log = logging.getLogger("retain.backups")
@@ -72,7 +73,6 @@ class Creation:
         self._progress = progress
         self._renew = renew
         self._reused: list[Doc] = []
-        self._of_tenants: set[str] = set()
         self._known: dict[tuple[str, str, str], list[Doc]] = defaultdict(list)
         self._store_key = keyring.ensure(STORE_KEY, now=now)
 
@@ -105,7 +105,7 @@ class Creation:
             engine=_engine_of(self._database),
             software=SOFTWARE,
             schema=versions(),
-            subjects=len({doc.key for doc in docs if doc.sort == "user"} - self._of_tenants),
+            subjects=len({doc.key for doc in docs if doc.sort == "user"}),
             records=rows["records"],
             rows=dict(rows),
             counters=counters,
@@ -161,9 +161,7 @@ class Creation:
     def _users(self, reading: Reading, owners: Sequence[Owner]) -> Parts:
         changed = []
         for owner in owners:
-            if is_of_tenant(owner.subject):
-                self._of_tenants.add(owner.alias)
-            if self._is_known("user", owner.alias, mark_of(self._store_key, owner.subject), owner.signature):
+            if self._is_known(owner.sort, owner.alias, mark_of(self._store_key, owner.subject), owner.signature):
                 continue
             if self._ledger.find(owner.alias) is None:
                 changed.append(owner)
@@ -184,7 +182,7 @@ class Creation:
 
     def _draft(self, owner: Owner, digest: hashlib._Hash) -> Draft:
         return Draft(
-            "user",
+            owner.sort,
             self._keyring.ensure(owner.alias, now=self._now),
             mark_of(self._store_key, owner.subject),
             owner.signature,
@@ -236,11 +234,6 @@ class Creation:
 def mark_of(store_key: DataKey, subject: str) -> str:
     """By which the document of a subject is found; it tells nothing to who has not the key."""
     return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
-
-
-def is_of_tenant(subject: str) -> bool:
-    """Whether a subject is what a tenant has for itself, and no user: an audit chain, and no memories."""
-    return not subject.partition("/")[2]  # a user's own name may have a slash in it
 
 
 def keep_days(kinds: Sequence[str]) -> int:

@@ -8,8 +8,9 @@
 - ``packs/…``: cold objects, as cold storage has them.
 - ``backups/<id>/trial.json``: what came of the last trial restore, signed as well.
 
-A document holds frames (``core/frames.py``): all rows that belong to one user, the audit chain of one, or what belongs
-to everybody. A user's document is sealed under the key that goes by the user's pseudonym; the others under the store's.
+A document holds frames (``core/frames.py``): all rows that belong to one user (or to a tenant by itself), the audit
+chain of one, or what belongs to everybody. The first are sealed under the key that goes by the owner's pseudonym, the
+others under the store's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PACKS: Final = "packs/"
 STORE_KEY: Final = hashlib.sha256(b"retain: what belongs to everybody").hexdigest()[:32]
 _SEGMENT: Final = re.compile(rf"{SEGMENTS}([0-9a-z-]+)-(\d+)(?:r\d+)?")
 _MANIFEST: Final = re.compile(rf"{FOLDER}([0-9a-z-]+)/manifest\.json")
-Sort = Literal["user", "chain", "common"]
+Sort = Literal["user", "tenant", "chain", "common"]
 
 
 class Doc(NamedTuple):

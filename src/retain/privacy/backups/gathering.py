@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from retain.core.frames import ROWS, write_frame
 from retain.core.types import MemoryType
+from retain.privacy.backups.format import Sort
 from retain.storage.copying.shares import NAMED, codes_of, common_tables, durable_kinds, own_tables, table_named
 from retain.storage.copying.tables import TABLES, Table
 from retain.storage.copying.views import View
@@ -34,6 +35,11 @@ class Owner(NamedTuple):
     memories: int
     known: dict[str, list[Row]]
     """The rows of the tables that tell whether anything has changed, and of those that name the user."""
+
+    @property
+    def sort(self) -> Sort:
+        """What the document is of: what a tenant has for itself is no user's, though it is kept alike."""
+        return "user" if self.subject.partition("/")[2] else "tenant"  # a user's own name may have a slash in it
 
 
 class Piece(NamedTuple):
@@ -223,11 +229,3 @@ def count_memories(view: View, kinds: frozenset[MemoryType]) -> int:
 def is_used(view: View) -> bool:
     """Whether anything was ever kept in a store."""
     return any(view.count(table) for table in TABLES if table.is_data and table.name != "turns")
-
-
-def versions() -> tuple[int, int]:
-    """The numbers of the last migrations that this version knows."""
-    from retain.storage.relational.statements import migrations  # noqa: PLC0415
-
-    sqlite, postgres = (migrations(f"retain.storage.{engine}")[-1][0] for engine in ("sqlite", "postgres"))
-    return sqlite, postgres

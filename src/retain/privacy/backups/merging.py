@@ -49,8 +49,7 @@ class _Part:
 class Merging:
     """One restore into a store that is in use; ``restored`` counts what came back.
 
-    ``retell`` hears of the entities of a subject whose texts may no longer say what holds; ``binned`` tells which of
-    some memories of a subject are in the recycle bin, and their versions.
+    ``retell`` hears of the entities of a subject whose texts may no longer say what holds.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Merging:
         overwrite: bool,
         progress: Progress,
         retell: Callable[[str, Sequence[str]], None],
-        binned: Callable[[str, Sequence[str]], Mapping[str, int]],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
@@ -71,7 +69,6 @@ class Merging:
         self._overwrite = overwrite
         self._progress = progress
         self._retell = retell
-        self._binned = binned
         self._held = {one.name: one for one in manifest.packs}
         models: dict[int, str] = {}
         self._holds: list[Row] = []
@@ -164,8 +161,6 @@ class Merging:
         for frame in frames:
             if frame.table == "subjects":
                 owner = _owner(key, list(_rows(frame)))
-                if owner.is_tenant:  # nobody's memories
-                    return
                 cold = self._frames([doc for doc in docs if doc.rows.get("packs")]) if docs else frames
                 part = _Part(owner, _packs(row for one in cold if one.table == "packs" for row in _rows(one)))
             elif part is None:
@@ -196,14 +191,8 @@ class Merging:
                 self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
 
     def _records(self, part: _Part, rows: Sequence[Row], *, alone: bool = False) -> None:
-        subject, ids = part.owner.subject, [row["id"] for row in rows if row["state"] != State.DELETING]
-        before = self._binned(subject, ids)
         adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
         self._count(part, adopted)
-        if before:  # what has its version still was left there, or is lost
-            left = min(len(before.items() & self._binned(subject, ids).items()), adopted.counts["kept"])
-            self.restored.binned += left
-            self.restored.kept -= left
         self._progress(len(rows))
 
     def _messages(self, part: _Part, rows: Sequence[Row]) -> None:
@@ -218,6 +207,7 @@ class Merging:
         restored, counts = self.restored, adopted.counts
         restored.memories += counts["memories"]
         restored.kept += counts["kept"]
+        restored.binned += counts["binned"]
         restored.lost += counts["lost"]
         restored.objects += counts["objects"]
         restored.sessions += counts["sessions"]

@@ -16,12 +16,11 @@ from retain.core.frames import Frame
 from retain.core.types import MemoryType
 from retain.ports import ObjectStore
 from retain.privacy.backups.catalog import Catalog
-from retain.privacy.backups.creating import is_of_tenant
 from retain.privacy.backups.format import PACKS, Doc, Manifest
-from retain.privacy.backups.gathering import Reading, versions
+from retain.privacy.backups.gathering import Reading
 from retain.storage.copying.scratch import scratch_store
 from retain.storage.copying.shares import COMMON, GROWING, OWN, table_named
-from retain.storage.copying.views import Fill, View
+from retain.storage.copying.views import Fill, View, versions
 
 Progress = Callable[[int], None]
 
@@ -102,35 +101,23 @@ def fill_whole(
     restored = Restored(manifest.id, manifest.kinds, whole=True)
     written: list[Doc] = []
     erased: set[str] = set()
-    of_tenants: set[str] = set()
     fill.clear()
     for doc, frames in catalog.contents(manifest, catalog.docs(manifest)):
         if frames is None or (doc.sort == "user" and is_erased(doc.key)):
             erased.add(doc.key)
             continue
         _add(fill, frames, is_revoked)
-        of_tenants |= {doc.key} if tells_of_tenant(frames) else set()
         written.append(doc)
         restored.counts.update(doc.rows)
         progress(doc.rows.get("records", 0))
     fill.finish(manifest.counters)
-    restored.users = len({doc.key for doc in written if doc.sort == "user"} - of_tenants)
+    restored.users = len({doc.key for doc in written if doc.sort == "user"})
     restored.erased = len(erased)
     restored.memories = restored.counts["records"]
     restored.sessions, restored.messages = restored.counts["sessions"], restored.counts["history"]
     restored.facts = restored.counts["facts"]
     restored.holds = restored.counts["holds"]
     return restored, written
-
-
-def tells_of_tenant(frames: Iterable[Frame]) -> bool:
-    """Whether a document, or the first of several, has what a tenant has for itself: it counts as no user's."""
-    return any(
-        is_of_tenant(row[frame.columns.index("subject")])
-        for frame in frames
-        if frame.table == "subjects"
-        for row in frame.rows
-    )
 
 
 def _add(fill: Fill, frames: Iterable[Frame], is_revoked: Callable[[str], bool]) -> None:
@@ -183,14 +170,14 @@ def _differences(view: View, manifest: Manifest, docs: Sequence[Doc]) -> list[st
     """What a restored store holds otherwise than the backup says."""
     reading = Reading(view, frozenset(MemoryType(kind) for kind in manifest.kinds))
     told: dict[tuple[str, str], str] = {
-        (doc.sort, doc.key if doc.sort == "user" else doc.mark): doc.digest for doc in docs
+        (doc.sort, doc.key if doc.sort in {"user", "tenant"} else doc.mark): doc.digest for doc in docs
     }
     found: dict[tuple[str, str], str] = {}
     for owners in reading.owners():
         digests = {owner.number: hashlib.sha256() for owner in owners}
         for _ in reading.pieces(owners, lambda owner, digests=digests: digests[owner.number]):  # type: ignore[misc]
             pass
-        found |= {("user", owner.alias): digests[owner.number].hexdigest() for owner in owners}
+        found |= {(owner.sort, owner.alias): digests[owner.number].hexdigest() for owner in owners}
     for number, _, read in reading.chains():
         digest = hashlib.sha256()
         for _ in read(digest):
@@ -206,7 +193,12 @@ def _differences(view: View, manifest: Manifest, docs: Sequence[Doc]) -> list[st
 def _difference(
     which: tuple[str, str], told: Mapping[tuple[str, str], str], found: Mapping[tuple[str, str], str]
 ) -> str:
-    what = {"user": f"what is kept of {which[1]}", "chain": f"audit {which[1]}", "common": "what belongs to everybody"}
+    what = {
+        "user": f"what is kept of {which[1]}",
+        "tenant": f"what is kept of tenant {which[1]}",
+        "chain": f"audit {which[1]}",
+        "common": "what belongs to everybody",
+    }
     if which not in found:
         return f"{what[which[0]]} is missing"
     return f"{what[which[0]]} is {'other than it was' if which in told else 'there, and was not'}"
@@ -215,14 +207,9 @@ def _difference(
 # --- looking up one user ----------------------------------------------------------------------------------------------
 
 
-def docs_of(catalog: Catalog, manifest: Manifest, mark: str, who: str) -> tuple[list[Doc], list[Doc]]:
-    """The documents of a user of whom only the mark is known, and those that belong to everybody."""
-    theirs, common = [], []
-    for doc in catalog.docs(manifest):
-        if doc.sort == "user" and doc.mark == mark:
-            theirs.append(doc)
-        elif doc.sort == "common":
-            common.append(doc)
+def docs_of(catalog: Catalog, manifest: Manifest, mark: str, who: str) -> list[Doc]:
+    """The documents of a user of whom only the mark is known."""
+    theirs = [doc for doc in catalog.docs(manifest) if doc.sort == "user" and doc.mark == mark]
     if not theirs:
         raise NotFoundError(f"backup {manifest.id} holds nothing of user {who!r}; see others with: retain backup list")
-    return theirs, common
+    return theirs

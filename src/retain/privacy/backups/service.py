@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from retain.core.content import check_id, to_json
+from retain.core.content import check_id
 from retain.core.errors import (
     ClockError,
     InvalidInputError,
@@ -20,7 +20,7 @@ from retain.core.errors import (
     ObjectDamagedError,
 )
 from retain.core.times import iso
-from retain.core.types import DURABLE, MemoryType, State, kind_of
+from retain.core.types import DURABLE, MemoryType, kind_of
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
@@ -34,7 +34,6 @@ from retain.privacy.backups.restoring import (
     check_known,
     docs_of,
     fill_whole,
-    tells_of_tenant,
     try_restore,
 )
 from retain.privacy.backups.rotating import Rotation, rotate
@@ -43,10 +42,9 @@ from retain.privacy.ledger import Ledger
 from retain.privacy.signing import SigningKeys
 from retain.storage.copying.ends import fill_of
 from retain.storage.relational.adopting import Origin, SqlAdopter
-from retain.storage.relational.database import Database, Names
+from retain.storage.relational.database import Database
 
 _log = logging.getLogger("retain.backups")
-_ADOPTING: Final = Names("adopting")
 #: What is backed up together, as the schedule does it.
 DAILY: Final = frozenset(kind for kind in DURABLE if kind is not MemoryType.PERSONA)
 WEEKLY: Final = frozenset({MemoryType.PERSONA})
@@ -285,17 +283,11 @@ class Backups:
         def retell(subject: str, entities: Sequence[str]) -> None:
             self._settle(Restored(manifest.id, manifest.kinds, entities={subject: entities}))
 
-        def binned(subject: str, ids: Sequence[str]) -> dict[str, int]:
-            with self._database.read(subject) as tx:
-                number = tx.number_of(subject)
-                rows = [] if number is None else tx.rows(_ADOPTING["there"], (to_json(ids), number))
-            return {row[0]: row[4] for row in rows if row[3] == State.RECYCLED}
-
         catalog = self._catalog
         docs: Sequence[Doc] = ()
         if user_id is not None:
             mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
-            docs, _ = docs_of(catalog, manifest, mark, user_id)
+            docs = docs_of(catalog, manifest, mark, user_id)
         merging = Merging(
             catalog,
             manifest,
@@ -304,7 +296,6 @@ class Backups:
             overwrite=overwrite,
             progress=progress,
             retell=retell,
-            binned=binned,
         )
         if user_id is None:
             merging.everyone()
@@ -317,7 +308,6 @@ class Backups:
     def _read(self, manifest: Manifest, progress: Progress, problems: builtins.list[str]) -> tuple[int, int, int]:
         users: set[str] = set()
         erased: set[str] = set()
-        of_tenants: set[str] = set()
         memories = 0
         for doc, frames in self._catalog.contents(manifest, self._catalog.docs(manifest)):
             if frames is None:
@@ -326,10 +316,9 @@ class Backups:
             if counted(frames) != doc.rows:
                 problems.append(f"a document in {doc.segment} has other rows than the index says")
             users |= {doc.key} if doc.sort == "user" else set()
-            of_tenants |= {doc.key} if tells_of_tenant(frames) else set()
             memories += doc.rows.get("records", 0)
             progress(doc.rows.get("records", 0))
-        return len(users - of_tenants), memories, len(erased)
+        return len(users), memories, len(erased)
 
     def _note_trial(self, check: Check) -> None:
         """Note what came of it, so that a rotation knows which backups are good."""

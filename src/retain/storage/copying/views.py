@@ -91,7 +91,7 @@ def count_rows(view: View) -> dict[str, int]:
 def survey(view: View) -> Survey:
     """Count what is there, and tell the state that it is in."""
     counts, counters = count_rows(view), view.counters()
-    known: list[object] = [counts, counters, _versions()]
+    known: list[object] = [counts, counters, list(versions())]
     for table in TABLES:
         if table.tells:
             told = Sum()
@@ -101,6 +101,7 @@ def survey(view: View) -> Survey:
     return Survey(counts, counters, blake2b(json.dumps(known).encode(), digest_size=16).hexdigest())
 
 
-def _versions() -> list[int]:
-    """The schemas that this version of Retain knows: half a copy in another one is of no use."""
-    return [migrations(f"retain.storage.{engine}")[-1][0] for engine in ("sqlite", "postgres")]
+def versions() -> tuple[int, int]:
+    """The schemas that this version of Retain knows, of SQLite and PostgreSQL: the numbers of their last migrations."""
+    sqlite, postgres = (migrations(f"retain.storage.{engine}")[-1][0] for engine in ("sqlite", "postgres"))
+    return sqlite, postgres

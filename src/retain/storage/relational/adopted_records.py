@@ -74,7 +74,10 @@ class RecordBatch:
         self._there = {row[_ID]: row for row in found}
         missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
         self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
-        self._counts["kept"] = len(whole) - len(self._rows)
+        chosen = {row["id"] for row in self._rows}
+        left = [self._there.get(row["id"]) for row in whole if row["id"] not in chosen]
+        self._counts["binned"] = sum(row is not None and row[_STATE] == State.RECYCLED for row in left)
+        self._counts["kept"] = len(left) - self._counts["binned"]
 
     def _gives_way(self, record_id: str, *, overwrite: bool) -> bool:
         """Whether what is there of a record, if anything, may become what it was. What is being deleted is on its way

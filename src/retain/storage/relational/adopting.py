@@ -45,11 +45,6 @@ class Owner(NamedTuple):
         """The subject's tenant."""
         return self.subject.split("/", 1)[0]
 
-    @property
-    def is_tenant(self) -> bool:
-        """Whether it is what a tenant has for itself: an audit chain, and no memories."""
-        return not self.subject.split("/", 1)[1]
-
 
 class Origin(NamedTuple):
     """Where rows come from."""
