@@ -22,7 +22,7 @@ from retain.recall import ranking, terms
 from retain.recall.columns import Columns, Mask
 from retain.recall.growing import Growing
 from retain.recall.postings import MAX_RECORDS, Postings
-from retain.recall.products import Products
+from retain.recall.products import products
 from retain.recall.ranking import Floats, Ints
 from retain.recall.sessions import NONE, Sessions
 
@@ -94,7 +94,6 @@ class ScopeIndex:
         self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
         self._blob_bytes = 0
         self._postings = Postings()
-        self._products = Products()
         self._columns = Columns(memory_type)
         self._derived: _Derived | None = None
         self.upsert(rows)
@@ -306,7 +305,7 @@ class ScopeIndex:
             usual = whole.usual
             if len(whole.direction) == len(direction):
                 direction, removed = whole.direction, whole.removed
-        common = self._products.dot(self._vectors.view, direction)
+        common = products(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
         near = (self._sessions.previous, self._sessions.next)
         linked = np.flatnonzero(near[0] != NONE)
@@ -340,7 +339,7 @@ class ScopeIndex:
             return None
         query_common = float(query @ derived.direction)
         return ranking.cosines(
-            self._products.dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
+            products(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
         )
 
     def _per_record(self, closeness: Floats, derived: _Derived) -> Floats:
