@@ -19,9 +19,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
+from retain.storage.postgres.expecting import REFUSED, Expectations
 from retain.storage.postgres.opening import prepare, quoted
-from retain.storage.postgres.transactions import STATEMENTS, Connection, PostgresTransaction, begin_for
-from retain.storage.relational.database import Bindings, DuplicateError, Row, T
+from retain.storage.postgres.transactions import STATEMENTS, Connection, PostgresTransaction, begin_for, begin_relying
+from retain.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
 _PATIENCE: Final = 10.0
@@ -65,6 +66,7 @@ class PostgresDatabase:
         self._patience = min(busy_seconds, _PATIENCE)
         self._pid = os.getpid()
         self._closed = False
+        self._expectations = Expectations()
         with self._translated(), self._connect() as connection:
             prepare(connection, self.schema, self.place, distribute=distribute, copying=copying)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -85,7 +87,7 @@ class PostgresDatabase:
     @contextmanager
     def read(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
-        with self._translated(), self._begun(_READ, subject, writes=False) as tx:
+        with self._translated(), self._begun(_READ, subject, None, writes=False) as tx:
             yield tx
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
@@ -106,11 +108,15 @@ class PostgresDatabase:
                     self._pool.putconn(connection)
         raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
-    def write(self, subject: str | None = None) -> AbstractContextManager[PostgresTransaction]:
+    def write(
+        self, subject: str | None = None, first: Question | None = None
+    ) -> AbstractContextManager[PostgresTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
-        where it is said for whom.
+        where it is said for whom, and what will be asked first.
         """
-        return self._writing(subject)
+        if subject is not None and first is not None and (expected := self._expectations.take(first)) is not None:
+            return self._relying(subject, first, expected)
+        return self._writing(subject, first)
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
@@ -127,11 +133,32 @@ class PostgresDatabase:
             yield tx
 
     @contextmanager
-    def _writing(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
+    def _writing(self, subject: str | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
-        with self._translated(), self._begun(b"BEGIN", subject, writes=True) as tx:
+        with self._translated(), self._begun(b"BEGIN", subject, first, writes=True) as tx:
             yield tx
             self._commit(tx, began)
+        if first is not None and tx.left is not None:
+            self._expectations.leave(first, tx.found, tx.left)
+
+    @contextmanager
+    def _relying(self, subject: str, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
+        """A transaction that does not ask first: it is carried out by one text, if what it relies on is so."""
+        self.check_usable()
+        with self._translated(), self._returned(self._get()) as connection:
+            tx = PostgresTransaction(connection, schema=self.schema, writes=True)
+            tx.begins_with(subject, begin_relying(self.schema, subject, first, expected), expected)
+            try:
+                yield tx
+                self._end(tx)
+            except psycopg.Error as problem:
+                if connection.broken:
+                    raise AgainError(self._doubt()) from problem
+                if problem.sqlstate == REFUSED:
+                    raise AgainError from problem
+                raise
+        if tx.left is not None:
+            self._expectations.leave(first, None, tx.left)
 
     @contextmanager
     def outside(self) -> Iterator[Connection]:
@@ -156,16 +183,19 @@ class PostgresDatabase:
 
     def _commit(self, tx: PostgresTransaction, began: float) -> None:
         """End a transaction that began at a moment of ``time.monotonic``."""
-        ending, xid = tx.ending(), tx.xid
+        xid = tx.xid
         if xid is None:  # it needed nobody's turn; but it may have written
             row = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
             xid = None if row is None else row[0]
         try:
-            said = _last(tx.connection.execute(ending, prepare=False)).statusmessage
+            self._end(tx)
         except psycopg.OperationalError:
             if not tx.connection.broken or (xid is not None and not self._was_committed(xid, began)):
-                raise
-            return  # it is done, and only the answer was lost; or there was nothing to be done
+                raise  # otherwise it is done, and only the answer was lost; or there was nothing to be done
+
+    def _end(self, tx: PostgresTransaction) -> None:
+        """Carry out what is left to be done, and commit."""
+        said = _last(tx.connection.execute(tx.ending(), prepare=False)).statusmessage
         if said != "COMMIT":  # the server undoes what a failed statement was part of, and does not call it an error
             raise StorageError(f"{self.place} did not commit a write but answered {said}; nothing was changed")
 
@@ -186,7 +216,10 @@ class PostgresDatabase:
                 if status == "committed":
                     break  # by us, or by another who was given the number after a crash
             time.sleep(0.1)
-        raise StoreAwayError(
+        raise self._doubt()
+
+    def _doubt(self) -> StoreAwayError:
+        return StoreAwayError(
             f"{self.place} broke off before it said whether a write was done, and cannot tell now; "
             "look whether it is there before you try again"
         )
@@ -194,16 +227,24 @@ class PostgresDatabase:
     # --- connections ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _begun(self, begin: bytes, subject: str | None, *, writes: bool) -> Iterator[PostgresTransaction]:
+    def _begun(
+        self, begin: bytes, subject: str | None, first: Question | None, *, writes: bool
+    ) -> Iterator[PostgresTransaction]:
         """A transaction; what is not committed when the block ends is undone."""
         if subject is not None:
-            begin = begin_for(begin, self.schema, subject, writes=writes)
-        connection, found = self._begin(begin)
-        try:
+            begin = begin_for(begin, self.schema, subject, first, writes=writes)
+        connection, answers = self._begin(begin)
+        with self._returned(connection):
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
             if subject is not None:
-                tx.begun_for(subject, found.fetchone() if found.nextset() else None)
+                tx.begun_for(subject, _next_row(answers), _next_row(answers))
             yield tx
+
+    @contextmanager
+    def _returned(self, connection: Connection) -> Iterator[Connection]:
+        """A connection that goes back to the others when the block ends; what is not committed by then is undone."""
+        try:
+            yield connection
         finally:
             if not connection.closed and connection.info.transaction_status is not pq.TransactionStatus.IDLE:
                 with suppress(psycopg.Error):
@@ -293,6 +334,11 @@ def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
     cursor = RawCursor(connection, row_factory=tuple_row)
     cursor.format = pq.Format.BINARY
     return cursor.execute(text, values).fetchall()
+
+
+def _next_row(cursor: psycopg.Cursor[Any]) -> Row | None:
+    """The row of a cursor's next result, if there is one."""
+    return cursor.fetchone() if cursor.nextset() else None
 
 
 def _last(cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:

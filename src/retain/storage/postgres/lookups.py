@@ -21,7 +21,7 @@ from retain.storage.postgres.numbers import MARKS, Numbers, asked_numbers, marks
 from retain.storage.postgres.passing import ALWAYS, json_path, passes, time_limits
 from retain.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 from retain.storage.relational.moves import known_model
-from retain.storage.relational.scopes import Tally, key_range, opening
+from retain.storage.relational.scopes import Tally, key_range, opening, to_open
 
 #: So many records that are not ready yet are all candidates; with more, a scope is not searched here.
 TAIL: Final = 1_000
@@ -60,7 +60,8 @@ class Lookup:
         self._kind = kind
         self.number = tx.number_of(scope.subject) or 0
         self.agent = scope.agent_id if "agent" in kind.scope else None
-        opened = opening(tx, scope.subject, self.number, kind, () if self.agent is None else (self.agent,))
+        agents = () if self.agent is None else (self.agent,)
+        opened = opening(tx, kind, to_open(scope.subject, kind, agents))
         self.tally = Tally(tx, self.number, kind, opened.counts)
         self.is_empty = opened.is_removed or not self.tally.memories
         self.scope = self.tally.scope

@@ -19,7 +19,7 @@ from retain.storage.postgres.nearness import LEAST, analyze, index_vectors
 from retain.storage.postgres.numbers import field_numbers, marks, space_of, word_numbers
 from retain.storage.postgres.transactions import PostgresTransaction
 from retain.storage.relational.moves import KINDS, known_model, model_code
-from retain.storage.relational.scopes import Tally, key_range, opening
+from retain.storage.relational.scopes import Tally, key_range, opening, to_open
 
 #: Records made ready in one transaction, while the user's writers wait. With an index of vectors, each takes longer.
 _BATCH: Final = 500
@@ -46,7 +46,8 @@ class PostgresPassages:
             number = tx.number_of(scope.subject)
             if number is None:
                 return 0, 0
-            opened = opening(tx, scope.subject, number, kind, () if _agent(scope, kind) is None else (scope.agent_id,))
+            agents = () if _agent(scope, kind) is None else (scope.agent_id,)
+            opened = opening(tx, kind, to_open(scope.subject, kind, agents))
             if opened.is_removed:
                 return 0, 0
             tally = Tally(tx, number, kind, opened.counts)

@@ -24,16 +24,10 @@ SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint 
 
 -- All that a write asks before it begins, at one look.
 -- name: opening
-SELECT coalesce(seq, 0), coalesce(floor, 0), coalesce(next, 0), coalesce(memories, 0), coalesce(bytes, 0),
-       everyone.max_memories, everyone.max_bytes, own.max_memories, own.max_bytes,
-       coalesce((SELECT version FROM books WHERE tenant = $2), 0),
-       EXISTS (SELECT 1 FROM holds WHERE tenant = $2 AND released_at IS NULL AND (user_id IS NULL OR user_id = $3)),
-       EXISTS (SELECT 1 FROM registry
-               WHERE tenant = $2 AND sort = 'agent' AND state != 'active' AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($5::jsonb))))
-FROM (SELECT 1 AS one) AS look
-LEFT JOIN scopes ON scopes.subject = $1::bigint >> 3 AND scopes.scope = $1
-LEFT JOIN quotas AS everyone ON everyone.tenant = $2 AND everyone.user_id = '' AND everyone.kind = $4
-LEFT JOIN quotas AS own ON own.tenant = $2 AND own.user_id = $3 AND own.kind = $4
+SELECT * FROM opening($1, $2, $3, $4, $5)
+
+-- name: expect_opening
+SELECT expect_opening($1, $2, $3, $4, $5, $6, $7)
 
 -- name: put_scope
 INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> 3, $1, $2, $3, $4, $5, $6)

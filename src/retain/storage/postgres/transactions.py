@@ -8,7 +8,7 @@ while they rely on it; whoever changes such a thing closes the gate.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, Final
@@ -17,7 +17,8 @@ import psycopg
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
-from retain.storage.relational.database import Bindings, DuplicateError, Row
+from retain.storage.postgres.expecting import as_record
+from retain.storage.relational.database import Bindings, DuplicateError, Question, Row
 from retain.storage.relational.statements import statements
 
 PACKAGE: Final = "retain.storage.postgres"
@@ -31,14 +32,41 @@ _PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
 
 
+def _text(value: str) -> bytes:
+    if "\0" in value:
+        raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
+    return b" E'" + str.__str__(value).replace("\\", "\\\\").replace("'", "''").encode() + b"'"
+
+
+def _literal(value: object) -> bytes:
+    """A value of a class of its own, such as an enumeration, as a literal."""
+    for known, spell in _LITERALS.items():
+        if isinstance(value, known):
+            return spell(value)
+    raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
+
+
+#: How values are written inside a statement; a truth is a number, too, and comes before them.
+_LITERALS: Final[dict[type, Callable[[Any], bytes]]] = {
+    type(None): lambda _: b"NULL",
+    bool: lambda value: b"true" if value else b"false",
+    int: lambda value: b"(%d)" % value,
+    str: _text,
+    bytes: lambda value: b"'\\x" + value.hex().encode() + b"'::bytea",
+}
+
+
 class Statement:
     """A statement, and which of its parameters are such texts."""
 
-    __slots__ = ("_several", "packed", "text")
+    __slots__ = ("_parts", "_places", "_several", "packed", "text")
 
     def __init__(self, text: str) -> None:
         self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
         self.text = _PACKED.sub(r"\1", text).encode()
+        split = _PLACE.split(self.text)
+        self._parts = split[::2]
+        self._places = [int(place) - 1 for place in split[1::2]]
         self._several: dict[int, bytes] = {}
 
     def bound(self, bindings: Bindings) -> Bindings:
@@ -50,6 +78,14 @@ class Statement:
             if isinstance(values[place], str):
                 values[place] = b"\0" + values[place].encode()
         return values
+
+    def spelled_out(self, bindings: Bindings) -> bytes:
+        """The text with its values in place of its parameters."""
+        literals = [_LITERALS.get(type(value), _literal)(value) for value in self.bound(bindings)]
+        texts = [self._parts[0]]
+        for place, part in zip(self._places, self._parts[1:], strict=True):
+            texts += (literals[place], part)
+        return b"".join(texts)
 
     def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
         """Texts and values that together write many rows; for a statement that ends with the values of one."""
@@ -83,30 +119,20 @@ def _shifted(text: bytes, by: int) -> bytes:
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
 
 
-def begin_for(begin: bytes, schema: str, subject: str, *, writes: bool) -> bytes:
-    """The text that begins a transaction and takes a subject's turn, or looks it up, at one go."""
+def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *, writes: bool) -> bytes:
+    """The text that begins a transaction, takes a subject's turn or looks it up, and asks something, at one go."""
     statement = STATEMENTS["records.take_turn" if writes else "records.subject_no"]
     values = (gate_of(schema, subject), subject) if writes else (subject,)
-    return begin + b"; " + spelled_out(statement.text, values)
+    texts = [begin, statement.spelled_out(values)]
+    if first is not None:  # by a statement of its own: it sees what was committed before the turn came
+        texts.append(STATEMENTS[first[0]].spelled_out(first[1]))
+    return b"; ".join(texts)
 
 
-def spelled_out(text: bytes, values: Bindings) -> bytes:
-    """A statement with its values in place of its parameters."""
-    return _PLACE.sub(lambda place: _literal(values[int(place[1]) - 1]), text)
-
-
-def _literal(value: object) -> bytes:
-    if value is None:
-        return b"NULL"
-    if isinstance(value, bool):
-        return b"true" if value else b"false"
-    if isinstance(value, int):
-        return b"(%d)" % value
-    if isinstance(value, bytes):
-        return b"'\\x" + value.hex().encode() + b"'::bytea"
-    if not isinstance(value, str) or "\0" in value:
-        raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
-    return b" E'" + str.__str__(value).replace("\\", "\\\\").replace("'", "''").encode() + b"'"
+def begin_relying(schema: str, subject: str, first: Question, expected: Row) -> bytes:
+    """The text that begins a transaction and takes a subject's turn, if something would be answered as expected."""
+    values = (gate_of(schema, subject), *first[1], as_record(expected))
+    return b"BEGIN; " + STATEMENTS["records.expect_opening"].spelled_out(values)
 
 
 def gate_of(schema: str, subject: str) -> int:
@@ -134,6 +160,11 @@ class PostgresTransaction:
         self._writes = writes
         self._later: list[bytes] = []
         self._numbers: dict[str, int] = {}
+        self._answer: Row | None = None
+        self.found: Row | None = None
+        """What the statement that it was begun with gave, if it was asked."""
+        self.left: Row | None = None
+        """How what it was begun with would be answered after it."""
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -152,6 +183,16 @@ class PostgresTransaction:
     def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
         """The first row of a statement, if there is one."""
         return self._execute(statement, bindings).fetchone()
+
+    def first(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The same, of the statement that a transaction for one subject was begun with."""
+        answer, self._answer = self._answer, None
+        self.found = answer or self.one(statement, bindings)
+        return self.found
+
+    def expect(self, row: Row) -> None:
+        """How that statement will be answered once this is committed."""
+        self.left = row
 
     def value(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""
@@ -178,8 +219,7 @@ class PostgresTransaction:
 
     def later(self, statement: str, bindings: Bindings = ()) -> None:
         """Carry out a statement before the next one, or with the commit."""
-        known = STATEMENTS[statement]
-        self._later.append(spelled_out(known.text, known.bound(bindings)))
+        self._later.append(STATEMENTS[statement].spelled_out(bindings))
 
     def _catch_up(self) -> None:
         if self._later:
@@ -233,12 +273,21 @@ class PostgresTransaction:
         self.xid = row[1]
         return row
 
-    def begun_for(self, subject: str, row: Row | None) -> None:
-        """It was begun by taking a subject's turn, or by looking a subject up; with what that gave."""
+    def begun_for(self, subject: str, row: Row | None, answer: Row | None) -> None:
+        """It was begun by taking a subject's turn, or by looking a subject up; with what that gave, and what was asked
+        first. For a subject that nobody has seen, no turn was taken: what was answered may not be so any more.
+        """
         if row is not None and row[0] is not None:
             self._numbers[subject] = row[0]
+            self._answer = answer
         if self._writes and row is not None:
             self.xid = row[1]
+
+    def begins_with(self, subject: str, text: bytes, expected: Row) -> None:
+        """It begins with its first statement, by a text that relies on an answer."""
+        self._later.append(text)
+        self._numbers[subject] = expected[0]
+        self._answer = expected
 
     def number_for(self, subject: str) -> int:
         """The same, for a subject seen before or not."""

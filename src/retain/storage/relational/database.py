@@ -11,13 +11,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
+from retain.core.errors import StoreAwayError
+
 Row = tuple[Any, ...]
 Bindings = Sequence[Any]
+#: A statement and what it is asked with.
+Question = tuple[str, Bindings]
 T = TypeVar("T")
 
 
 class DuplicateError(Exception):
     """A statement would have made something there twice that can be there but once."""
+
+
+class AgainError(Exception):
+    """A write relied on what is not so any more, or its answer was lost: it is to be done again, if it is not there.
+
+    ``doubt`` is what is to be said of one whose answer was lost, if nobody answers that either.
+    """
+
+    def __init__(self, doubt: StoreAwayError | None = None) -> None:
+        super().__init__("to be done again")
+        self.doubt = doubt
 
 
 class Names:
@@ -42,6 +57,14 @@ class Transaction(Protocol):
 
     def one(self, statement: str, bindings: Bindings = (), /) -> Row | None:
         """The first row of a statement, if there is one."""
+
+    def first(self, statement: str, bindings: Bindings = (), /) -> Row | None:
+        """The same, of the statement that a transaction for one subject was begun with."""
+
+    def expect(self, row: Row, /) -> None:
+        """How that statement will be answered once this is committed: the next write may rely on it, and raises
+        ``AgainError`` if it should not have.
+        """
 
     def value(self, statement: str, bindings: Bindings = (), /) -> int:
         """The number that a statement gives in its one row."""
@@ -82,9 +105,12 @@ class Database(Protocol):
     def ask(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
         """The rows of one statement, which is a consistent view by itself and needs no transaction around it."""
 
-    def write(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
+    def write(
+        self, subject: str | None = None, first: Question | None = None, /
+    ) -> AbstractContextManager[Transaction]:
         """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
-        when the block ends; undone if it raises. It is begun sooner where it is said for whom.
+        when the block ends; undone if it raises. It is begun sooner where it is said for whom, and what will be asked
+        first.
         """
 
     def govern(self, tenant: str, /) -> AbstractContextManager[Transaction]:

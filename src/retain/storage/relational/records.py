@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from retain.core.decisions import Standing
-from retain.core.errors import AgentRemovedError, HeldError
+from retain.core.errors import AgentRemovedError, HeldError, StoreAwayError, StoreBusyError
 from retain.core.holds import Held, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
@@ -17,7 +17,7 @@ from retain.core.rules import BIN
 from retain.core.selections import Labels, labels_of
 from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
-from retain.storage.relational.database import Database, Transaction
+from retain.storage.relational.database import AgainError, Database, Transaction
 from retain.storage.relational.jobs import check_lease
 from retain.storage.relational.moves import (
     KINDS,
@@ -32,7 +32,7 @@ from retain.storage.relational.moves import (
 from retain.storage.relational.provenance import note_derivations, note_other_derivations
 from retain.storage.relational.rules import SQL as RULES
 from retain.storage.relational.rules import Profiles, check_rules
-from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening
+from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening, to_open
 
 _STATES: Final = {state.value: state for state in State}
 #: Hidden for as long as anyone can remember.
@@ -56,16 +56,30 @@ class SqlRecords:
         self._profiles = Profiles()
 
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        try:
+            return self._insert(subject, kind, entries, prune=prune, now=now)
+        except AgainError as unsure:
+            try:
+                return self._insert(subject, kind, entries, prune=prune, now=now, again=True)
+            except (StoreAwayError, StoreBusyError) as problem:
+                raise unsure.doubt or problem from problem
+
+    def _insert(
+        self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, again: bool = False
+    ) -> Added:
         stored = [_row(entry) for entry in entries]
         size = sum(row[_SIZE] for row in stored)
-        with self._database.write(subject) as tx, unique(kind.name):
+        asked = to_open(subject, kind, (entry.record.scope.agent_id for entry in entries))
+        with self._database.write(subject, None if again else asked) as tx, unique(kind.name):
             number = tx.number_for(subject)
-            opened = opening(tx, subject, number, kind, (entry.record.scope.agent_id for entry in entries))
+            opened = opening(tx, kind, asked)
             if opened.is_removed:
                 refuse_removed_agents(tx, (entry.record.scope for entry in entries))
             mover = Mover(tx, subject, number, now=now, is_held=opened.is_held)
             tally = mover.tally(kind, opened.counts)
             maximum = opened.limits
+            if again and tx.one(SQL["standing"], (entries[0].record.id, number, False)) is not None:
+                return Added(tally.usage(maximum), 0, ())  # it was done, and only the answer was lost
             for entry in entries:
                 mover.make_way(kind, entry.record.name)
             if excess(tally.usage(maximum), len(stored), size):
@@ -97,6 +111,7 @@ class SqlRecords:
             note_derivations(tx, number, zip(keys, sources, strict=True))
             tally.count(len(stored), size)
             mover.save()
+            tx.expect((number, *tally.counts, *opened.others))
             added = Added(tally.usage(maximum), len(pruned), tuple(pruned))
         self._models.update(models)  # what has been committed stays as it is
         return added
@@ -240,7 +255,7 @@ class SqlFeed:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            opened = opening(tx, scope.subject, number, kind, () if agent is None else (agent,))
+            opened = opening(tx, kind, to_open(scope.subject, kind, () if agent is None else (agent,)))
             tally = Tally(tx, number, kind, opened.counts)
             if most is not None and tally.memories > most and not opened.is_removed:
                 return Changes((), False, [], [])

@@ -13,7 +13,7 @@ from retain.core.content import to_json
 from retain.core.errors import StoreFullError
 from retain.core.records import Usage
 from retain.core.types import Kind
-from retain.storage.relational.database import Names, Transaction
+from retain.storage.relational.database import Names, Question, Row, Transaction
 
 SQL: Final = Names("records")
 #: Before everything, in an order of a moment and a key.
@@ -64,15 +64,21 @@ class Opening(NamedTuple):
     """Whether a hold stands that may cover something of the subject."""
     is_removed: bool
     """Whether one of the agents is in the recycle bin."""
+    others: Row
+    """What was answered, but for the counts."""
 
 
-def opening(tx: Transaction, subject: str, number: int, kind: Kind, agents: Iterable[str]) -> Opening:
-    """All of it as it is now."""
+def to_open(subject: str, kind: Kind, agents: Iterable[str]) -> Question:
+    """How all of it is asked for."""
     tenant, user_id = subject.split("/", 1)
-    asked = (number << _KIND_BITS | kind.code, tenant, user_id, kind.code, to_json(sorted(set(agents))))
-    row = tx.one(SQL["opening"], asked) or ()
-    limits = _in_force(kind, [(row[5], row[6]), (row[7], row[8])])
-    return Opening((row[0], row[1], row[2], row[3], row[4]), limits, row[9], bool(row[10]), bool(row[11]))
+    return SQL["opening"], (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
+
+
+def opening(tx: Transaction, kind: Kind, asked: Question) -> Opening:
+    """All of it as it is now."""
+    row = tx.first(*asked) or ()
+    limits = _in_force(kind, [(row[6], row[7]), (row[8], row[9])])
+    return Opening((row[1], row[2], row[3], row[4], row[5]), limits, row[10], bool(row[11]), bool(row[12]), row[6:])
 
 
 class Tally:
@@ -121,6 +127,11 @@ class Tally:
     def _cut(self, upto: int) -> int:
         """Drop what is listed up to a transaction; how much that was."""
         return self._tx.run(SQL["forget_changes"], (self.scope, upto))
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """What the row says."""
+        return self.seq, self.floor, self.next, self.memories, self.bytes
 
     def usage(self, maximum: tuple[int | None, int | None]) -> Usage:
         """What is counted, against a quota."""

@@ -26,7 +26,7 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
-from retain.storage.relational.database import Bindings, DuplicateError, Row, T
+from retain.storage.relational.database import Bindings, DuplicateError, Question, Row, T
 from retain.storage.relational.statements import migrations, statements
 
 APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
@@ -75,7 +75,7 @@ class Database:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, _subject: str | None = None) -> Iterator[SqliteTransaction]:
+    def write(self, _subject: str | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         with self._lock, self._translated(self._writer):
@@ -330,6 +330,11 @@ class SqliteTransaction:
             return self.connection.execute(_SQL[statement], bindings).fetchone()
         except apsw.ConstraintError as problem:
             raise _duplicate(problem) from problem
+
+    first = one
+
+    def expect(self, row: Row) -> None:
+        """Nothing to remember: asking costs next to nothing."""
 
     def value(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""

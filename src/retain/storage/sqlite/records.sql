@@ -12,14 +12,14 @@ SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
 -- All that a write asks before it begins, at one look.
 -- name: opening
-SELECT coalesce(seq, 0), coalesce(floor, 0), coalesce(next, 0), coalesce(memories, 0), coalesce(bytes, 0),
+SELECT known.no, coalesce(seq, 0), coalesce(floor, 0), coalesce(next, 0), coalesce(memories, 0), coalesce(bytes, 0),
        everyone.max_memories, everyone.max_bytes, own.max_memories, own.max_bytes,
        coalesce((SELECT version FROM books WHERE tenant = ?2), 0),
        EXISTS (SELECT 1 FROM holds WHERE tenant = ?2 AND released_at IS NULL AND (user_id IS NULL OR user_id = ?3)),
        EXISTS (SELECT 1 FROM registry
                WHERE tenant = ?2 AND sort = 'agent' AND state != 'active' AND id IN (SELECT value FROM json_each(?5)))
-FROM (SELECT 1 AS one) AS look
-LEFT JOIN scopes ON scopes.scope = ?1
+FROM (SELECT (SELECT no FROM subjects WHERE subject = ?1) AS no) AS known
+LEFT JOIN scopes ON scopes.scope = (known.no << 3 | ?4)
 LEFT JOIN quotas AS everyone ON everyone.tenant = ?2 AND everyone.user_id = '' AND everyone.kind = ?4
 LEFT JOIN quotas AS own ON own.tenant = ?2 AND own.user_id = ?3 AND own.kind = ?4
 

@@ -1,0 +1,208 @@
+"""A write that expects to find what the last one left does not ask first; what has changed since is noticed all the same,
+and a write whose answer was lost is done once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from bench.servers import PostgresServer, postgres
+
+from retain import Retain, foundation
+from retain.core.errors import AgentRemovedError, QuotaExceededError, StoreAwayError
+from retain.recall.embedders import open_embedder
+from retain.storage.postgres import database as module
+from retain.storage.postgres.expecting import Expectations, as_record
+from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
+
+_tenants = itertools.count(1)
+BEFORE = ["likes trains", "likes windows", "takes tea with milk"]
+
+
+class Stage:
+    """One database; this process reaches it through a relay, others do not."""
+
+    def __init__(self, server: PostgresServer, direct: str, relay: Relay, url: str, home: Path) -> None:
+        self.server, self.relay, self.direct, self._url, self._home = server, relay, direct, url, home
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Retain, Retain]]:
+        """Two engines for a tenant that nobody knows yet: ours, whose next add will not ask, and another's."""
+        tenant = f"t{next(_tenants)}"
+        with (
+            Retain.open(self._url, home=self._home, tenant=tenant) as ours,
+            Retain.open(self.direct, home=self._home, tenant=tenant) as others,
+        ):
+            for text in BEFORE:  # each finds what the one before it left
+                add(ours, text)
+            yield ours, others
+
+    def statements(self, act: Callable[[], object]) -> list[bytes]:
+        """What is sent to the server meanwhile."""
+        with self.relay.burning(Fuse(at=0)):
+            act()
+            return self.relay.statements
+
+    def restart(self) -> None:
+        """Crash, and be back."""
+        self.server.kill()
+        self.server.start()
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with postgres(durable=True) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foundation, "open_embedder", cache(open_embedder))
+        direct = server.new_database()
+        with relayed(server, direct) as (relay, url):
+            yield Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
+
+
+def add(retain: Retain, text: str, kind: str = "long_term") -> dict[str, Any]:
+    return retain.manager("ann", "guide").add(text, kind)
+
+
+def texts(retain: Retain) -> list[str]:
+    return sorted(row["content"] for row in retain.manager("ann", "guide").list_memories("long_term"))
+
+
+def test_an_add_after_a_few_others_is_one_round_trip(stage: Stage) -> None:
+    with stage.opened() as (ours, _):
+        assert stage.statements(lambda: add(ours, "speaks Greek")) == [COMMIT]
+        assert stage.statements(lambda: add(ours, "is never late")) == [COMMIT]
+        assert texts(ours) == sorted([*BEFORE, "speaks Greek", "is never late"])
+        assert ours.manager("ann", "guide").count_memories() == 5
+
+
+def test_an_add_that_is_refused_by_the_server_is_done_after_asking(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        add(others, "speaks Greek")
+
+        sent = stage.statements(lambda: add(ours, "is never late"))
+
+        assert len(sent) > 2, "it relied on what was not so, and asked"
+        assert texts(ours) == texts(others) == sorted([*BEFORE, "speaks Greek", "is never late"])
+        assert others.manager("ann", "guide").count_memories() == 5
+
+
+def test_where_others_write_too_nobody_relies_on_anything(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        add(others, "note 0")
+        add(ours, "note 1")
+        for turn in range(2, 8, 2):
+            add(others, f"note {turn}")
+            sent = stage.statements(lambda turn=turn: add(ours, f"note {turn + 1}"))  # type: ignore[misc]
+            assert len(sent) == 2, "one to ask, one to write"
+        assert ours.manager("ann", "guide").count_memories() == 11
+
+
+def test_a_quota_that_was_lowered_is_kept_to(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        others.quotas.set("long_term", max_memories=3, user_id="ann")
+        with pytest.raises(QuotaExceededError):
+            add(ours, "one too many")
+        assert texts(ours) == BEFORE
+
+
+def test_an_agent_that_was_removed_adds_nothing(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        for text in ("speaks like a friend", "is polite", "is brief"):
+            add(ours, text, "persona")
+        others.agents.add("guide", "books trains")
+        others.agents.remove("guide")
+        with pytest.raises(AgentRemovedError):
+            add(ours, "is never late", "persona")
+
+
+def test_a_rule_that_was_changed_holds_for_what_is_added(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        others.policies.set("long_term", user_id="ann", delete_after_days=40, archive_after_days="never", confirm=True)
+        added = add(ours, "likes the window seat")
+        rule = others.manager("ann", "guide").explain(added["memory_id"])
+        assert "40 days" in str(rule), rule
+
+
+def test_an_add_at_the_quota_prunes_what_is_there(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        others.quotas.set("long_term", max_memories=5, user_id="ann")
+        for text in ("one", "two"):
+            add(ours, text)
+        pruned = ours.manager("ann", "guide").add_with_auto_prune("three")
+        assert pruned["pruned"] == 1
+        assert texts(ours) == sorted([*BEFORE[1:], "one", "two", "three"])
+
+
+def test_a_user_who_was_erased_and_came_back_is_another(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        others.erase_user("ann")
+        add(ours, "here again")
+        assert texts(ours) == texts(others) == ["here again"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("crashing", [False, True], ids=["a connection", "a server"])
+def test_one_whose_answer_was_lost_is_done_once(stage: Stage, crashing: bool, after: bool) -> None:
+    with stage.opened() as (ours, _):
+        with stage.relay.burning(Fuse(1, after, act=stage.restart if crashing else lambda: None)) as fuse:
+            added = add(ours, "speaks Greek")
+            assert fuse.burnt.is_set()
+
+        assert texts(ours) == sorted([*BEFORE, "speaks Greek"])
+        assert ours.manager("ann", "guide").get(added["memory_id"])["content"] == "speaks Greek"
+        assert ours.manager("ann", "guide").count_memories() == 4
+        with psycopg.connect(stage.direct, autocommit=True) as connection:
+            counted = "SELECT memories, next FROM retain.scopes JOIN retain.subjects ON no = scopes.subject"
+            found = connection.execute(counted + " WHERE subjects.subject = %s", (f"{ours.tenant}/ann",)).fetchall()
+        assert found == [(4, 4)]
+
+
+def test_one_whose_answer_was_lost_is_in_doubt_while_nobody_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage.opened() as (ours, _):
+        monkeypatch.setattr(ours.database, "_patience", 0.2)
+        with stage.relay.burning(Fuse(1, after=True, act=stage.server.stop)), pytest.raises(StoreAwayError) as problem:
+            add(ours, "speaks Greek")
+        stage.server.start()
+        monkeypatch.setattr(ours.database, "_patience", module._PATIENCE)
+        assert "look whether it is there" in str(problem.value)
+        assert "speaks Greek" in texts(ours)
+
+
+def test_what_was_left_is_relied_on_once_it_has_been_found_again() -> None:
+    question = ("records.opening", ("t/u", "t", "u", 3, "[]"))
+    expectations = Expectations()
+    assert expectations.take(question) is None
+    expectations.leave(question, (1, 0), (1, 1))
+    assert expectations.take(question) is None, "nobody knows yet whether others write here"
+    expectations.leave(question, (1, 1), (1, 2))
+    assert expectations.take(question) == (1, 2)
+    assert expectations.take(question) is None, "it is for one write alone"
+    expectations.leave(question, None, (1, 3))
+    assert expectations.take(question) == (1, 3)
+    expectations.leave(question, (1, 9), (1, 10))
+    assert expectations.take(question) is None, "another has written here"
+
+
+def test_of_many_scopes_those_that_were_written_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retain.storage.postgres.expecting._MOST", 2)
+    expectations = Expectations()
+    for number in range(3):
+        expectations.leave(("question", (number,)), None, (number,))
+    assert [expectations.take(("question", (number,))) for number in range(3)] == [None, (1,), (2,)]
+
+
+def test_a_row_is_written_as_postgresql_writes_it(stage: Stage) -> None:
+    row = (1, None, True, False, -5, 2**40, 0)
+    with psycopg.connect(stage.direct) as connection:
+        found = connection.execute("SELECT ROW(%s::int, NULL, %s, %s, %s::int, %s::bigint, %s::int)::text", (
+            1, True, False, -5, 2**40, 0,
+        )).fetchone()  # fmt: skip
+    assert found == (as_record(row),)
