@@ -23,7 +23,7 @@ from retain import Retain
 from retain.core.records import Entry, Record, Scope
 from retain.core.types import TYPES, MemoryType
 from retain.settings import sqlite_path
-from retain.storage.relational.database import Transaction
+from retain.storage.relational.database import Question, Transaction
 
 #: Of the archives, which cost more for each record, so many are measured.
 ARCHIVED = 100_000
@@ -82,8 +82,8 @@ def transactions(retain: Retain) -> Iterator[list[float]]:
     write = retain.database.write
 
     @contextmanager
-    def timed(subject: str | None = None) -> Iterator[Transaction]:
-        with write(subject) as tx:
+    def timed(subject: str | None = None, first: Question | None = None) -> Iterator[Transaction]:
+        with write(subject, first) as tx:
             start = time.perf_counter()
             yield tx
             taken.append(time.perf_counter() - start)
