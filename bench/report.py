@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 
 from bench import archive, deployment, lifecycle, quality, service
-from bench.speed import USER_MEMORIES, Figure
+from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -37,7 +37,9 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
     text = (
         f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
         "engine, one process.\nEach figure is the least disturbed of several passes of 400 calls; floors and what they "
-        f"bound take turns.\n`make bench` on a {machine()}.\n\n" + _table(figures) + "\n![speed](img/speed.png)\n"
+        f"bound take turns, {AT_A_TIME} calls at a time.\n`make bench` on a {machine()}.\n\n"
+        + _table(figures)
+        + "\n![speed](img/speed.png)\n"
     )
     _plot_speed(docs / "img", figures)
     _section(docs, "Speed", text)
@@ -49,7 +51,8 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18 with pgvector, over its socket, "
         "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
         f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
-        " beside each other took turns,\non one core. It searches by vectors alone, Retain by vectors and words.\n"
+        f" beside each other took turns,\n{AT_A_TIME} calls at a time, on one core; each figure is the least disturbed of "
+        f"{PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Retain by vectors and words.\n"
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Deployment", text)

@@ -189,6 +189,8 @@ class Database:
             "journal_size_limit=67108864",
         ):
             connection.execute(f"PRAGMA {pragma}")
+        # a statement's plan does not depend on what it is asked with, so it is made once and not with each execution
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
     def _prepare(self) -> None:
         """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
