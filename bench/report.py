@@ -51,8 +51,8 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18 with pgvector, over its socket, "
         "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
         f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
-        f" beside each other took turns,\n{AT_A_TIME} calls at a time, on one core; each figure is the least disturbed of "
-        f"{PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Retain by vectors and words.\n"
+        f" beside each other took turns,\n{AT_A_TIME} calls at a time, on one core; each figure is the least disturbed "
+        f"of {PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Retain by vectors and words.\n"
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Deployment", text)
