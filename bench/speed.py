@@ -82,8 +82,8 @@ def timed(call: Callable[[int], object], rounds: int = ROUNDS) -> tuple[float, f
 
 
 def timed_together(*calls: Callable[[int], object], rounds: int = ROUNDS) -> list[tuple[float, float]]:
-    """The same for several calls in turn, a few of each at a time: what the machine does meanwhile weighs on all of them
-    alike, and none has to bring its own code and data back into the processor's caches each time.
+    """The same for several calls in turn, a few of each at a time: what the machine does meanwhile weighs on all of
+    them alike, and none has to bring its own code and data back into the processor's caches each time.
     """
     taken: list[list[float]] = [[] for _ in calls]
     for first in range(-AT_A_TIME, rounds, AT_A_TIME):
