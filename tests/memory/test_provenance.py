@@ -215,7 +215,7 @@ def test_nobody_finds_what_is_not_theirs(retain: Retain, memory: MemoryManager) 
     root = add(memory)
     other_user = retain.manager("someone_else", "travel_agent")
     other_agent = retain.manager("user_123", "another")
-    add(other_user, derived_from=[root], source=CRM)
+    add(other_user, source=CRM)
     theirs = add(other_agent, kind="persona", derived_from=[root])
 
     assert memory.derived(root) == []
@@ -223,6 +223,22 @@ def test_nobody_finds_what_is_not_theirs(retain: Retain, memory: MemoryManager) 
     assert memory.list_memories(source=CRM) == []
     with pytest.raises(InvalidInputError, match="not the id"):
         memory.derived("crm")
+
+
+def test_what_is_made_of_one_users_memories_is_not_kept_with_another(retain: Retain, memory: MemoryManager) -> None:
+    root = add(memory)
+    team = retain.manager("team", "travel_agent")
+    kept = add(team, "what the team knows")
+
+    with pytest.raises(InvalidInputError, match=f"memory {root}, which is not of user 'team'"):
+        team.add("what the team knows of Ann", derived_from=[kept, root])
+    with pytest.raises(InvalidInputError, match=f"memory {root}, which is not of user 'team'"):
+        team.update(kept, derived_from=[root])
+
+    assert ids(team.list_memories()) == [kept]
+    assert origin(team, kept)[1] == []
+    with retain.of_tenant("acme") as elsewhere:  # nobody learns what another tenant has
+        assert add(elsewhere.manager("team", "travel_agent"), derived_from=[root])
 
 
 def test_memories_are_listed_by_their_source(memory: MemoryManager, clock: FakeClock) -> None:
