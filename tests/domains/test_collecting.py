@@ -17,7 +17,7 @@ from domains.samples import configs
 from domains.tenants import Tenants
 from homes import ENGINES, Homes, fewer, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
-from retain import ConfirmationNeededError, MemoryManager, Retain
+from retain import ConfirmationNeededError, InvalidInputError, MemoryManager, Retain
 from retain.core.domains import DEFAULT_POLICY, normalised
 from retain.lifecycle.domain_rules import wanted_by
 from retain.lifecycle.plan import Plan
@@ -50,6 +50,23 @@ def rule_of(retain: Retain) -> dict[str, Any] | None:
     found = [rule for rule in retain.policies.list() if rule["level"] == "domain"]
     assert len(found) <= 1, "one policy is in force at a time"
     return found[0] if found else None
+
+
+# --- what is undone ---------------------------------------------------------------------------------------------------
+
+
+def test_a_write_that_was_undone_leaves_nothing_to_later_ones(retain: Retain, memory: MemoryManager) -> None:
+    retain.domains.configure("memory", ON, confirm=True, author="ops")
+    theirs = retain.manager("someone_else", "travel_agent").add("theirs")["memory_id"]
+    labels = [{"source_type": "context", "context_id": number} for number in range(3)]
+    with pytest.raises(InvalidInputError, match="not of user"):  # by then the profile was made, and found twice
+        memory.add_many(["a", "b", "c"], metadata=labels, derived_from=[theirs])
+
+    kept = memory.add_many(["a", "b", "c"], metadata=labels)["memory_ids"]
+
+    assert seen(memory) == {*kept}
+    assert seen(retain.manager("ann", "travel_agent")) == set()
+    assert add(retain.manager("ann", "travel_agent")) in seen(retain.manager("ann", "travel_agent"))
 
 
 # --- from the policy to the bin ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from retain.core.chain import Event
 from retain.core.content import to_json
@@ -76,7 +77,7 @@ class Profiles:
     def __init__(self) -> None:
         self._books: dict[str, Book] = {}
         self._numbers: dict[tuple[str, str, str], int] = {}
-        self._made: set[tuple[str, str, str]] = set()
+        self._made: WeakKeyDictionary[Transaction, set[tuple[str, str, str]]] = WeakKeyDictionary()
 
     def known(self, tenant: str, version: int) -> Book | None:
         """The tenant's rules in a version, if they were read before."""
@@ -108,13 +109,13 @@ class Profiles:
         where = (scope.tenant, kind, key)
         if where in self._numbers:
             return self._numbers[where]
+        made = self._made.setdefault(tx, set())
         row = tx.one(SQL["profile"], where)
-        if row is not None:  # one that another transaction has made; this one's own may yet be undone
-            if where not in self._made:
+        if row is not None:
+            if where not in made:  # what this transaction has made may yet be undone
                 self._numbers[where] = int(row[0])
-            self._made.discard(where)
             return int(row[0])
-        self._made.add(where)
+        made.add(where)
         life = book.life(kind, json.loads(key))
         return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
 

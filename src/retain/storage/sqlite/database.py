@@ -313,7 +313,7 @@ class Database:
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("connection",)
+    __slots__ = ("__weakref__", "connection")
     is_alone = True
 
     def __init__(self, connection: apsw.Connection) -> None:
