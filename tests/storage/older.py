@@ -53,7 +53,7 @@ _UNDO: dict[int, dict[str, tuple[str, ...]]] = {
             f"ALTER TABLE rules ADD CONSTRAINT rules_tenant_kind_user_id_agent_id_session_id_memory_id_key {_ONCE}",
         ),
     },
-    7: {"postgres": ("DROP FUNCTION opening", "DROP FUNCTION expect_opening")},
+    7: {"postgres": ("DROP FUNCTION opening", "DROP FUNCTION expect_opening", "DROP FUNCTION add_relying")},
 }
 
 

@@ -18,6 +18,8 @@ from storage.wire import listening
 _ENDS = frozenset(b"QS")
 #: The end of a transaction that may have written.
 COMMIT = b"COMMIT"
+#: A transaction that is one statement.
+_WHOLE = b"SELECT add_relying("
 #: The end of every answer, but for one byte.
 _READY = b"Z\x00\x00\x00\x05"
 
@@ -128,7 +130,7 @@ class _Line:
             text = self._prepared.get(body.split(b"\0", 2)[1], b"")
         if text.startswith(b"BEGIN"):
             self._looks = b"READ ONLY" in text
-        if text.endswith(COMMIT):
+        if text.endswith(COMMIT) or text.startswith(_WHOLE):
             return b"COMMIT of what only looked" if self._looks else COMMIT
         return text
 

@@ -5,7 +5,9 @@ and a write whose answer was lost is done once.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -51,6 +53,10 @@ class Stage:
             act()
             return self.relay.statements
 
+    def log(self) -> str:
+        """What the server has logged."""
+        return (self.server.folder / "log").read_text(errors="replace")
+
     def restart(self) -> None:
         """Crash, and be back."""
         self.server.kill()
@@ -77,9 +83,12 @@ def texts(retain: Retain) -> list[str]:
 def test_an_add_after_a_few_others_is_one_round_trip(stage: Stage) -> None:
     with stage.opened() as (ours, _):
         assert stage.statements(lambda: add(ours, "speaks Greek")) == [COMMIT]
+        more = [f"likes the sea {number}" for number in range(4)]
+        for text in more:  # by a statement that is prepared in the end
+            add(ours, text)
         assert stage.statements(lambda: add(ours, "is never late")) == [COMMIT]
-        assert texts(ours) == sorted([*BEFORE, "speaks Greek", "is never late"])
-        assert ours.manager("ann", "guide").count_memories() == 5
+        assert texts(ours) == sorted([*BEFORE, *more, "speaks Greek", "is never late"])
+        assert ours.manager("ann", "guide").count_memories() == 9
 
 
 def test_an_add_that_is_refused_by_the_server_is_done_after_asking(stage: Stage) -> None:
@@ -91,6 +100,43 @@ def test_an_add_that_is_refused_by_the_server_is_done_after_asking(stage: Stage)
         assert len(sent) > 2, "it relied on what was not so, and asked"
         assert texts(ours) == texts(others) == sorted([*BEFORE, "speaks Greek", "is never late"])
         assert others.manager("ann", "guide").count_memories() == 5
+
+
+def test_an_add_that_waited_for_another_sees_what_that_one_did(stage: Stage) -> None:
+    with stage.opened() as (ours, _), psycopg.connect(stage.direct) as other:
+        whose = f"{ours.tenant}/ann"
+        other.execute("SET search_path = retain")
+        other.execute("SELECT take_turn(0, %s)", (whose,))
+        other.execute(
+            "UPDATE scopes SET seq = seq + 1, next = next + 1 WHERE subject = (SELECT no FROM subjects WHERE subject = %s)",
+            (whose,),
+        )
+        with ThreadPoolExecutor(1) as pool:
+            adding = pool.submit(add, ours, "speaks Greek")
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            while other.execute(waiting).fetchone() != (1,):
+                time.sleep(0.01)
+            other.commit()
+            adding.result(60)
+
+        assert texts(ours) == sorted([*BEFORE, "speaks Greek"])
+        counted = "SELECT next FROM scopes JOIN subjects ON no = scopes.subject WHERE subjects.subject = %s"
+        assert other.execute(counted, (whose,)).fetchall() == [(5,)]
+
+
+def test_the_servers_log_has_nothing_of_what_was_added(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        before = stage.log()
+        for turn in range(4):  # each of them finds that the other has written
+            add(others, f"hepatitis {turn}")
+            add(ours, f"hepatitis {turn}")
+        others.quotas.set("long_term", max_memories=1, user_id="ann")
+        with pytest.raises(QuotaExceededError):
+            add(ours, "hepatitis")
+        said = stage.log()[len(before) :]
+        assert "hepatitis" not in said
+        assert b"hepatitis".hex() not in said
+        assert "ERROR" not in said
 
 
 def test_where_others_write_too_nobody_relies_on_anything(stage: Stage) -> None:

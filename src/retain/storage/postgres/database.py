@@ -13,15 +13,24 @@ from typing import Any, Final
 import psycopg
 from psycopg import RawCursor, errors, pq
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
-from retain.storage.postgres.expecting import REFUSED, Expectations
+from retain.storage.postgres.expecting import Expectations
 from retain.storage.postgres.opening import prepare, quoted
-from retain.storage.postgres.transactions import STATEMENTS, Connection, PostgresTransaction, begin_for, begin_relying
+from retain.storage.postgres.transactions import (
+    BEGIN,
+    COMMITTED,
+    STATEMENTS,
+    Connection,
+    Piece,
+    PostgresTransaction,
+    at_one_go,
+    begin_for,
+    binary_cursor,
+)
 from retain.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
@@ -135,7 +144,7 @@ class PostgresDatabase:
     @contextmanager
     def _writing(self, subject: str | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
-        with self._translated(), self._begun(b"BEGIN", subject, first, writes=True) as tx:
+        with self._translated(), self._begun(BEGIN, subject, first, writes=True) as tx:
             yield tx
             self._commit(tx, began)
         if first is not None and tx.left is not None:
@@ -147,15 +156,13 @@ class PostgresDatabase:
         self.check_usable()
         with self._translated(), self._returned(self._get()) as connection:
             tx = PostgresTransaction(connection, schema=self.schema, writes=True)
-            tx.begins_with(subject, begin_relying(self.schema, subject, first, expected), expected)
+            tx.relies_on(subject, first, expected)
             try:
                 yield tx
                 self._end(tx)
             except psycopg.Error as problem:
                 if connection.broken:
                     raise AgainError(self._doubt()) from problem
-                if problem.sqlstate == REFUSED:
-                    raise AgainError from problem
                 raise
         if tx.left is not None:
             self._expectations.leave(first, None, tx.left)
@@ -195,8 +202,8 @@ class PostgresDatabase:
 
     def _end(self, tx: PostgresTransaction) -> None:
         """Carry out what is left to be done, and commit."""
-        said = _last(tx.connection.execute(tx.ending(), prepare=False)).statusmessage
-        if said != "COMMIT":  # the server undoes what a failed statement was part of, and does not call it an error
+        said = tx.commit()
+        if said != COMMITTED:  # the server undoes what a failed statement was part of, and does not call it an error
             raise StorageError(f"{self.place} did not commit a write but answered {said}; nothing was changed")
 
     def _was_committed(self, xid: str, began: float) -> bool:
@@ -231,13 +238,14 @@ class PostgresDatabase:
         self, begin: bytes, subject: str | None, first: Question | None, *, writes: bool
     ) -> Iterator[PostgresTransaction]:
         """A transaction; what is not committed when the block ends is undone."""
+        pieces: list[Piece] = [(begin, ())]
         if subject is not None:
-            begin = begin_for(begin, self.schema, subject, first, writes=writes)
-        connection, answers = self._begin(begin)
+            pieces = begin_for(begin, self.schema, subject, first, writes=writes)
+        connection, answers = self._begin(pieces)
         with self._returned(connection):
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
             if subject is not None:
-                tx.begun_for(subject, _next_row(answers), _next_row(answers))
+                tx.begun_for(subject, *(answer.fetchone() for answer in answers[1:]))
             yield tx
 
     @contextmanager
@@ -251,13 +259,13 @@ class PostgresDatabase:
                     connection.execute(b"ROLLBACK")
             self._pool.putconn(connection)
 
-    def _begin(self, begin: bytes) -> tuple[Connection, psycopg.Cursor[Any]]:
+    def _begin(self, pieces: Sequence[Piece]) -> tuple[Connection, list[RawCursor[Row]]]:
         """Begin on a connection that works: those that broke while nobody used them are let go."""
         self.check_usable()
         for _ in range(_STALE):
             connection = self._get()
             try:
-                found = connection.execute(begin, prepare=False)
+                found = at_one_go(connection, pieces)
             except psycopg.OperationalError:
                 broken = connection.broken
                 self._pool.putconn(connection)
@@ -331,21 +339,7 @@ class PostgresDatabase:
 
 def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
     """The rows of a statement, in the form in which a transaction reads them."""
-    cursor = RawCursor(connection, row_factory=tuple_row)
-    cursor.format = pq.Format.BINARY
-    return cursor.execute(text, values).fetchall()
-
-
-def _next_row(cursor: psycopg.Cursor[Any]) -> Row | None:
-    """The row of a cursor's next result, if there is one."""
-    return cursor.fetchone() if cursor.nextset() else None
-
-
-def _last(cursor: psycopg.Cursor[Any]) -> psycopg.Cursor[Any]:
-    """A cursor at the last of its results."""
-    while cursor.nextset():
-        pass
-    return cursor
+    return binary_cursor(connection).execute(text, values).fetchall()
 
 
 def schema_of(parts: dict[str, str]) -> str:

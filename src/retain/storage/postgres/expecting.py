@@ -1,7 +1,7 @@
 """What a write that opens a scope is likely to find: the same as the last one left, if nobody else wrote there since.
 
-Then it need not ask first. It says what it relies on, and the server refuses it if that is not so: the whole write is
-one text, and one round trip.
+Then it need not ask first. It says what it relies on, and the server does nothing if that is not so: the whole write is
+one statement, and one round trip.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from retain.storage.relational.database import Question, Row
 
-#: How the server says that a write relied on what is not so.
-REFUSED: Final = "RT001"
 #: Of so many scopes it is remembered what was left there.
 _MOST: Final = 4_096
 

@@ -8,8 +8,8 @@ while they rely on it; whoever changes such a thing closes the gate.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
 from retain.storage.postgres.expecting import as_record
-from retain.storage.relational.database import Bindings, DuplicateError, Question, Row
+from retain.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row
 from retain.storage.relational.statements import statements
 
 PACKAGE: Final = "retain.storage.postgres"
@@ -30,43 +30,24 @@ _TOGETHER: Final = (256, 32, 4)
 _VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)$")
 _PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
-
-
-def _text(value: str) -> bytes:
-    if "\0" in value:
-        raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
-    return b" E'" + str.__str__(value).replace("\\", "\\\\").replace("'", "''").encode() + b"'"
-
-
-def _literal(value: object) -> bytes:
-    """A value of a class of its own, such as an enumeration, as a literal."""
-    for known, spell in _LITERALS.items():
-        if isinstance(value, known):
-            return spell(value)
-    raise psycopg.DataError(f"PostgreSQL cannot hold {value!r:.60}")
-
-
-#: How values are written inside a statement; a truth is a number, too, and comes before them.
-_LITERALS: Final[dict[type, Callable[[Any], bytes]]] = {
-    type(None): lambda _: b"NULL",
-    bool: lambda value: b"true" if value else b"false",
-    int: lambda value: b"(%d)" % value,
-    str: _text,
-    bytes: lambda value: b"'\\x" + value.hex().encode() + b"'::bytea",
-}
+#: A statement's text and its values.
+Piece = tuple[bytes, Bindings]
+#: Whatever the server's own default is: what is read once the turn has come must be what is there then.
+BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+#: What the server calls a commit that it has made.
+COMMITTED: Final = "COMMIT"
+#: The statements of a record that is added by itself.
+_ADD: Final = ["records.insert", "records.put_scope"]
 
 
 class Statement:
     """A statement, and which of its parameters are such texts."""
 
-    __slots__ = ("_parts", "_places", "_several", "packed", "text")
+    __slots__ = ("_several", "packed", "text")
 
     def __init__(self, text: str) -> None:
         self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
         self.text = _PACKED.sub(r"\1", text).encode()
-        split = _PLACE.split(self.text)
-        self._parts = split[::2]
-        self._places = [int(place) - 1 for place in split[1::2]]
         self._several: dict[int, bytes] = {}
 
     def bound(self, bindings: Bindings) -> Bindings:
@@ -78,14 +59,6 @@ class Statement:
             if isinstance(values[place], str):
                 values[place] = b"\0" + values[place].encode()
         return values
-
-    def spelled_out(self, bindings: Bindings) -> bytes:
-        """The text with its values in place of its parameters."""
-        literals = [_LITERALS.get(type(value), _literal)(value) for value in self.bound(bindings)]
-        texts = [self._parts[0]]
-        for place, part in zip(self._places, self._parts[1:], strict=True):
-            texts += (literals[place], part)
-        return b"".join(texts)
 
     def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
         """Texts and values that together write many rows; for a statement that ends with the values of one."""
@@ -119,20 +92,38 @@ def _shifted(text: bytes, by: int) -> bytes:
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
 
 
-def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *, writes: bool) -> bytes:
-    """The text that begins a transaction, takes a subject's turn or looks it up, and asks something, at one go."""
-    statement = STATEMENTS["records.take_turn" if writes else "records.subject_no"]
-    values = (gate_of(schema, subject), subject) if writes else (subject,)
-    texts = [begin, statement.spelled_out(values)]
-    if first is not None:  # by a statement of its own: it sees what was committed before the turn came
-        texts.append(STATEMENTS[first[0]].spelled_out(first[1]))
-    return b"; ".join(texts)
+def piece(name: str, bindings: Bindings) -> Piece:
+    """A statement by its name, and its values as they are sent."""
+    statement = STATEMENTS[name]
+    return statement.text, statement.bound(bindings)
 
 
-def begin_relying(schema: str, subject: str, first: Question, expected: Row) -> bytes:
-    """The text that begins a transaction and takes a subject's turn, if something would be answered as expected."""
-    values = (gate_of(schema, subject), *first[1], as_record(expected))
-    return b"BEGIN; " + STATEMENTS["records.expect_opening"].spelled_out(values)
+def at_one_go(connection: Connection, pieces: Sequence[Piece]) -> list[RawCursor[Row]]:
+    """Carry out statements in one round trip; those after one that fails are left out. Values travel beside the texts,
+    so that the server's log never has them.
+    """
+    with connection.pipeline() if len(pieces) > 1 else nullcontext():
+        return [
+            binary_cursor(connection).execute(text, values or None, prepare=None if values else False)
+            for text, values in pieces
+        ]
+
+
+def binary_cursor(connection: Connection) -> RawCursor[Row]:
+    """A cursor that reads numbers and bytes as they are."""
+    cursor = RawCursor(connection, row_factory=tuple_row)
+    cursor.format = psycopg.pq.Format.BINARY
+    return cursor
+
+
+def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *, writes: bool) -> list[Piece]:
+    """What begins a transaction, takes a subject's turn or looks it up, and asks something."""
+    if writes:
+        turn = piece("records.take_turn", (gate_of(schema, subject), subject))
+    else:
+        turn = piece("records.subject_no", (subject,))
+    # what is asked is a statement of its own: it sees what was committed before the turn came
+    return [(begin, ()), turn, *([] if first is None else [piece(*first)])]
 
 
 def gate_of(schema: str, subject: str) -> int:
@@ -154,11 +145,11 @@ class PostgresTransaction:
         self.connection = connection
         self.xid: str | None = None
         """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
-        self._cursor = RawCursor(connection, row_factory=tuple_row)
-        self._cursor.format = psycopg.pq.Format.BINARY
+        self._cursor = binary_cursor(connection)
         self._schema = schema
         self._writes = writes
-        self._later: list[bytes] = []
+        self._later: list[Question] = []
+        self._relied: Bindings | None = None
         self._numbers: dict[str, int] = {}
         self._answer: Row | None = None
         self.found: Row | None = None
@@ -219,17 +210,26 @@ class PostgresTransaction:
 
     def later(self, statement: str, bindings: Bindings = ()) -> None:
         """Carry out a statement before the next one, or with the commit."""
-        self._later.append(STATEMENTS[statement].spelled_out(bindings))
+        self._later.append((statement, bindings))
 
     def _catch_up(self) -> None:
+        if self._relied is not None:
+            self._begin_relying(self._relied)
         if self._later:
-            texts, self._later = self._later, []
-            self.connection.execute(b"; ".join(texts), prepare=False)
+            later, self._later = self._later, []
+            at_one_go(self.connection, [piece(*one) for one in later])
 
-    def ending(self) -> bytes:
-        """What is left to be carried out, and the commit, as one text."""
-        texts, self._later = self._later, []
-        return b"; ".join([*texts, b"COMMIT"])
+    def commit(self) -> str | None:
+        """Carry out what is left to be done, and commit; what the server calls it."""
+        if self._relied is not None and [statement for statement, _ in self._later] == _ADD:
+            values = (*self._relied, *(value for one in self._later for value in piece(*one)[1]))
+            if not self._cursor.execute(STATEMENTS["records.add_relying"].text, values).fetchone() == (True,):
+                raise AgainError
+            return COMMITTED
+        if self._relied is not None:
+            self._catch_up()
+        later, self._later = self._later, []
+        return at_one_go(self.connection, [*(piece(*one) for one in later), (b"COMMIT", ())])[-1].statusmessage
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
@@ -273,7 +273,7 @@ class PostgresTransaction:
         self.xid = row[1]
         return row
 
-    def begun_for(self, subject: str, row: Row | None, answer: Row | None) -> None:
+    def begun_for(self, subject: str, row: Row | None, answer: Row | None = None) -> None:
         """It was begun by taking a subject's turn, or by looking a subject up; with what that gave, and what was asked
         first. For a subject that nobody has seen, no turn was taken: what was answered may not be so any more.
         """
@@ -283,11 +283,18 @@ class PostgresTransaction:
         if self._writes and row is not None:
             self.xid = row[1]
 
-    def begins_with(self, subject: str, text: bytes, expected: Row) -> None:
-        """It begins with its first statement, by a text that relies on an answer."""
-        self._later.append(text)
+    def relies_on(self, subject: str, first: Question, expected: Row) -> None:
+        """It has not begun yet, and goes on only if the first question would be answered as expected."""
+        self._relied = (gate_of(self._schema, subject), *first[1], as_record(expected))
         self._numbers[subject] = expected[0]
         self._answer = expected
+
+    def _begin_relying(self, relied: Bindings) -> None:
+        """Begin after all, because something is to be asked."""
+        self._relied = None
+        begun = at_one_go(self.connection, [(BEGIN, ()), piece("records.expect_opening", relied)])
+        if begun[-1].fetchone() != (True,):
+            raise AgainError
 
     def number_for(self, subject: str) -> int:
         """The same, for a subject seen before or not."""

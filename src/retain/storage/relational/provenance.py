@@ -59,8 +59,8 @@ def refuse_others(tx: Transaction, subject: str, number: int, sources: Iterable[
     tenant, user_id = subject.split("/", 1)
     if asked and (row := tx.one(SQL["of_others"], (to_json(asked), number, tenant))) is not None:
         raise InvalidInputError(
-            f"derived_from names memory {row[0]}, which is not of user {user_id!r}; what is made of one user's memories "
-            "is kept with that user, so that it goes when they are erased"
+            f"derived_from names memory {row[0]}, which is not of user {user_id!r}; what is made of one user's "
+            "memories is kept with that user, so that it goes when they are erased"
         )
 
 
