@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from api.client import Client
 from clocks import FakeClock
 from homes import ENGINES
-from retain import Retain, RetainError
+from retain import InDoubtError, Retain, RetainError
 from retain.api import build_app
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
@@ -152,6 +152,23 @@ def test_what_broke_off_is_not_carried_out_again(broken: FastAPI, retain: Retain
     assert again.headers["idempotency-replayed"] == "true"
     assert str(retain.settings.home) not in first.text
     assert first.json()["code"] == RetainError.code
+    assert len(retain.tools.list()) == 1
+
+
+def test_what_is_in_doubt_is_not_carried_out_again(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = retain.tools.add
+
+    def add_and_lose_the_answer(*args: Any) -> Any:
+        add(*args)
+        raise InDoubtError("the server broke off")
+
+    monkeypatch.setattr(retain.tools, "add", add_and_lose_the_answer)
+    with Client(build_app(retain, keys_required=False)) as client:
+        first = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))
+        again = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))
+    assert (first.status_code, first.json()["code"], first.json()["retryable"]) == (504, "in_doubt", False)
+    assert again.content == first.content
+    assert again.headers["idempotency-replayed"] == "true"
     assert len(retain.tools.list()) == 1
 
 

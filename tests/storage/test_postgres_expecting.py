@@ -19,7 +19,7 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from retain import Retain, foundation
-from retain.core.errors import AgentRemovedError, QuotaExceededError, StoreAwayError
+from retain.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
 from retain.recall.embedders import open_embedder
 from retain.storage.postgres import database as module
 from retain.storage.postgres.expecting import Expectations, as_record
@@ -186,6 +186,34 @@ def test_an_add_at_the_quota_prunes_what_is_there(stage: Stage) -> None:
         assert texts(ours) == sorted([*BEFORE[1:], "one", "two", "three"])
 
 
+def test_one_that_pruned_says_so_though_its_answer_was_lost(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        others.quotas.set("long_term", max_memories=5, user_id="ann")
+        for text in ("one", "two"):
+            add(ours, text)
+        with stage.relay.burning(Fuse(1, after=True, wanted=lambda statement: statement == COMMIT)) as fuse:
+            pruned = ours.manager("ann", "guide").add_with_auto_prune("three")
+            assert fuse.burnt.is_set()
+        assert (pruned["operation"], pruned["pruned"]) == ("add_with_prune", 1)
+        assert texts(ours) == sorted([*BEFORE[1:], "one", "two", "three"])
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_the_servers_default_of_isolation_changes_nothing(stage: Stage, level: str) -> None:
+    with psycopg.connect(stage.direct, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = '{level}'".encode())
+    try:
+        with stage.opened() as (ours, others), ThreadPoolExecutor(4) as pool:
+            told = [pool.submit(add, one, f"note {n}") for n in range(20) for one in (ours, others)]
+            for one in told:
+                one.result(60)
+            assert ours.manager("ann", "guide").count_memories() == len(BEFORE) + 40
+    finally:
+        with psycopg.connect(stage.direct, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_isolation'.encode())
+
+
 def test_a_user_who_was_erased_and_came_back_is_another(stage: Stage) -> None:
     with stage.opened() as (ours, others):
         others.erase_user("ann")
@@ -215,8 +243,9 @@ def test_one_whose_answer_was_lost_is_in_doubt_while_nobody_answers(
 ) -> None:
     with stage.opened() as (ours, _):
         monkeypatch.setattr(ours.database, "_patience", 0.2)
-        with stage.relay.burning(Fuse(1, after=True, act=stage.server.stop)), pytest.raises(StoreAwayError) as problem:
+        with stage.relay.burning(Fuse(1, after=True, act=stage.server.stop)), pytest.raises(InDoubtError) as problem:
             add(ours, "speaks Greek")
+        assert not problem.value.retryable, "whoever tries again without looking may have it twice"
         stage.server.start()
         monkeypatch.setattr(ours.database, "_patience", module._PATIENCE)
         assert "look whether it is there" in str(problem.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -14,10 +15,10 @@ from starlette.responses import Response
 
 from retain.access import Replies, Reply
 from retain.access.replies import fingerprint
-from retain.api.problems import failed
+from retain.api.problems import failed, respond
 from retain.api.rights import Caller
 from retain.api.streaming import Streamed
-from retain.core.errors import InvalidInputError, RetainError
+from retain.core.errors import InDoubtError, InvalidInputError, RetainError
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
@@ -61,6 +62,10 @@ async def answer_once(request: Request, key: str, caller: Caller, replies: Repli
             response = await handle(request)
             if isinstance(response, Streamed):
                 response = await response.whole(request.scope)
+        except InDoubtError as problem:  # it may be there: whoever asks again is told so, too
+            with suppress(RetainError):
+                await _keep(replies, principal, key, mark, respond(request, problem))
+            raise
         except _HARMLESS:
             await run_in_threadpool(replies.release, principal, key)
             raise

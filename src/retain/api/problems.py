@@ -74,6 +74,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "store_read_only": 503,
         "store_unavailable": 503,
         "store_away": 503,
+        "in_doubt": 504,
         "not_a_store": 500,
         "store_too_new": 500,
         "closed": 503,

@@ -305,6 +305,13 @@ class StoreAwayError(StoreUnavailableError):
     retryable = True
 
 
+class InDoubtError(StoreAwayError):
+    """A server broke off before it said whether a write was done: look whether it is there before it is tried again."""
+
+    code = "in_doubt"
+    retryable = False
+
+
 class NotAStoreError(StorageError):
     """The file is not a Retain database, or is damaged."""
 

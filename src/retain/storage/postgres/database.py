@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from retain.core.errors import ClosedError, ConflictError, RetainError, StorageError, StoreAwayError
+from retain.core.errors import ClosedError, ConflictError, InDoubtError, RetainError, StorageError, StoreAwayError
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of
 from retain.storage.postgres.expecting import Expectations
 from retain.storage.postgres.opening import prepare, quoted
@@ -225,8 +225,8 @@ class PostgresDatabase:
             time.sleep(0.1)
         raise self._doubt()
 
-    def _doubt(self) -> StoreAwayError:
-        return StoreAwayError(
+    def _doubt(self) -> InDoubtError:
+        return InDoubtError(
             f"{self.place} broke off before it said whether a write was done, and cannot tell now; "
             "look whether it is there before you try again"
         )
@@ -299,7 +299,9 @@ class PostgresDatabase:
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.execute(
             f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
-            f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'".encode()
+            f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'; "
+            # what is read once a subject's turn has come must be what is there then
+            "SET default_transaction_isolation = 'read committed'".encode()
         )
 
     @contextmanager

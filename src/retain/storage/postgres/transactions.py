@@ -32,8 +32,7 @@ _PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
 #: A statement's text and its values.
 Piece = tuple[bytes, Bindings]
-#: Whatever the server's own default is: what is read once the turn has come must be what is there then.
-BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+BEGIN: Final = b"BEGIN"
 #: What the server calls a commit that it has made.
 COMMITTED: Final = "COMMIT"
 #: The statements of a record that is added by itself.

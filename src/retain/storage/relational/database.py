@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from retain.core.errors import StoreAwayError
+from retain.core.errors import InDoubtError
 
 Row = tuple[Any, ...]
 Bindings = Sequence[Any]
@@ -30,7 +30,7 @@ class AgainError(Exception):
     ``doubt`` is what is to be said of one whose answer was lost, if nobody answers that either.
     """
 
-    def __init__(self, doubt: StoreAwayError | None = None) -> None:
+    def __init__(self, doubt: InDoubtError | None = None) -> None:
         super().__init__("to be done again")
         self.doubt = doubt
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from retain.core.decisions import Standing
-from retain.core.errors import AgentRemovedError, HeldError, StoreAwayError, StoreBusyError
+from retain.core.errors import AgentRemovedError, HeldError, StorageError
 from retain.core.holds import Held, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
@@ -57,35 +57,46 @@ class SqlRecords:
         self._profiles = Profiles()
 
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        before: list[str] = []
         try:
-            return self._insert(subject, kind, entries, prune=prune, now=now)
+            return self._insert(subject, kind, entries, prune=prune, now=now, pruned=before)
         except AgainError as unsure:
             try:
-                return self._insert(subject, kind, entries, prune=prune, now=now, again=True)
-            except (StoreAwayError, StoreBusyError) as problem:
+                return self._insert(subject, kind, entries, prune=prune, now=now, pruned=[], before=before)
+            except StorageError as problem:
                 raise unsure.doubt or problem from problem
 
     def _insert(
-        self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, again: bool = False
+        self,
+        subject: str,
+        kind: Kind,
+        entries: Sequence[Entry],
+        *,
+        prune: bool,
+        now: int,
+        pruned: list[str],
+        before: Sequence[str] | None = None,
     ) -> Added:
+        """The same, at one attempt; ``pruned`` is filled. ``before`` has what an attempt pruned that may have been made
+        already.
+        """
         stored = [_row(entry) for entry in entries]
         size = sum(row[_SIZE] for row in stored)
         asked = to_open(subject, kind, (entry.record.scope.agent_id for entry in entries))
-        with self._database.write(subject, None if again else asked) as tx, unique(kind.name):
+        with self._database.write(subject, asked if before is None else None) as tx, unique(kind.name):
             number = tx.number_for(subject)
             opened = opening(tx, kind, asked)
-            if opened.is_removed:
-                refuse_removed_agents(tx, (entry.record.scope for entry in entries))
             mover = Mover(tx, subject, number, now=now, is_held=opened.is_held)
             tally = mover.tally(kind, opened.counts)
             maximum = opened.limits
-            if again and tx.one(SQL["standing"], (entries[0].record.id, number, False)) is not None:
-                return Added(tally.usage(maximum), 0, ())  # it was done, and only the answer was lost
+            if before is not None and tx.one(SQL["standing"], (entries[0].record.id, number, False)) is not None:
+                return Added(tally.usage(maximum), len(before), tuple(before))  # only the answer was lost
+            if opened.is_removed:
+                refuse_removed_agents(tx, (entry.record.scope for entry in entries))
             for entry in entries:
                 mover.make_way(kind, entry.record.name)
             if excess(tally.usage(maximum), len(stored), size):
                 _recycle_expired(tx, mover, number, kind, now)
-            pruned: list[str] = []
             while problem := excess(tally.usage(maximum), len(stored), size):
                 if not prune or not (moved := _prune(tx, mover, number, kind, now)):
                     raise refuse(kind.name, subject.split("/", 1)[1], problem)
