@@ -150,8 +150,13 @@ class Retain:
         """Archive, recycle and delete what is due; with ``dry_run``, say what that would be, now or ``at`` a moment.
 
         ``digest`` (of a plan) carries out that plan, or refuses if its records have changed since. ``confirm`` lets go
-        who was set aside because they would lose much at once, and trusts a clock that leaped.
+        who was set aside because they would lose much at once, and trusts a clock that leaped, or that is behind what a
+        sweep has seen: the time as it is now holds from then on, for sweeps and jobs alike.
         """
+        if dry_run and digest is not None:
+            raise InvalidInputError(
+                f"digest {told(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
+            )
         if dry_run:
             return self.upkeep.plan(at, confirm=confirm)
         return self.upkeep.sweep(at=at, digest=digest, confirm=confirm, progress=progress)

@@ -18,6 +18,7 @@ from retain.kinds.parts import Parts
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.leaving import Leaving
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
@@ -251,16 +252,18 @@ class Foundation:
         """Sweeps a tenant."""
         retell = partial(retell_entities, self.parts)
         domains = self.domains(tenant)
+        registry = self.registry(tenant)
+        leaving = Leaving(tenant, self.stores.dues, self.stores.history, registry)
         return Upkeep(
             tenant,
-            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell, domains.most_collected),
+            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell, domains.most_collected, leaving.due),
             self.leadership,
             dues=self.stores.dues,
             rules=self.stores.rules,
-            history=self.stores.history,
+            leaving=leaving,
             short_term=self.stores.short_term,
             policies=self.policies(tenant),
-            registry=self.registry(tenant),
+            registry=registry,
             audit=self.audit(tenant),
             now=self.parts.now,
             watch=self._watch,
@@ -268,6 +271,7 @@ class Foundation:
             finish_erasures=self.eraser.finish_unfinished,
             domains=domains,
             shrink=self.stores.subjects.scrub,
+            take_back=self.schedule.take_back,
         )
 
     def domains(self, tenant: str) -> Domains:

@@ -145,6 +145,16 @@ def test_a_body_that_has_nothing_to_say_need_not_be_sent(client: Client) -> None
     assert client.post("/v1/sweeps", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 422
 
 
+def test_a_plan_takes_no_digest_and_a_sweep_is_no_dry_run(client: Client) -> None:
+    for path, body, extra in (
+        ("/v1/sweeps/plan", {"digest": "junk"}, "body.digest"),
+        ("/v1/sweeps", {"dry_run": True}, "body.dry_run"),
+    ):
+        refused = client.post(path, body)
+        assert refused.status_code == 422
+        assert [one["where"] for one in refused.json()["errors"]] == [extra]
+
+
 def test_who_has_to_confirm_is_told_how_to_do_it_there(client: Client, retain: Retain) -> None:
     asked = client.put("/v1/policies/episodic", {"delete_after_days": 1})
     assert asked.status_code == 428

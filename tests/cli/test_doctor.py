@@ -150,6 +150,38 @@ def test_a_schedule_that_never_ran_is_a_warning_that_says_what_to_do(home: Path,
     assert examine("--home", str(home))[1]["schedule"]["status"] == "warning", "looking enrols nothing"
 
 
+def test_jobs_that_nobody_ever_ran_are_a_failed_check_once_something_waits_for_them(home: Path) -> None:
+    begun = FakeClock(datetime.now(UTC) - timedelta(days=10))
+    with Retain.open(home=home, clock=begun) as engine:
+        engine.manager("alice", "cli").add("Likes tea")
+    code, checks = examine("--home", str(home))
+    assert (code, checks["schedule"]["status"]) == (0, "warning"), "nothing is due yet"
+    with Retain.open(home=home, clock=begun) as engine:
+        begun.advance(days=-90)
+        engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
+    code, checks = examine("--home", str(home))
+    assert (code, checks["schedule"]["status"]) == (3, "failed")
+    assert "the job episodes is overdue" in checks["schedule"]["detail"]
+    assert "retain schedule run --once" in checks["schedule"]["fix"]
+
+
+def test_what_it_says_of_a_clock_that_was_ahead_is_what_helps(home: Path) -> None:
+    clock = FakeClock(datetime.now(UTC) + timedelta(days=3_650))
+    with Retain.open(home=home, clock=clock) as engine:
+        engine.manager("alice", "cli").add("Likes tea")
+        engine.sweep()
+        clock.advance(minutes=1)
+        engine.schedule.run("daily")
+    code, checks = examine("--home", str(home))
+    assert (code, checks["clock"]["status"], checks["schedule"]["status"]) == (3, "failed", "failed")
+    assert "sweep with --confirm" in checks["clock"]["fix"]
+    assert "retain sweep --confirm" in checks["schedule"]["detail"]
+    assert CliRunner().invoke(app, ["sweep", "--confirm", "--home", str(home)]).exit_code == 0
+    code, checks = examine("--home", str(home))
+    assert (code, checks["clock"]["status"], checks["schedule"]["status"]) == (0, "ok", "warning")
+    assert CliRunner().invoke(app, ["sweep", "--home", str(home)]).exit_code == 0
+
+
 def test_a_job_that_failed_or_waits_for_too_long_is_a_failed_check(home: Path) -> None:
     clock = FakeClock(datetime.now(UTC) - timedelta(hours=3))
     with Retain.open(home=home, clock=clock) as engine:

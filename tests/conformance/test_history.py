@@ -330,10 +330,10 @@ def test_messages_are_gone_for_good_fifteen_days_later_and_not_before(history: H
     append(history, me.scope(), *turns)
     remove(history, me.scope(), [turn.id for turn in turns[:4]])
 
-    assert history.purge_messages(me.tenant, now=NOW + BIN - 1, limit=9) == 0
+    assert history.purge_messages(me.tenant, now=NOW + BIN - 1, limit=9) == (0, 0)
     with pytest.raises(ConflictError, match="no longer be restored"):
         history.restore_message(me.subject, turns[0].id, now=NOW + BIN)
-    assert [history.purge_messages(me.tenant, now=NOW + BIN, limit=3) for _ in range(3)] == [3, 1, 0]
+    assert [history.purge_messages(me.tenant, now=NOW + BIN, limit=3)[0] for _ in range(3)] == [3, 1, 0]
     assert not history.restore_message(me.subject, turns[0].id, now=NOW)
     assert history.messages(me.scope(), now=NOW) == turns[4:]
 

@@ -224,7 +224,76 @@ def test_a_job_that_waits_for_a_clock_that_was_set_back_is_told_of(bench: Bench)
     problems = schedule.problems()
     assert len(problems) == len(SWEEPS)
     assert "the job daily waits until 2030-06-02T03:00:00+00:00" in "\n".join(problems)
+    assert "retain sweep --confirm" in problems[0]
     assert schedule.run("daily") == {"moved": 3}, "by hand it can be run meanwhile"
+
+
+@pytest.mark.parametrize("change", [{"cron": "0 3 * * *"}, {"cron": "default"}, {"enabled": True}])
+def test_setting_a_job_lets_it_go_on_from_a_clock_that_was_set_back(bench: Bench, change: dict[str, Any]) -> None:
+    schedule = bench.known()
+    bench.at("2036-06-01T12:00+00:00")
+    schedule.run_due()
+    bench.at("2026-01-15T12:00+00:00")
+    row = schedule.set("daily", **change)
+    assert (row["next_run"], row["clock_set_back"]) == ("2026-01-16T03:00:00+00:00", False)
+    assert bench.row("episodes")["clock_set_back"], "the others wait until they are set, or a sweep is confirmed"
+    bench.ran.clear()
+    bench.at("2026-01-16T03:00:10+00:00")
+    assert [done["name"] for done in schedule.run_due()] == ["daily"]
+    assert (schedule.run_due(), bench.ran) == ([], ["daily"])
+
+
+def test_jobs_that_are_taken_back_run_no_slot_again_that_was_run_in_its_time(bench: Bench) -> None:
+    schedule = bench.known()
+    bench.at("2026-01-16T03:00:10+00:00")
+    schedule.run_due()
+    bench.at("2036-06-01T12:00+00:00")
+    schedule.run_due()
+    bench.at("2026-01-16T12:00+00:00")
+    bench.ran.clear()
+    assert schedule.take_back() == sorted(job.name for job in SWEEPS)
+    assert schedule.run_due() == [], "today's slots are done"
+    assert all(row["last_finished"] == "2026-01-16T12:00:00+00:00" for row in schedule.list())
+    bench.at("2026-01-17T03:00:10+00:00")
+    assert sorted(done["name"] for done in schedule.run_due()) == ["daily", "episodes", "minutely"]
+    assert (schedule.take_back(), schedule.problems()) == ([], [])
+
+
+def test_jobs_that_the_store_got_to_know_under_a_clock_that_was_ahead_can_be_taken_back(bench: Bench) -> None:
+    bench.at("2036-06-01T12:00+00:00")
+    schedule = bench.known()
+    bench.at("2026-01-15T12:00+00:00")
+    assert len(schedule.problems()) == len(SWEEPS)
+    schedule.take_back()
+    bench.at("2026-01-16T03:00:10+00:00")
+    assert sorted(done["name"] for done in schedule.run_due()) == ["daily", "episodes", "minutely"]
+
+
+def test_a_slot_that_was_run_by_a_clock_a_little_ahead_is_not_run_again(bench: Bench) -> None:
+    schedule = bench.known()
+    bench.at("2026-01-16T03:00:01+00:00")
+    schedule.run_due()
+    bench.ran.clear()
+    bench.at("2026-01-16T02:59:30+00:00")
+    assert schedule.take_back() == []
+    schedule.set("daily", enabled=True)
+    bench.at("2026-01-16T03:00:02+00:00")
+    assert (schedule.run_due(), bench.ran) == ([], [])
+
+
+def test_a_slot_that_was_cut_short_under_a_clock_that_was_ahead_runs_once_more(bench: Bench) -> None:
+    schedule = bench.known()
+    bench.at("2036-06-01T12:00+00:00")
+    bench.deeds["minutely"] = crash
+    with pytest.raises(CrashError):
+        schedule.run_due()
+    bench.at("2026-01-15T12:00:30+00:00")
+    del bench.deeds["minutely"]
+    bench.ran.clear()
+    assert schedule.take_back() == ["minutely"]
+    assert [(done["name"], done["again"]) for done in schedule.run_due()] == [("minutely", True)]
+    bench.at("2026-01-15T12:01+00:00")
+    assert [(done["name"], done["again"]) for done in schedule.run_due()] == [("minutely", False)]
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
@@ -388,6 +457,42 @@ def test_a_job_run_by_hand_raises_what_went_wrong(bench: Bench) -> None:
         bench.schedule.run("daily")
     assert bench.schedule.lease is None
     assert bench.leases.current(SWEEPER, now=bench.wall) is None
+
+
+def test_how_a_job_run_by_hand_went_is_recorded(bench: Bench) -> None:
+    schedule = bench.known()
+    bench.deeds["daily"] = fail
+    bench.clock.advance(days=1)
+    schedule.run_due()
+    slot = bench.row("daily")["last_slot"]
+    assert "the job daily failed" in schedule.problems()[0]
+
+    del bench.deeds["daily"]
+    bench.clock.advance(minutes=5)
+    schedule.run("daily")
+    row = bench.row("daily")
+    assert schedule.problems() == [], "it was put right"
+    assert (row["last_result"], row["last_finished"]) == ({"moved": 3}, bench.clock.now.isoformat())
+    assert (row["last_slot"], row["missed"]) == (slot, 0)
+
+    bench.deeds["daily"] = fail
+    with pytest.raises(OSError, match="the bucket is gone"):
+        schedule.run("daily")
+    assert bench.row("daily")["last_slot"] == slot
+    assert "the job daily failed" in schedule.problems()[0]
+
+
+def test_a_slot_that_was_cut_short_still_runs_again_after_the_job_was_run_by_hand(bench: Bench) -> None:
+    schedule = bench.known()
+    bench.deeds["minutely"] = crash
+    bench.clock.advance(minutes=1)
+    with pytest.raises(CrashError):
+        schedule.run_due()
+    bench.deeds["minutely"] = fail
+    with pytest.raises(OSError, match="the bucket is gone"):
+        schedule.run("minutely")
+    del bench.deeds["minutely"]
+    assert [(done["name"], done["again"]) for done in schedule.run_due()] == [("minutely", True)]
 
 
 def test_what_is_set_holds_for_every_engine_and_goes_back_to_the_default(bench: Bench) -> None:

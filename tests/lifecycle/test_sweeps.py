@@ -98,6 +98,125 @@ def test_with_a_hold_a_sweep_does_exactly_what_its_dry_run_said(
     assert (again.lines, again.held) == ((), plan.held)
 
 
+def went(retain: Retain, **options: object) -> dict[tuple[str, str], int]:
+    """What a sweep did, which is what its dry run had said."""
+    plan = planned(retain)
+    report = swept(retain, **options)
+    assert report.lines == plan.lines
+    return {(line.memory_type, line.action): line.records for line in report.lines}
+
+
+@pytest.mark.parametrize("by_digest", [False, True])
+def test_messages_agents_and_tools_that_go_are_in_the_plan_and_in_the_report(
+    retain: Retain, clock: FakeClock, by_digest: bool
+) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    memory.short_term.add_message("user", "hello")
+    said = memory.short_term.add_message("user", "my number is 4711")
+    memory.delete(said)
+    for name in ("one", "two"):
+        retain.tools.add(name)
+    retain.agents.add("clerk")
+    retain.tools.remove("one")
+    retain.agents.remove("clerk")
+    assert planned(retain).lines == ()
+    clock.advance(days=16)
+    plan = planned(retain)
+    assert plan.counts["delete"] == plan.total == 3
+    options = {"digest": plan.digest} if by_digest else {}
+    gone = went(retain, **options)
+    assert gone == {("agent", "delete"): 1, ("message", "delete"): 1, ("tool", "delete"): 1}
+    assert plan.bytes == len("my number is 4711")
+    assert [tool["tool_id"] for tool in retain.tools.list(include_removed=True)] == ["two"]
+    assert retain.agents.list(include_removed=True) == []
+    assert planned(retain).lines == ()
+
+
+def test_a_plan_is_stale_once_another_message_or_tool_was_held(retain: Retain, clock: FakeClock) -> None:
+    retain.tools.add("one")
+    retain.tools.remove("one")
+    clock.advance(days=16)
+    plan = planned(retain)
+    retain.holds.add(memory_id="one", reason="a lawsuit", author="ann")
+    with pytest.raises(PlanChangedError):
+        swept(retain, digest=plan.digest)
+    assert planned(retain).lines == ()
+    assert went(retain) == {}
+
+
+def test_what_was_due_after_a_plan_is_not_taken_with_it(retain: Retain, clock: FakeClock) -> None:
+    for name in ("one", "two"):
+        retain.tools.add(name)
+        retain.tools.remove(name)
+        clock.advance(days=1)
+    clock.advance(days=13, hours=1)
+    plan = planned(retain)
+    clock.advance(days=2)
+    assert swept(retain, digest=plan.digest).lines == plan.lines
+    assert plan.counts["delete"] == 1
+    assert [tool["tool_id"] for tool in retain.tools.list(include_removed=True)] == ["two"]
+    assert retain.recycle.purge() == {"tool": 1}
+
+
+def test_what_follows_an_agent_once_a_hold_is_released_is_in_the_plan_and_in_the_report(
+    retain: Retain, clock: FakeClock
+) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    kept = memory.add("speaks like a friend", "persona")["memory_id"]
+    memory.add("is brief", "persona")
+    memory.short_term.add_message("user", "hello")
+    hold = retain.holds.add(memory_id=kept, reason="a lawsuit", author="ann")
+    retain.agents.remove("guide")
+    clock.advance(days=16)
+    assert went(retain) == {("persona", "delete"): 1, ("history", "delete"): 1}, "the agent waits for what is held"
+    assert went(retain) == {}
+    retain.holds.release(hold.id, author="ann")
+    assert went(retain) == {("persona", "recycle"): 1}
+    assert went(retain) == {}, "it is in the bin, and the agent with it"
+    clock.advance(days=15)
+    assert went(retain) == {("persona", "delete"): 1, ("agent", "delete"): 1}
+
+
+def test_what_a_rule_takes_is_not_counted_again_for_following_its_agent(retain: Retain, clock: FakeClock) -> None:
+    memory = retain.manager("ann", "guide")
+    memory.episodic.record_episode("Book a flight", ["booked"])
+    hold = retain.holds.add(user_id="ann", reason="a lawsuit", author="ann")
+    retain.agents.remove("guide")
+    clock.advance(days=366)
+    assert went(retain) == {}
+    retain.holds.release(hold.id, author="ann")
+    assert went(retain) == {("episodic", "recycle"): 1, ("agent", "delete"): 1}
+    clock.advance(days=16)
+    assert went(retain) == {("episodic", "delete"): 1}
+
+
+def test_an_agent_stays_in_the_plan_as_in_the_bin_while_a_hold_keeps_what_went_with_it(
+    retain: Retain, clock: FakeClock
+) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    memory_id = memory.add("speaks like a friend", "persona")["memory_id"]
+    memory.short_term.add_message("user", "hello")
+    retain.agents.remove("guide")
+    hold = retain.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+    clock.advance(days=16)
+    assert went(retain) == {("history", "delete"): 1}
+    retain.holds.release(hold.id, author="ann")
+    assert went(retain) == {("persona", "delete"): 1, ("agent", "delete"): 1}
+
+
+def test_a_message_that_goes_with_its_whole_conversation_is_not_counted_by_itself(
+    retain: Retain, clock: FakeClock
+) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    memory.short_term.add_message("user", "hello")
+    said = memory.short_term.add_message("user", "my number is 4711")
+    memory.delete(said)
+    retain.agents.remove("guide")
+    clock.advance(days=16)
+    assert went(retain) == {("history", "delete"): 1, ("agent", "delete"): 1}
+    check_sound(retain)
+
+
 def test_sweeping_twice_plans_nothing(retain: Retain, clock: FakeClock) -> None:
     fill(retain, clock)
     assert swept(retain).total > 0
@@ -173,6 +292,13 @@ def test_what_is_no_digest_is_refused(retain: Retain, digest: str) -> None:
         swept(retain, digest=digest)
 
 
+@pytest.mark.parametrize("digest", ["junk", "", "a plan's own"])
+def test_a_dry_run_takes_no_digest(retain: Retain, digest: str) -> None:
+    given = planned(retain).digest if digest == "a plan's own" else digest
+    with pytest.raises(InvalidInputError, match="leave dry_run out, or make a new plan without a digest"):
+        retain.sweep(dry_run=True, digest=given)
+
+
 def test_a_digest_of_nobody_is_refused(retain: Retain, clock: FakeClock) -> None:
     plan = planned(retain)
     with pytest.raises(PlanChangedError):
@@ -214,6 +340,68 @@ def test_a_store_that_has_seen_the_future_is_not_swept_by_the_machines_clock(ret
         with pytest.raises(ClockError, match="nothing was swept"):
             honest.sweep()
         assert isinstance(honest.sweep(confirm=True), Report)
+
+
+def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(retain: Retain, clock: FakeClock) -> None:
+    retain.manager("ann", "guide").add("Likes tea")
+    clock.now = clock.now.replace(year=2190)
+    assert retain.schedule.run_due()
+    retain.sweep()
+    retain.close()
+    with Retain.open(home=retain.settings.home) as honest:
+        with pytest.raises(ClockError, match="check the clock, then confirm"):
+            honest.schedule.run("daily")
+        with pytest.raises(ClockError, match="check the clock, then confirm"):
+            honest.recycle.purge()
+        honest.sweep(confirm=True)
+        assert isinstance(honest.sweep(), Report)
+        assert honest.schedule.run("daily")["tenants"] == 1
+        assert honest.recycle.purge() == {}
+        assert honest.schedule.problems() == []
+        assert not any(row["next_run"] > "2189" for row in honest.schedule.list())
+        (accepted,) = [entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accept"]
+        assert accepted["detail"]["seen"].startswith("2190")
+        assert accepted["detail"]["jobs"] == sorted(job.name for job in JOBS)
+        honest.sweep(confirm=True)
+        assert len([entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accept"]) == 1
+        assert honest.audit.verify()
+
+
+def test_a_confirmed_sweep_leaves_what_a_clock_a_little_ahead_has_seen(retain: Retain, clock: FakeClock) -> None:
+    retain.sweep()
+    seen = retain.dues.seen()
+    clock.advance(seconds=-60)
+    retain.sweep(confirm=True)
+    assert retain.dues.seen() == seen
+    assert "clock.accept" not in [entry["action"] for entry in retain.audit.tail()]
+
+
+def test_a_clock_whose_leap_was_accepted_is_trusted_until_it_leaps_again() -> None:
+    watch = ClockWatch(now=NOW + 365 * DAY, steady=0)
+    with pytest.raises(ClockError, match="leaped back"):
+        watch.check(NOW, seen=None, steady=0)
+    assert watch.accept(NOW, steady=0) == -365 * DAY
+    watch.check(NOW + DAY, seen=NOW, steady=DAY)
+    with pytest.raises(ClockError, match="leaped forward"):
+        watch.check(NOW + 365 * DAY, seen=NOW, steady=DAY)
+
+
+def test_a_clock_that_was_set_back_is_trusted_once_that_was_confirmed_in_another_process() -> None:
+    ahead = NOW + 365 * DAY
+    watch = ClockWatch(now=ahead, steady=0)
+    watch.check(ahead, seen=ahead, steady=0)
+    for _ in range(2):
+        with pytest.raises(ClockError, match="leaped back"):
+            watch.check(NOW, seen=ahead, steady=0)
+    watch.check(NOW + 60 * SECOND, seen=NOW, steady=60 * SECOND)
+    watch.check(NOW + DAY, seen=NOW, steady=DAY)
+
+
+def test_a_clock_that_leaped_forward_is_not_trusted_for_what_another_process_confirmed() -> None:
+    watch = ClockWatch(now=NOW, steady=0)
+    watch.check(NOW, seen=NOW + 60 * SECOND, steady=0)
+    with pytest.raises(ClockError, match="leaped forward"):
+        watch.check(NOW + 365 * DAY, seen=NOW, steady=0)
 
 
 @pytest.mark.parametrize(

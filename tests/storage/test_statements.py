@@ -19,7 +19,7 @@ ENGINES = sorted({file.parent.name for file in STORAGE.glob("*/*.sql")})
 #: What a name that is put together as the program runs can come to, by the module and the words it is put together with.
 COMPUTED = {
     ("facts", "statement"): ["of_source", "of_target"],
-    ("jobs", "statement"): ["claim", "reclaim", "finish"],
+    ("jobs", "statement"): ["claim", "reclaim", "finish", "note"],
     ("subjects", "statement"): [
         "remove_records",
         "remove_history",
@@ -30,6 +30,8 @@ COMPUTED = {
     ],
     ("registry", "statement"): ["own_records", "own_sessions"],
     ("registry", 'f"{statement}_{what}"'): ["own_records", "own_sessions", "bundled_records", "bundled_sessions"],
+    ("registry", 'f"own_{what}"'): ["own_records", "own_sessions"],
+    ("registry", 'f"staying_{what}"'): ["staying_records", "staying_sessions"],
 }
 
 

@@ -108,6 +108,11 @@ def next_move(record: Standing, life: Life, now: int) -> Decision | None:
     return _ruled(record, life, min(coming)[1])
 
 
+def removal_reason(agent_id: str) -> str:
+    """Why something followed an agent into the bin, in words."""
+    return f"agent {agent_id} was removed"
+
+
 @lru_cache(maxsize=1_024)
 def reason_for(kind: str, life: Life, target: State) -> str:
     """Why a live record is due a move, in words."""

@@ -17,7 +17,7 @@ from retain.health.checks import Check, checked, failed, ok, warned
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import ClockWatch
-from retain.lifecycle.schedule import JOBS, Schedule
+from retain.lifecycle.schedule import GRACE, JOBS, Schedule
 from retain.settings import Settings
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.database import Database
@@ -36,7 +36,7 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     dues = SqlDues(database)
     now = moment(system_clock())
     yield checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
-    yield checked("schedule", lambda: _schedule(database, settings.timezone), "correct RETAIN_TIMEZONE")
+    yield checked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
     yield checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
     yield checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
 
@@ -47,15 +47,19 @@ def _clock(dues: SqlDues, now: int) -> Check:
     return ok("clock", f"{iso(now)[:19]} ({'no sweep yet' if seen is None else 'not behind any sweep'})")
 
 
-def _schedule(database: Database, timezone: str) -> Check:
+def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Check:
     leadership = Leadership(SqlLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
     nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
     schedule = Schedule(SqlJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
     rows, problems = schedule.list(), schedule.problems()
-    if not any(row["last_started"] or row["failed"] for row in rows):
-        return warned("schedule", "no job has ever run: nothing is swept by itself", _KEEP_RUNNING)
-    if problems:
+    idle = not any(row["last_slot"] or row["failed"] or row["clock_set_back"] for row in rows)
+    # Where nobody ever looked after the jobs, slots that pass are no harm until there is something to be done.
+    if problems and not (idle and max(_waiting(dues, now).values(), default=0) <= GRACE):
         return failed("schedule", "\n".join(problems), f"see retain schedule; {_KEEP_RUNNING}")
+    if idle:
+        return warned(
+            "schedule", "no job has ever run by itself: nothing is swept unless somebody does it", _KEEP_RUNNING
+        )
     disabled = [row["name"] for row in rows if not row["enabled"]]
     coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
     found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
@@ -67,10 +71,7 @@ def _schedule(database: Database, timezone: str) -> Check:
 
 def _overdue(dues: SqlDues, now: int) -> Check:
     """What should have been swept long ago; what is on hold may be among it."""
-    waiting: dict[str, int] = {}
-    for tenant in dues.tenants():
-        for kind, since in dues.overdue_since(tenant, now):
-            waiting[kind] = max(waiting.get(kind, 0), now - since)
+    waiting = _waiting(dues, now)
     if not waiting:
         return ok("overdue", "nothing is waiting to be swept")
     kind = max(waiting, key=lambda name: waiting[name])
@@ -79,6 +80,15 @@ def _overdue(dues: SqlDues, now: int) -> Check:
         return ok("overdue", found)
     fix = "see retain sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
     return warned("overdue", found, fix)
+
+
+def _waiting(dues: SqlDues, now: int) -> dict[str, int]:
+    """For each kind of which something is due, in any tenant: for how long."""
+    waiting: dict[str, int] = {}
+    for tenant in dues.tenants():
+        for kind, since in dues.overdue_since(tenant, now):
+            waiting[kind] = max(waiting.get(kind, 0), now - since)
+    return waiting
 
 
 def _audit(database: Database, home: Path) -> Check:

@@ -14,7 +14,7 @@ from retain.kinds.latency import Latencies
 from retain.kinds.shelf import Shelf
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.leadership import Leadership
-from retain.lifecycle.sweep import Sweeper
+from retain.lifecycle.sweep import Leaves, Sweeper
 from retain.ports import (
     AuditStore,
     DueStore,
@@ -96,6 +96,7 @@ class Parts:
         erase_session: Callable[..., int],
         retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
+        leaving: Leaves | None = None,
     ) -> Sweeper:
         """Plans and sweeps for a tenant."""
         return Sweeper(
@@ -108,6 +109,7 @@ class Parts:
             erase_session=erase_session,
             retell=retell,
             most_collected=most_collected,
+            leaving=leaving,
         )
 
     def now(self) -> int:

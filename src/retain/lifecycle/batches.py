@@ -14,7 +14,7 @@ from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import TYPES, Archive, MemoryType, State
 from retain.lifecycle.archive import Archives
-from retain.lifecycle.plan import ACTIONS, Line
+from retain.lifecycle.plan import ACTIONS, Line, added_up
 from retain.ports import History, Lease, RecordStore
 
 #: A transaction is to take about this long, whatever the machine.
@@ -74,12 +74,10 @@ class Batches:
 
     def lines(self) -> tuple[Line, ...]:
         """What was done so far."""
-        lines: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-        for (kind, target, reason), (records, size) in self._done.items():
-            total = lines[kind, ACTIONS[target], BIN_REASON if target is State.DELETED else reason]
-            total[0] += records
-            total[1] += size
-        return tuple(Line(*key, *totals) for key, totals in sorted(lines.items()))
+        return added_up(
+            Line(kind, ACTIONS[target], BIN_REASON if target is State.DELETED else reason, records, size)
+            for (kind, target, reason), (records, size) in self._done.items()
+        )
 
     def take(self, decisions: Sequence[Decision]) -> None:
         """Carry decisions out, now or with the next ones. Those of one call can be carried out together."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,6 +32,16 @@ class Line(NamedTuple):
     reason: str
     records: int
     bytes: int
+
+
+def added_up(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """One line for each kind, action and reason, in order."""
+    totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for line in lines:
+        total = totals[line[:3]]
+        total[0] += line.records
+        total[1] += line.bytes
+    return tuple(Line(*key, *total) for key, total in sorted(totals.items()))
 
 
 class Aside(NamedTuple):
@@ -81,7 +91,7 @@ class Account:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many records each action is for; every action is named."""
+        """How many records (and messages, agents, tools) each action is for; every action is named."""
         counts: Counter[str] = Counter(dict.fromkeys(ACTIONS.values(), 0))
         for line in self.lines:
             counts[line.action] += line.records
@@ -130,6 +140,11 @@ class Report(Account):
     """Records that changed while the sweep went on; the next one looks at them again."""
     seconds: float
     dry_run: ClassVar[bool] = False
+
+    def joined(self, tenant: str, lines: Iterable[Line], digest: str | None) -> Report:
+        """The report with what was done beside; without a ``digest`` that it was done by, its own is made anew."""
+        both = added_up([*self.lines, *lines])
+        return replace(self, lines=both, digest=digest or sealed(tenant, self.at, [list(line) for line in both]))
 
     def shown(self) -> dict[str, Any]:
         """The report as callers of a service see it."""

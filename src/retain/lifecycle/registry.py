@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Callable, Mapping
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from retain.core.content import check_content, check_id, check_metadata
+from retain.core.decisions import BIN_REASON, removal_reason
 from retain.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, told
+from retain.core.rules import HISTORY
 from retain.core.times import iso
 from retain.core.types import MemoryType, State
-from retain.ports import Lease, Registered, RegistryStore, ShortTermStore
+from retain.lifecycle.plan import ACTIONS, Line
+from retain.ports import Census, Lease, Registered, RegistryStore, ShortTermStore
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"
@@ -21,6 +25,13 @@ _MOST_DESCRIPTION: Final = 64 * 1024
 _log = logging.getLogger(__name__)
 _OWN: Final = ("sessions", "records")
 _COUNTED: Final = (MemoryType.PERSONA.value, MemoryType.EPISODIC.value, "sessions", "messages")
+#: The same in the words of reports, which count conversations by themselves.
+_LISTED: Final = {**{kind: kind for kind in _COUNTED[:2]}, HISTORY: "sessions"}
+Note = Callable[[Line], object]
+
+
+def _unnoted(_line: Line) -> None:
+    """Nobody asks what went."""
 
 
 class Registry:
@@ -70,28 +81,58 @@ class Registry:
         kept = {"not_restored": {reason: count for reason, count in left.items() if count}} if left.total() else {}
         return {f"{sort}_id": entry_id, **_counts(sort, moved), **kept}
 
-    def finish_unfinished(self, lease: Lease | None = None) -> int:
-        """Finish what a crash cut short, in the direction in which it was going; how many there were."""
-        found = self._store.unfinished(self._tenant)
-        return sum(self._try_to_follow(entry, self._now(), lease) for entry in found)
+    def finish_unfinished(self, lease: Lease | None = None, only: str | None = None, *, note: Note = _unnoted) -> int:
+        """Finish what a crash cut short, in the direction in which it was going (``remove`` or ``restore`` alone, if
+        one is named); how many there were.
+        """
+        found = [entry for entry in self._store.unfinished(self._tenant) if only in (None, entry.unfinished)]
+        return sum(self._try_to_follow(entry, self._now(), lease, note) for entry in found)
 
-    def purge_due(self, now: int, lease: Lease | None = None) -> int:
-        """Forget those whose time in the recycle bin is over, once nothing that went with them is left; how many."""
+    def purge_due(self, now: int, lease: Lease | None = None, *, at: int | None = None, note: Note = _unnoted) -> int:
+        """Forget those whose time in the recycle bin was over ``at`` a moment (now), once nothing of what went with
+        them is left; how many.
+        """
         gone = 0
-        for entry in self._store.due(self._tenant, now=now):
+        for entry in self._store.due(self._tenant, now=now if at is None else at):
             # What a hold has let go of since follows first: it would be seen again if the agent were forgotten.
-            if self._try_to_follow(entry, now, lease):
-                gone += self._store.erase(entry, now=now, lease=lease)
+            if self._try_to_follow(entry, now, lease, note) and self._store.erase(entry, now=now, lease=lease):
+                gone += 1
+                note(Line(entry.sort, ACTIONS[State.DELETED], BIN_REASON, 1, 0))
         return gone
 
-    def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None) -> bool:
+    def leaving(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """What a sweep at a moment takes beside what rules do: what still has to follow an agent, and agents and tools
+        of which nothing is left then; how much, where to and why. ``going`` tells what rules send to the bin.
+        """
+        unfinished = [entry for entry in self._store.unfinished(self._tenant) if entry.state is State.RECYCLED]
+        found = {(entry.sort, entry.id): entry for entry in (*unfinished, *self._store.due(self._tenant, now=at))}
+        for entry in found.values():
+            outlook = self._store.outlook(entry, at=at)
+            own = [one for one in outlook.own if one.id not in going()]
+            totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+            for one in own:
+                mark = zlib.crc32(f"{one.id}/{one.version}".encode())
+                for place, amount in enumerate((1, one.size, mark, one.version)):
+                    totals[one.kind, one.subject][place] += amount
+            for (kind, subject), total in totals.items():
+                yield Census(kind, subject, *total), State.RECYCLED, removal_reason(entry.id)
+            if not own and not outlook.stays and entry.purge_at is not None and entry.purge_at <= at:
+                mark = zlib.crc32(entry.id.encode())
+                yield Census(entry.sort, f"{self._tenant}/", 1, 0, mark, entry.version), State.DELETED, BIN_REASON
+
+    def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
         try:
-            self._follow(entry, now, lease)
+            moved, _ = self._follow(entry, now, lease)
         except StaleError:  # somebody else removed or restored it, and goes on with that
             return False
         except StoreAwayError as problem:
             _log.warning("%s %r is not wholly removed yet: %s", entry.sort, entry.id, problem)
             return False
+        if entry.state is State.RECYCLED:
+            for kind, name in _LISTED.items():
+                if moved[name]:
+                    size = moved[f"bytes of {name}"]
+                    note(Line(kind, ACTIONS[State.RECYCLED], removal_reason(entry.id), moved[name], size))
         return True
 
     def _follow(self, entry: Registered, now: int, lease: Lease | None = None) -> tuple[Counter[str], Counter[str]]:
@@ -110,6 +151,7 @@ class Registry:
                 while after is not None:
                     some = self._store.follow(entry, what, after=after, now=now, limit=self._batch, lease=lease)
                     moved.update(some.moved)
+                    moved.update({f"bytes of {name}": size for name, size in some.bytes.items()})
                     left.update(some.left)
                     after = some.after
         if away is not None:

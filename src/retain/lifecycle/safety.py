@@ -23,13 +23,21 @@ class ClockWatch:
     """
 
     def __init__(self, *, now: int, steady: int | None = None) -> None:
-        self._from = now
-        self._steady_from = steady_now() if steady is None else steady
+        self._from = (now, steady_now() if steady is None else steady)
+        self._seen: int | None = None
 
     def check(self, now: int, *, seen: int | None, steady: int | None = None) -> None:
-        """``ClockError`` if the clock leaped since, or is behind the latest time that the store has seen."""
-        passed = (steady_now() if steady is None else steady) - self._steady_from
-        leap = (now - self._from) - passed
+        """``ClockError`` if the clock leaped since, or is behind the latest time that the store has seen.
+
+        What the store has seen goes back only where a person has confirmed the time, be it in another process. A clock
+        that was set back is trusted from then on; one that leaped forward is not.
+        """
+        leap = self._leap(now, steady)
+        confirmed = seen is not None and self._seen is not None and seen < self._seen
+        self._seen = seen
+        if confirmed and leap < 0:
+            self.accept(now, steady=steady)
+            leap = 0
         if abs(leap) > TOLERANCE:
             way = "forward" if leap > 0 else "back"
             raise ClockError(
@@ -39,8 +47,18 @@ class ClockWatch:
         if seen is not None and now < seen - TOLERANCE:
             raise ClockError(
                 f"the clock says {iso(now)}, but a sweep has seen {iso(seen)}; nothing was swept: "
-                "check the clock, then confirm"
+                "check the clock, then confirm (retain sweep --confirm)"
             )
+
+    def accept(self, now: int, *, steady: int | None = None) -> int:
+        """Trust the clock as it is now; by how much it had leaped."""
+        leap = self._leap(now, steady)
+        self._from = (now, steady_now() if steady is None else steady)
+        return leap
+
+    def _leap(self, now: int, steady: int | None) -> int:
+        since, steady_since = self._from
+        return (now - since) - ((steady_now() if steady is None else steady) - steady_since)
 
 
 def steady_now() -> int:

@@ -18,6 +18,7 @@ from retain.core.errors import InvalidInputError, LeaseLostError, RetainError, t
 from retain.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
 from retain.core.times import SECOND, Clock, iso, moment
 from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.safety import TOLERANCE
 from retain.ports import JobRow, JobStore, Lease
 
 _log = logging.getLogger("retain.schedule")
@@ -126,7 +127,10 @@ class Schedule:
     def set(
         self, name: str, *, cron: str | None = None, timezone: str | None = None, enabled: bool | None = None
     ) -> dict[str, Any]:
-        """Change when a job runs, or whether; what is not given stays, and ``"default"`` goes back to the default."""
+        """Change when a job runs, or whether; what is not given stays, and ``"default"`` goes back to the default.
+
+        A job that waits for a slot far ahead, because the clock was set back, goes on from now.
+        """
         job = self._job(name)
         if cron is None and timezone is None and enabled is None:
             raise InvalidInputError(f"nothing to set about {job.name}; give cron=, timezone= or enabled=")
@@ -139,15 +143,30 @@ class Schedule:
             enabled=enabled,
             now=self._now(),
         )
+        self.take_back(job.name)
         return next(row for row in self.list() if row["name"] == job.name)
 
+    def take_back(self, name: str | None = None) -> list[str]:
+        """Let jobs whose last slot lies ahead of the clock, which was ahead then, go on from now; their names.
+
+        Slots up to now are not run again. One that lies ahead by less than clocks may differ has run in its time.
+        """
+        now = self._now()
+        return self._jobs.take_back(now=now, beyond=now + TOLERANCE, name=name)
+
     def run(self, name: str) -> dict[str, Any]:
-        """Run a job now, by hand, and give its result; its slots stay as they are."""
+        """Run a job now, by hand, and give its result; its slots stay as they are, and how it went is recorded."""
         job = self._job(name)
         with self._leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"{job.name} was not run: {self._leadership.other()}; try again when it is done")
-            return self._runners[job.name]()
+            started = self._now()
+            result, problem = self._attempt(job.name)
+            error = None if problem is None else _words(problem)
+            self._jobs.note(job.name, started=started, finished=self._now(), result=result, error=error, lease=lease)
+        if problem is not None:
+            raise problem
+        return result or {}
 
     def run_due(self, now: datetime | float | str | None = None) -> Rows:
         """Run every job that has a slot to be run, and say how each went.
@@ -208,7 +227,10 @@ class Schedule:
         else:
             mine = self._jobs.reclaim(name, slot, now=started, lease=lease)
         if mine:
-            result, error = self._attempt(name)
+            result, problem = self._attempt(name)
+            if problem is not None:
+                _log.error("the job %s failed", name, exc_info=problem)
+                error = _words(problem)
         else:
             error = "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
@@ -225,17 +247,15 @@ class Schedule:
             "error": error,
         }
 
-    def _attempt(self, name: str) -> tuple[dict[str, Any] | None, str | None]:
-        """What the job's runner returned, or what it raised in words."""
+    def _attempt(self, name: str) -> tuple[dict[str, Any] | None, Exception | None]:
+        """What the job's runner returned, or what it raised."""
         try:
             result = dict(self._runners[name]())
             dump_json(result, InvalidInputError, f"the result of {name}")
         except LeaseLostError:
             raise
         except Exception as problem:  # noqa: BLE001 - whatever a job raises is its failure, and the others go on
-            _log.exception("the job %s failed", name)
-            text = str(problem) if isinstance(problem, RetainError) else f"{type(problem).__name__}: {problem}"
-            return None, text[:_MOST_ERROR_CHARS].encode(errors="replace").decode().replace("\x00", "")
+            return None, problem
         return result, None
 
     # --- standings -----------------------------------------------------------------------------------------------
@@ -270,7 +290,7 @@ class Schedule:
         return missed(standing.cron, standing.timezone, after=standing.after, upto=upto)
 
     def list(self) -> Rows:
-        """Every job: when it runs, how its last slot went, and what is wrong with it."""
+        """Every job: when it runs, how its last run went, and what is wrong with it."""
         now = self._now()
         held = self._leadership.is_taken()
         return [self._shown(standing, now, held=held) for standing in self._standings(now)]
@@ -301,6 +321,12 @@ class Schedule:
         }
 
 
+def _words(problem: Exception) -> str:
+    """What a job raised, as it can be kept."""
+    text = str(problem) if isinstance(problem, RetainError) else f"{type(problem).__name__}: {problem}"
+    return text[:_MOST_ERROR_CHARS].encode(errors="replace").decode().replace("\x00", "")
+
+
 def _is_due(standing: _Standing) -> bool:
     usable = standing.row.enabled and standing.trouble is None
     return usable and (standing.due is not None or standing.cut_short)
@@ -319,7 +345,7 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
     if row["clock_set_back"]:
         yield (
             f"the job {name} waits until {row['next_run']}: its last slot lies ahead of the clock, which was set back; "
-            "check the clock, and run the job by hand meanwhile"
+            "check the clock, then sweep with confirm (retain sweep --confirm): jobs go on from then"
         )
 
 

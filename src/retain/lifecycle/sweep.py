@@ -6,7 +6,8 @@ import logging
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 from retain.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
@@ -16,13 +17,15 @@ from retain.lifecycle.allowance import Allowance, is_collected
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.batches import Batches, Progress, Stores
 from retain.lifecycle.exceptions import Exceptions, find_exceptions
-from retain.lifecycle.plan import ACTIONS, Decisions, Line, Plan, Report, sealed
+from retain.lifecycle.plan import ACTIONS, Decisions, Line, Plan, Report, added_up, sealed
 from retain.lifecycle.survey import EVERYTHING, DueClass, Extent, Survey
 from retain.ports import Census, DueStore, History, HoldStore, Lease, RecordStore
 
 _log = logging.getLogger("retain.sweep")
 #: Rules that change while a sweep goes on make it look again, this often.
 _TRIES: Final = 16
+#: At a moment, given what rules send to the bin: how much of what goes, where to and why.
+Leaves = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
 
 
 class Sweeper:
@@ -40,7 +43,9 @@ class Sweeper:
         erase_session: Callable[..., int],
         retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
+        leaving: Leaves | None = None,
     ) -> None:
+        """``leaving`` says what else goes with a sweep, for a plan to count."""
         self._tenant = tenant
         self._dues = dues
         self._holds = holds
@@ -48,25 +53,28 @@ class Sweeper:
         self._archives = archives
         self._stores = Stores(records, history, archives, erase_session, retell)
         self._most_collected = most_collected
+        self._leaving = leaving
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
     def plan(self, at: int, extent: Extent = EVERYTHING, *, confirm: bool = False) -> Plan:
         """What a sweep would do at a moment."""
         survey, exceptions = self._survey(at, extent, confirm=confirm)
-        lines: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        lines: list[Line] = []
         parts: list[list[Any]] = [list(map(list, exceptions.asides))]
         held = 0
         for source, target, reason, allowed, kept in self._counted(survey, exceptions):
             held += kept
             for census in allowed:
-                total = lines[census.kind, ACTIONS[target], reason]
-                total[0] += census.records
-                total[1] += census.bytes
+                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
                 parts.append([*census, source, ACTIONS[target], reason])
-        listed = tuple(Line(*key, *totals) for key, totals in sorted(lines.items()))
-        decisions = Decisions(sum(line.records for line in listed), lambda: self._decisions(survey, exceptions))
-        return Plan(at, sealed(self._tenant, at, parts), listed, exceptions.asides, held, decisions)
+        decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exceptions))
+        if extent.bin and self._leaving is not None:
+            recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
+            for census, target, reason in self._leaving(at, recycled):
+                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
+                parts.append([*census, "", ACTIONS[target], reason])
+        return Plan(at, sealed(self._tenant, at, parts), added_up(lines), exceptions.asides, held, decisions)
 
     def _survey(self, at: int, extent: Extent, *, confirm: bool) -> tuple[Survey, Exceptions]:
         survey = Survey(self._dues, self._tenant, at, extent)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from retain.core.chain import Event
 from retain.core.errors import (
     InvalidInputError,
     LeaseLostError,
@@ -18,19 +19,20 @@ from retain.core.errors import (
 )
 from retain.core.records import Scope
 from retain.core.rules import AUDIT, FOREVER, HISTORY
-from retain.core.times import DAY, iso, moment, when
+from retain.core.times import DAY, SECOND, iso, moment, when
 from retain.core.types import DURABLE, MemoryType, State
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.batches import Progress
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
-from retain.lifecycle.plan import Plan, Report, moment_of
+from retain.lifecycle.leaving import Leaving
+from retain.lifecycle.plan import ACTIONS, Plan, Report, moment_of
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.registry import Registry
-from retain.lifecycle.safety import ClockWatch
+from retain.lifecycle.safety import TOLERANCE, ClockWatch
 from retain.lifecycle.survey import EVERYTHING, Extent
 from retain.lifecycle.sweep import Sweeper
-from retain.ports import DueStore, History, RuleStore, ShortTermStore
+from retain.ports import DueStore, RuleStore, ShortTermStore
 
 _log = logging.getLogger("retain.upkeep")
 _SOME: Final = 1_000
@@ -60,7 +62,7 @@ class Upkeep:
         *,
         dues: DueStore,
         rules: RuleStore,
-        history: History,
+        leaving: Leaving,
         short_term: ShortTermStore,
         policies: Policies,
         registry: Registry,
@@ -71,14 +73,17 @@ class Upkeep:
         finish_erasures: Callable[[], int] = lambda: 0,
         domains: Domains | None = None,
         shrink: Callable[[], bool] = lambda: True,
+        take_back: Callable[[], list[str]] = list,
     ) -> None:
-        """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it."""
+        """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it.
+        ``take_back`` lets jobs whose last slot lies ahead go on from now, and names them.
+        """
         self._tenant = tenant
         self._sweeper = sweeper
         self._leadership = leadership
         self._dues = dues
         self._rules = rules
-        self._history = history
+        self._leaving = leaving
         self._short_term = short_term
         self._policies = policies
         self._registry = registry
@@ -89,6 +94,7 @@ class Upkeep:
         self._finish_erasures = finish_erasures
         self._domains = domains
         self._shrink = shrink
+        self._take_back = take_back
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
@@ -116,10 +122,12 @@ class Upkeep:
         with self._leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
+            if confirm:
+                self._accept_clock(now)
             if digest is None:
                 self._follow_domains()
                 self._policies.finish()
-                self._registry.finish_unfinished(self._leadership.lease)
+                self._registry.finish_unfinished(self._leadership.lease, "restore")  # before the bin is emptied
                 self._finish_erasures()
             report: Report | None = None
             trouble: ObjectStoreError | None = None
@@ -136,13 +144,26 @@ class Upkeep:
                 )
             except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
                 trouble = problem
-            self._tidy(now, extent)
+            left = self._leaving.carry_out(due_at, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
+            self._tidy(now)
             self._dues.see(now)
         if report is None:
             raise trouble or LeaseLostError("nothing was swept")
+        if left:
+            progress(sum(line.records for line in left))
+            report = report.joined(self._tenant, left, digest)
         if report.total and self._domains is not None and self._domains.vacuums() and not self._shrink():
             _log.warning("the space that the sweep freed is given back later: a reader is in its way")
         return report
+
+    def _accept_clock(self, now: int) -> None:
+        """The time is what a person has confirmed: what a clock that was ahead has left behind gives way to it."""
+        seen, leap = self._dues.seen(), 0 if self._watch is None else self._watch.accept(now)
+        jobs = self._take_back()
+        behind = seen is not None and now < seen - TOLERANCE
+        if behind or jobs or abs(leap) > TOLERANCE:
+            detail = {"seen": None if seen is None else iso(seen), "leap_seconds": leap // SECOND, "jobs": jobs}
+            self._dues.accept(now, self._tenant, Event(now, "clock.accept", None, detail))
 
     def _follow_domains(self) -> None:
         """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
@@ -152,27 +173,23 @@ class Upkeep:
         except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
             _log.warning("the memory domain's policy cannot be read: %s", problem)
 
-    def _tidy(self, now: int, extent: Extent) -> None:
-        """What goes with a sweep and moves no records."""
+    def _tidy(self, now: int) -> None:
+        """What goes with a sweep and takes nothing that could be seen."""
         try:
             while self._short_term.end_expired(now, _SOME) == _SOME:
                 pass
         except StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
-        if extent.bin:
-            while (
-                self._history.purge_messages(self._tenant, now=now, limit=_SOME, lease=self._leadership.lease) == _SOME
-            ):
-                pass
-            self._registry.purge_due(now, self._leadership.lease)
         left, before = self._dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
             left, before = self._dues.give_back(_PAGES), left
 
     def empty_bin(self) -> dict[str, int]:
-        """Delete for good what has had its time in the recycle bin; how many memories (and sessions) of each kind."""
+        """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
+        tools) of each kind.
+        """
         report = self.sweep(extent=Extent(frozenset()))
-        return {line.memory_type: line.records for line in report.lines}
+        return {line.memory_type: line.records for line in report.lines if line.action == ACTIONS[State.DELETED]}
 
     def audit_life(self) -> int:
         """How long the tenant's audit entries are kept, in microseconds."""

@@ -25,7 +25,7 @@ from retain.ports.feed import (
 from retain.ports.models import Embedder, Summarizer, Vectors
 from retain.ports.objects import ObjectStore, Pack, PackStore
 from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
-from retain.ports.registry import Followed, Registered, RegistryStore
+from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore
 from retain.ports.rules import Census, DueStore, HoldStore, Page, Profile, RuleStore
 from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
 from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
@@ -55,6 +55,8 @@ __all__ = [
     "LeaseStore",
     "Neighbours",
     "ObjectStore",
+    "Outlook",
+    "Own",
     "Pack",
     "PackStore",
     "Page",

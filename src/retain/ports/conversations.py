@@ -89,9 +89,11 @@ class History(Protocol):
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
         """Some of the messages in the bin, those that leave it first first, and where to go on from."""
 
-    def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
-        """Delete messages whose time in the bin is over for good, but for those that are held; how many. Fewer than
-        ``limit`` means that none is left.
+    def purge_messages(
+        self, tenant: str, *, at: int | None = None, now: int, limit: int, lease: Lease | None = None
+    ) -> tuple[int, int]:
+        """Delete messages whose time in the bin was over ``at`` a moment (now) for good, but for those that are held;
+        how many, and their bytes. Fewer than ``limit`` means that none is left.
         """
 
     def get(self, subject: str, item_id: str) -> Session | None:

@@ -35,6 +35,27 @@ class Followed(NamedTuple):
     moved: dict[str, int]
     left: dict[str, int]
     after: tuple[str, int] | None
+    bytes: dict[str, int]
+    """Of the content of what went; a conversation's are with ``sessions``."""
+
+
+class Own(NamedTuple):
+    """A memory or a conversation of an agent."""
+
+    kind: str
+    subject: str
+    id: str
+    version: int
+    size: int
+
+
+class Outlook(NamedTuple):
+    """What a sweep at a moment finds of an agent or a tool that was removed."""
+
+    own: list[Own]
+    """What is still live of its own, and may follow it."""
+    stays: bool
+    """Whether something keeps it: a hold on it or on what is its own, or what is in the bin for longer."""
 
 
 class RegistryStore(Protocol):
@@ -77,6 +98,9 @@ class RegistryStore(Protocol):
 
     def due(self, tenant: str, *, now: int) -> Sequence[Registered]:
         """Those whose time in the recycle bin is over."""
+
+    def outlook(self, entry: Registered, *, at: int) -> Outlook:
+        """What of it is left, and what keeps it, once the bin is emptied of what is past its time at a moment."""
 
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
         """Forget one for good, once nothing of its own is left; whether it is gone."""

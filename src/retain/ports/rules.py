@@ -106,6 +106,11 @@ class DueStore(Protocol):
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         """How much of each subject's recycle bin has had its time."""
 
+    def message_census(self, tenant: str, now: int) -> list[Census]:
+        """How many single messages of each subject leave the bin and are not on hold, without those that go with their
+        whole conversation.
+        """
+
     def binned(
         self, tenant: str, now: int, *, after: tuple[int, int] = ..., limit: int, tags: bool, sessions: bool = False
     ) -> Page:
@@ -137,7 +142,10 @@ class DueStore(Protocol):
         """The latest time that a sweep has seen."""
 
     def see(self, now: int) -> None:
-        """Note a time."""
+        """Note a time; one that is earlier than what was seen changes nothing."""
+
+    def accept(self, now: int, tenant: str, event: Event) -> None:
+        """Take a time for the latest that was seen, be it earlier; the event is put on the tenant's audit chain."""
 
     def totals(self) -> list[tuple[str, str, str, int]]:
         """How many records ever moved: kind, target state, cause, count."""

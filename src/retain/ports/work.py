@@ -49,6 +49,7 @@ class JobRow(NamedTuple):
     slot: int | None
     """The last slot that was claimed."""
     started_at: int | None
+    """When it last ran, be it for that slot or for none; so with how that went."""
     finished_at: int | None
     """``None`` while it runs, or if it was cut short."""
     result: dict[str, Any] | None
@@ -91,3 +92,20 @@ class JobStore(Protocol):
         lease: Lease | None = None,
     ) -> bool:
         """Record how the last slot went; ``False``, changing nothing, if it is not the last, or finished already."""
+
+    def note(
+        self,
+        name: str,
+        *,
+        started: int,
+        finished: int,
+        result: dict[str, Any] | None,
+        error: str | None,
+        lease: Lease | None = None,
+    ) -> bool:
+        """Record how a run went that was for no slot; ``False``, changing nothing, while a slot is not finished."""
+
+    def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
+        """Let jobs (or one) whose latest slot lies ``beyond`` a moment go on from ``now``, as if they had run until
+        then; their names.
+        """

@@ -99,7 +99,8 @@ ORDER BY history.purge_at, history.key LIMIT $6
 
 -- name: messages_to_purge
 SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
-       sessions.subject
+       sessions.subject, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END, sessions.no, sessions.id,
+       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= $1
 FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
 JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at <= $1 AND (history.purge_at, history.key) > ($2, $3)

@@ -142,6 +142,9 @@ SELECT at FROM seen
 -- name: see
 INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = greatest(seen.at, excluded.at)
 
+-- name: accept
+INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = excluded.at
+
 -- name: scoped_census
 SELECT count(*), coalesce(sum(size), 0)::bigint FROM records
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4

@@ -29,6 +29,23 @@ UPDATE jobs SET finished_at = $1, result = $2, error = $3
 WHERE name = $4 AND slot = $5 AND finished_at IS NULL
 RETURNING slot
 
+-- A slot that is to run again, or that runs, stays as it is.
+-- name: note
+INSERT INTO jobs (name, since, started_at, finished_at, result, error) VALUES ($1, $2, $2, $3, $4, $5)
+ON CONFLICT (name) DO UPDATE
+SET started_at = excluded.started_at, finished_at = excluded.finished_at, result = excluded.result, error = excluded.error
+WHERE jobs.slot IS NULL OR jobs.finished_at IS NOT NULL
+RETURNING name
+
+-- What is unknown stays so.
+-- name: take_back
+UPDATE jobs
+SET since = least(since, $1), slot = CASE WHEN slot > $1 THEN $1 ELSE slot END,
+    started_at = CASE WHEN started_at > $1 THEN $1 ELSE started_at END,
+    finished_at = CASE WHEN finished_at > $1 THEN $1 ELSE finished_at END
+WHERE (since > $2 OR slot > $2) AND ($3::text IS NULL OR name = $3)
+RETURNING name
+
 -- name: lease
 SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1
 

@@ -161,13 +161,15 @@ class SqlHistory:
         binned = [BinnedMessage(as_message(row[:5]), *row[5:9]) for row in found]
         return binned, ((found[-1][8], found[-1][9]) if found else after)
 
-    def purge_messages(self, tenant: str, *, now: int, limit: int, lease: Lease | None = None) -> int:
-        purged, after = 0, START
+    def purge_messages(
+        self, tenant: str, *, at: int | None = None, now: int, limit: int, lease: Lease | None = None
+    ) -> tuple[int, int]:
+        purged, size, after = 0, 0, START
         with self._database.write() as tx:
             check_lease(tx, lease)  # even if there is nothing to purge
         while purged < limit:
             with self._database.read() as tx:
-                found = tx.rows(SQL["messages_to_purge"], (now, *after, tenant, limit))
+                found = tx.rows(SQL["messages_to_purge"], (now if at is None else at, *after, tenant, limit))
             if not found:
                 break
             after = (found[-1][2], found[-1][0])
@@ -177,8 +179,10 @@ class SqlHistory:
                 with self._database.write() as tx:
                     check_lease(tx, lease)
                     for subject, mine in group:
-                        purged += _purge(tx, subject, mine, now=now, limit=limit - purged)
-        return purged
+                        gone = _purge(tx, subject, mine, now=now, limit=limit - purged)
+                        purged += len(gone)
+                        size += sum(gone)
+        return purged, size
 
     # --- whole conversations -------------------------------------------------------------------------------------
 
@@ -242,21 +246,21 @@ def _last_messages(tx: Transaction, subject: int, session: int, limit: int, befo
     return [as_message(row) for row in reversed(found)]
 
 
-def _purge(tx: Transaction, subject: str, found: list[tuple[Any, ...]], *, now: int, limit: int) -> int:
-    """Delete messages of one subject for good, but for those that a hold keeps; how many went."""
+def _purge(tx: Transaction, subject: str, found: list[tuple[Any, ...]], *, now: int, limit: int) -> list[int]:
+    """Delete messages of one subject for good, but for those that a hold keeps; the sizes of those that went."""
     number = tx.number_of(subject)
     if number is None:  # erased meanwhile
-        return 0
+        return []
     holds = standing_holds(tx, subject)
     free = [
-        (key, message_id)
-        for key, message_id, _, _, agent_id, session_id, metadata, _ in found
+        (key, message_id, size)
+        for key, message_id, _, _, agent_id, session_id, metadata, _, size, *_ in found
         if not holds or standing(held_of(subject, agent_id, session_id, message_id, metadata), holds) is None
     ][:limit]
-    gone = [message_id for key, message_id in free if tx.run(SQL["erase_message"], (number, key, now))]
+    gone = [(message_id, size) for key, message_id, size in free if tx.run(SQL["erase_message"], (number, key, now))]
     reason = "its time in the recycle bin was over"
-    append(tx, number, [_event(now, "deleted", message_id, reason=reason) for message_id in gone])
-    return len(gone)
+    append(tx, number, [_event(now, "deleted", message_id, reason=reason) for message_id, _ in gone])
+    return [size for _, size in gone]
 
 
 def _event(now: int, action: str, message_id: str, **detail: str) -> Event:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from retain.core.chain import Event
 from retain.core.content import to_json
 from retain.core.decisions import Standing, Window
-from retain.core.holds import Held
+from retain.core.holds import Held, standing
 from retain.core.rules import HISTORY, Rule, resolve
 from retain.core.times import SECOND
 from retain.core.tombstones import is_tombstone
 from retain.core.types import State
 from retain.ports import Census, Page, Profile, Session
+from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
-from retain.storage.relational.moves import KINDS
+from retain.storage.relational.moves import KINDS, Mover, held_of
 from retain.storage.relational.rules import read_book, version_of
 from retain.storage.relational.scopes import START, all_keys
-from retain.storage.relational.sessions import as_session
+from retain.storage.relational.sessions import SQL as CONVERSATIONS
+from retain.storage.relational.sessions import as_session, hold_on
 
 SQL: Final = Names("dues")
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 #: Stands for conversations where a kind's number is asked for.
 _HISTORY_CODE: Final = 8
+_SOME: Final = 1_000
 Place = tuple[int, int]
 
 
@@ -90,6 +95,23 @@ class SqlDues:
             found += tx.rows(SQL["session_bin_census"], (now, tenant))
         return [Census(_kind(code), subject, *rest) for subject, code, *rest in found]
 
+    def message_census(self, tenant: str, now: int) -> list[Census]:
+        totals: dict[str, list[int]] = {}
+        after = START
+        with self._database.read() as tx:
+            movers: dict[str, Mover] = {}
+            while found := tx.rows(CONVERSATIONS["messages_to_purge"], (now, *after, tenant, _SOME)):
+                after = (found[-1][2], found[-1][0])
+                for row in found:
+                    subject = row[3]
+                    mover = movers.get(subject) or Mover(tx, subject, row[7], now=now)
+                    movers[subject] = mover
+                    if not _is_kept(tx, mover, row):
+                        total = totals.setdefault(subject, [0, 0, 0, 0])
+                        for place, amount in enumerate((1, row[8], zlib.crc32(row[1].encode()), row[2] // SECOND)):
+                            total[place] += amount
+        return [Census("message", subject, *total) for subject, total in sorted(totals.items())]
+
     def binned(
         self, tenant: str, now: int, *, after: Place = START, limit: int, tags: bool, sessions: bool = False
     ) -> Page:
@@ -152,6 +174,11 @@ class SqlDues:
         with self._database.alone("seen") as tx:
             tx.run(SQL["see"], (now,))
 
+    def accept(self, now: int, tenant: str, event: Event) -> None:
+        with self._database.alone("seen") as tx:
+            tx.run(SQL["accept"], (now,))
+            append(tx, tx.number_for(f"{tenant}/"), [event])
+
     def totals(self) -> list[tuple[str, str, str, int]]:
         with self._database.read() as tx:
             return [(row[0], row[1], row[2], row[3]) for row in tx.rows(SQL["totals"])]
@@ -191,6 +218,14 @@ def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[s
         due = [row[0] + after for after in times if row and row[0] is not None and after is not None]
         if due and min(due) <= now:
             yield profile.kind, min(due)
+
+
+def _is_kept(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> bool:
+    """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
+    _, message_id, _, subject, agent_id, session_id, metadata, _, _, number, item_id, over = row
+    if mover.holds and standing(held_of(subject, agent_id, session_id, message_id, metadata), mover.holds) is not None:
+        return True
+    return bool(over) and hold_on(tx, mover, (number, item_id, agent_id, session_id)) is None
 
 
 def _bounds(window: Window) -> Place:

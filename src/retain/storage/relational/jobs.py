@@ -66,6 +66,23 @@ class SqlJobs:
         text = None if result is None else to_json(result)
         return self._change("finish", lease, (now, text, error, name, slot))
 
+    def note(
+        self,
+        name: str,
+        *,
+        started: int,
+        finished: int,
+        result: dict[str, Any] | None,
+        error: str | None,
+        lease: Lease | None = None,
+    ) -> bool:
+        text = None if result is None else to_json(result)
+        return self._change("note", lease, (name, started, finished, text, error))
+
+    def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
+        with self._database.write() as tx:
+            return sorted(row[0] for row in tx.rows(SQL["take_back"], (now, beyond, name)))
+
     def _change(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
         with self._database.write() as tx:

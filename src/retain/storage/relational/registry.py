@@ -9,15 +9,17 @@ from typing import Any, Final
 
 from retain.core.chain import Event
 from retain.core.content import parse_json_object, to_json
+from retain.core.decisions import removal_reason
 from retain.core.errors import ConflictError, HeldError, NotFoundError, StaleError
 from retain.core.holds import Held, Hold, standing
 from retain.core.records import Cause, Move, Outcome
-from retain.core.rules import BIN
+from retain.core.rules import BIN, HISTORY
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import Followed, Lease, Registered
+from retain.ports import Followed, Lease, Outlook, Own, Registered
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Row, Transaction
+from retain.storage.relational.holds import SQL as HOLDS
 from retain.storage.relational.jobs import check_lease
 from retain.storage.relational.moves import KINDS, Mover, held_of, standing_holds
 from retain.storage.relational.rules import Profiles
@@ -30,6 +32,9 @@ _ATTEMPTS: Final = 5
 #: Before everything there is.
 _FIRST: Final = ("", 0)
 _METADATA: Final = 6
+_SIZE: Final = 10
+_PURGE_AT: Final = 11
+_PAGE: Final = 1_000
 #: Tenant, sort and id.
 Where = tuple[str, str, str]
 
@@ -117,6 +122,7 @@ class SqlRegistry:
         whose, statement = (entry.id, "own") if entry.state is State.RECYCLED else (entry.bundle, "bundled")
         where = (whose, entry.tenant, *after, limit)
         moved: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         left: Counter[str] = Counter()
         last: tuple[str, int] | None = None
         for attempt in range(_ATTEMPTS):  # what another changed between the look and the move is looked at again
@@ -131,14 +137,16 @@ class SqlRegistry:
                     check_lease(tx, lease)
                     for outcome, row in self._move_all(tx, entry, group, records=what == "records", now=now):
                         if outcome is Outcome.DONE:
-                            moved.update(_counted(row, records=what == "records"))
+                            counted = _counted(row, records=what == "records")
+                            moved.update(counted)
+                            sizes[next(iter(counted))] += row[_SIZE]
                         elif outcome is Outcome.STALE and attempt < _ATTEMPTS - 1:
                             stale += 1
                         elif attempt == 0 or outcome is Outcome.STALE:
                             left[outcome.value] += 1
             if not stale:
                 break
-        return Followed(dict(moved), dict(left), last)
+        return Followed(dict(moved), dict(left), last, dict(sizes))
 
     def _move_all(
         self, tx: Transaction, entry: Registered, group: Sequence[tuple[str, list[Row]]], *, records: bool, now: int
@@ -186,6 +194,24 @@ class SqlRegistry:
         with self._database.read() as tx:
             return [_entry(row) for row in tx.rows(SQL["due"], (tenant, now))]
 
+    def outlook(self, entry: Registered, *, at: int) -> Outlook:
+        where = (entry.tenant, entry.sort, entry.id)
+        own: list[Own] = []
+        with self._database.read() as tx:
+            stays = _hold_on(tx, where, entry.metadata) is not None
+            held = _Holds(tx, entry)
+            for what in ("records", "sessions") if entry.sort == AGENT else ():
+                records = what == "records"
+                for row in _pages(tx, SQL[f"own_{what}"], (entry.id, entry.tenant)):
+                    if held.keep(row, records=records):
+                        stays = True
+                    else:
+                        kind = KINDS[row[7]].name.value if records else HISTORY
+                        own.append(Own(kind, row[2], row[4], row[6], row[_SIZE]))
+                staying = _pages(tx, SQL[f"staying_{what}"], (entry.bundle, entry.tenant), (at, held.any))
+                stays = stays or any(row[_PURGE_AT] > at or held.keep(row, records=records) for row in staying)
+        return Outlook(own, stays)
+
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
         where = (entry.tenant, entry.sort, entry.id)
         with self._database.govern(entry.tenant) as tx:
@@ -207,6 +233,36 @@ class SqlRegistry:
             return [_entry(row) for row in tx.rows(SQL["list"], (tenant, sort, include_removed))]
 
 
+class _Holds:
+    """What holds keep of an agent's own."""
+
+    def __init__(self, tx: Transaction, entry: Registered) -> None:
+        self._tx = tx
+        self._entry = entry
+        self._movers: dict[str, Mover] = {}
+        self.any = tx.one(HOLDS["list"], (entry.tenant, False)) is not None
+        """Whether any hold stands in the tenant."""
+
+    def keep(self, row: Row, *, records: bool) -> bool:
+        """Whether a hold keeps a record, or a conversation."""
+        if not self.any:
+            return False
+        mover = self._movers.get(row[2]) or Mover(self._tx, row[2], row[3], now=0)
+        self._movers[row[2]] = mover
+        return _is_held(self._tx, mover, self._entry, row, records=records)
+
+
+def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[Row]:
+    """All rows of a statement that gives some of what lies after a place."""
+    after: tuple[str, int] = _FIRST
+    while True:
+        found = tx.rows(statement, (*whose, *after, _PAGE, *more))
+        yield from found
+        if len(found) < _PAGE:
+            return
+        after = (found[-1][0], found[-1][1])
+
+
 def _counted(row: Row, *, records: bool) -> dict[str, int]:
     return {KINDS[row[7]].name.value: 1} if records else {"sessions": 1, "messages": row[7]}
 
@@ -214,7 +270,7 @@ def _counted(row: Row, *, records: bool) -> dict[str, int]:
 def _removing(entry: Registered, row: tuple[Any, ...], now: int) -> Move:
     """Into the bin until the agent leaves it; what a hold kept for longer has its own time there."""
     purge_at = entry.purge_at if entry.purge_at is not None and entry.purge_at > now else now + BIN
-    reason = f"agent {entry.id} was removed"
+    reason = removal_reason(entry.id)
     return Move(
         row[4], row[6], State(row[5]), State.RECYCLED, reason, Cause.AGENT, purge_at=purge_at, bundle=entry.bundle
     )

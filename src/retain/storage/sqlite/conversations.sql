@@ -91,7 +91,8 @@ ORDER BY history.purge_at, history.key LIMIT ?6
 
 -- name: messages_to_purge
 SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
-       sessions.subject
+       sessions.subject, length(CAST(content AS BLOB)), sessions.no, sessions.id,
+       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= ?1
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at <= ?1 AND (history.purge_at, history.key) > (?2, ?3)

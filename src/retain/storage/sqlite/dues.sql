@@ -125,6 +125,9 @@ SELECT at FROM seen
 -- name: see
 INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)
 
+-- name: accept
+INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = excluded.at
+
 -- name: scoped_census
 SELECT count(*), ifnull(sum(size), 0) FROM records INDEXED BY records_due
 WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4

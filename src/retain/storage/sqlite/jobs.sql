@@ -29,6 +29,20 @@ UPDATE jobs SET finished_at = ?1, result = ?2, error = ?3
 WHERE name = ?4 AND slot = ?5 AND finished_at IS NULL
 RETURNING slot
 
+-- A slot that is to run again, or that runs, stays as it is.
+-- name: note
+INSERT INTO jobs (name, since, started_at, finished_at, result, error) VALUES (?1, ?2, ?2, ?3, ?4, ?5)
+ON CONFLICT DO UPDATE
+SET started_at = ?2, finished_at = ?3, result = ?4, error = ?5
+WHERE slot IS NULL OR finished_at IS NOT NULL
+RETURNING name
+
+-- name: take_back
+UPDATE jobs
+SET since = min(since, ?1), slot = min(slot, ?1), started_at = min(started_at, ?1), finished_at = min(finished_at, ?1)
+WHERE (since > ?2 OR slot > ?2) AND (?3 IS NULL OR name = ?3)
+RETURNING name
+
 -- name: lease
 SELECT name, holder, epoch, expires_at FROM leases WHERE name = ?
 
