@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from retain.engine import MemoryManager, Retain
     from retain.lifecycle.audit import Verdict
     from retain.lifecycle.plan import Plan, Report
-    from retain.lifecycle.policies import Preview
+    from retain.lifecycle.previews import Preview
 
 __version__ = VERSION
 
@@ -82,7 +82,7 @@ _LATER = {
     "Hold": "retain.core.holds",
     "MemoryManager": "retain.engine",
     "Plan": "retain.lifecycle.plan",
-    "Preview": "retain.lifecycle.policies",
+    "Preview": "retain.lifecycle.previews",
     "Report": "retain.lifecycle.plan",
     "Retain": "retain.engine",
     "Usage": "retain.core.records",

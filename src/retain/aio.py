@@ -197,6 +197,8 @@ class AsyncPolicies(_Wrapper[Policies]):
     preview = _verb(Policies.preview)
     preview_removal = _verb(Policies.preview_removal)
     set = _verb(Policies.set)
+    preview_all = _verb(Policies.preview_all)
+    set_all = _verb(Policies.set_all)
     set_episodic = _verb(Policies.set_episodic)
     remove = _verb(Policies.remove)
     finish = _verb(Policies.finish)

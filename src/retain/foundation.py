@@ -20,6 +20,7 @@ from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.leaving import Leaving
 from retain.lifecycle.policies import Policies
+from retain.lifecycle.previews import Previews
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.safety import ClockWatch
@@ -242,7 +243,9 @@ class Foundation:
 
     def policies(self, tenant: str) -> Policies:
         """A tenant's rules."""
-        return Policies(self.stores.rules, self.stores.dues, tenant, self.parts.now, self.parts.new_id)
+        stores, now = self.stores, self.parts.now
+        previews = Previews(stores.rules, stores.dues, stores.holds, stores.history, tenant=tenant, now=now)
+        return Policies(stores.rules, previews, tenant, now, self.parts.new_id)
 
     def registry(self, tenant: str) -> Registry:
         """A tenant's agents and tools."""
@@ -282,6 +285,7 @@ class Foundation:
             objects=self.parts.objects,
             rules=self.stores.rules,
             dues=self.stores.dues,
+            holds=self.stores.holds,
             now=self.parts.now,
             new_id=self.parts.new_id,
         )

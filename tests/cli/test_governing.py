@@ -116,7 +116,7 @@ def policies(tmp_path: Path) -> Path:
 
 def test_a_file_of_rules_is_shown_then_confirmed_then_in_force(shell: Shell, episode: str, policies: Path) -> None:
     preview = shell.json("policy", "apply", str(policies), "--dry-run")
-    assert (preview["applied"], preview["shortens"], preview["newly_due"]) == (False, True, 1)
+    assert (preview["applied"], preview["shortens"], preview["newly_due"]["recycle"]) == (False, True, 1)
     assert [change["action"] for change in preview["changes"]] == ["set", "set"]
     shown = shell.ok("policy", "apply", str(policies), "--dry-run")
     assert "agent travel_agent" in shown

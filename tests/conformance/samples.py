@@ -149,12 +149,14 @@ def set_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int
 
 def propose_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now: int = NOW, **scope: Any) -> Rule:
     """Propose a rule; the rule as it is then."""
-    return rules.propose(Rule(new_id(), tenant, kind, Terms(), pending=terms, **scope), now=now)
+    (proposed,) = rules.propose([Rule(new_id(), tenant, kind, Terms(), pending=terms, **scope)], now=now)
+    return proposed
 
 
 def settle_rule(rules: RuleStore, rule: Rule, *, now: int = NOW) -> Rule:
     """Settle a rule; the rule as it is then."""
-    return rules.settle(rule, now=now, event=Event(now, "rule.changed", None, {"author": "the test"}))
+    (settled,) = rules.settle([(rule, Event(now, "rule.changed", None, {"author": "the test"}))], now=now)
+    return settled
 
 
 def put_hold(holds: HoldStore, tenant: str, *, at: int = NOW, **scope: str) -> Hold:

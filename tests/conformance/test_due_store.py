@@ -19,7 +19,7 @@ from retain.core.records import Keeping, Outcome, Record
 from retain.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
 from retain.core.times import DAY, SECOND
 from retain.core.types import LIVE, TYPES, MemoryType, State
-from retain.ports import Census, Profile, Session
+from retain.ports import Census, Named, Profile, Session, Share
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ALWAYS = Window(State.RECYCLED, None, NOW + 999 * DAY)
@@ -61,6 +61,17 @@ def all_binned(engine: Engine, tenant: str, now: int, *, page: int = 999, sessio
         found, last = engine.dues.binned(tenant, now, after=last, limit=page, tags=True, sessions=sessions)
         seen += found
     return seen
+
+
+def named_by(rule: Rule) -> Named:
+    scope = (rule.user_id, rule.agent_id, rule.session_id, rule.memory_id)
+    return Named(*(frozenset() if part is None else frozenset({part}) for part in scope))
+
+
+def shared(shares: Sequence[Share], rule: Rule) -> tuple[int, int]:
+    """How much of what is shared out a rule selects."""
+    selected = [share for share in shares if rule.selects(*share.thing[:4])]
+    return sum(share.records for share in selected), sum(share.bytes for share in selected)
 
 
 # --- against a look at every record ---------------------------------------------------------------------------------
@@ -259,11 +270,10 @@ def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | L
             others = [standing for standing in due if standing.thing.agent_id not in agents]
             assert counted(engine.dues.census(profile, state, window, without=agents)) == totalled(others)
         assert engine.dues.census_of_agents(profile, state, window) == Counter(item.thing.agent_id for item in due)
+        shares = engine.dues.shares(world.tenant, profile, state, window, named_by(rule))
+        assert sum(share.records for share in shares) == len(due), "each of them once"
         selected = [item for item in due if rule.selects(*item.thing[:4])]
-        assert engine.dues.effect(profile, state, window, rule) == (
-            len(selected),
-            sum(item.size for item in selected),
-        )
+        assert shared(shares, rule) == (len(selected), sum(item.size for item in selected))
         for user in (*USERS, "nobody"):
             subject = f"{world.tenant}/{user}"
             seen: list[Standing] = []
@@ -392,7 +402,7 @@ def test_pages_follow_one_another_whatever_the_order_in_which_records_were_made(
     ],
     ids=str,
 )
-def test_the_effect_of_a_rule_is_on_what_it_selects(
+def test_what_is_in_a_window_is_parted_by_what_a_rule_names(
     engine: Engine, me: Person, scope: dict[str, Any], selected: str
 ) -> None:
     records = {
@@ -407,9 +417,13 @@ def test_the_effect_of_a_rule_is_on_what_it_selects(
     profile = profile_of(engine, me, "long_term")
 
     size = sum(len(records[name].content) for name in selected)
-    assert engine.dues.effect(profile, State.ACTIVE, ALWAYS, rule) == (len(selected), size)
-    assert engine.dues.effect(profile, State.ARCHIVED, ALWAYS, rule) == (0, 0)
-    assert engine.dues.effect(profile, State.ACTIVE, Window(State.RECYCLED, NOW, NOW + 1), rule) == (0, 0)
+    shares = engine.dues.shares(me.tenant, profile, State.ACTIVE, ALWAYS, named_by(rule))
+    assert shared(shares, rule) == (len(selected), size)
+    assert sum(share.records for share in shares) == 4
+    assert len(shares) <= 2 ** len(scope), "what is not named is not told apart"
+    assert engine.dues.shares(me.tenant, profile, State.ARCHIVED, ALWAYS, named_by(rule)) == []
+    later = Window(State.RECYCLED, NOW, NOW + 1)
+    assert engine.dues.shares(me.tenant, profile, State.ACTIVE, later, named_by(rule)) == []
 
 
 # --- profiles -------------------------------------------------------------------------------------------------------
@@ -579,7 +593,8 @@ def test_conversations_are_due_as_records_are(engine: Engine, me: Person) -> Non
     assert counted(engine.dues.census(profile, State.ACTIVE, window)) == totalled(due)
     assert counted(engine.dues.census(profile, State.ACTIVE, window, without=["planner"])) == totalled([due[0], due[2]])
     rule = Rule("?", me.tenant, HISTORY, Terms(), user_id=me.user_id)
-    assert engine.dues.effect(profile, State.ACTIVE, window, rule) == (2, due[0].size + due[1].size)
+    shares = engine.dues.shares(me.tenant, profile, State.ACTIVE, window, named_by(rule))
+    assert shared(shares, rule) == (2, due[0].size + due[1].size)
     assert dict(engine.dues.overdue_since(me.tenant, NOW)) == {HISTORY: NOW - 1}
 
 

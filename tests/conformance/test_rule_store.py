@@ -24,6 +24,7 @@ from conformance.samples import (
     settle_rule,
     there,
 )
+from retain.core.chain import Event
 from retain.core.decisions import windows
 from retain.core.records import Outcome, Record, Scope
 from retain.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
@@ -120,7 +121,7 @@ def test_a_rule_comes_back_as_it_was_set(rules: RuleStore, elsewhere: Engine, me
     scope: dict[str, Any] = {"user_id": me.user_id, "agent_id": "agent", "session_id": "s/1", "memory_id": new_id()}
     wanted = Rule(new_id(), me.tenant, "long_term", Terms(), pending=terms, **scope)
 
-    proposed = rules.propose(wanted, now=NOW)
+    (proposed,) = rules.propose([wanted], now=NOW)
     assert proposed == Rule(wanted.id, me.tenant, "long_term", Terms(), **scope, pending=terms, updated_at=NOW)
     assert elsewhere.rules.rules(me.tenant) == [proposed]
 
@@ -392,6 +393,44 @@ def test_rules_that_are_pending_together_take_effect_one_by_one(engine: Engine, 
     assert [times(engine, me, item)[1] for item in (record, meanwhile)] == [50, 50]
 
 
+def test_rules_that_are_settled_together_take_effect_in_one_instant(
+    engine: Engine, elsewhere: Engine, me: Person
+) -> None:
+    vip = me.other("vip")
+    mine, theirs = add(engine, me, "mine")[0], add(engine, vip, "theirs")[0]
+    before = [times(engine, me, mine), times(engine, vip, theirs)]
+    wanted = [
+        Rule(new_id(), me.tenant, "long_term", Terms(), pending=Terms(delete_after=30)),
+        Rule(new_id(), me.tenant, "long_term", Terms(), pending=Terms(keep_for=FOREVER), user_id="vip"),
+        Rule(new_id(), me.tenant, EVERY, Terms(), pending=Terms(delete_after=20), user_id=me.user_id),
+    ]
+    proposed = elsewhere.rules.propose(wanted, now=NOW)
+    assert [rule.pending for rule in proposed] == [rule.pending for rule in wanted]
+    for rule in proposed:
+        assign_all(elsewhere.rules, rule)
+        assert [times(engine, me, mine), times(engine, vip, theirs)] == before, "not yet"
+
+    event = Event(NOW + 1, "rule.changed", None, {"author": "the test"})
+    settled = elsewhere.rules.settle([(rule, event) for rule in proposed], now=NOW + 1)
+    assert [(rule.terms, rule.version, rule.pending) for rule in settled] == [(r.pending, 1, None) for r in wanted]
+    assert [times(engine, me, mine)[1], times(engine, vip, theirs)[1]] == [20, None]
+    for rule in settled:
+        (found,) = engine.audit.of_item(f"{me.tenant}/{rule.user_id or ''}", rule.id)
+        assert (found.at, found.action, found.detail["version"]) == (NOW + 1, "rule.changed", 1)
+
+
+def test_of_rules_that_are_settled_together_one_that_another_has_settled_stays(engine: Engine, me: Person) -> None:
+    scopes: list[dict[str, Any]] = [{}, {"user_id": me.user_id}]
+    proposed = [propose_rule(engine.rules, me.tenant, "entity", Terms(delete_after=9), **scope) for scope in scopes]
+    done = settle_rule(engine.rules, proposed[0], now=NOW + 1)
+    event = Event(NOW + 2, "rule.changed", None, {})
+    settled = engine.rules.settle([(rule, event) for rule in proposed], now=NOW + 2)
+    assert settled[0] == done
+    assert (settled[1].version, settled[1].updated_at) == (1, NOW + 2)
+    assert len(engine.audit.of_item(f"{me.tenant}/", done.id)) == 1
+    assert engine.rules.propose([], now=NOW) == engine.rules.settle([], now=NOW) == []
+
+
 # --- where rules meet ---------------------------------------------------------------------------------------------
 
 
@@ -429,6 +468,18 @@ def test_a_rule_for_every_kind_governs_all_but_persona(engine: Engine, me: Perso
 
     set_rule(engine.rules, me.tenant, "persona", Terms(delete_after=200), user_id=me.user_id)
     assert times(engine, me, records[MemoryType.PERSONA])[1] == 200, "a rule that names it does govern it"
+
+
+@pytest.mark.parametrize("scope", [{}, {"user_id": "user_123"}], ids=str)
+def test_a_rule_that_names_the_kind_beats_one_for_every_kind_of_the_same_scope(
+    engine: Engine, elsewhere: Engine, me: Person, scope: dict[str, Any]
+) -> None:
+    (record,) = add(engine, me, "one")
+    set_rule(elsewhere.rules, me.tenant, EVERY, Terms(delete_after=30), **scope)
+    assert times(engine, me, record)[1] == 30
+    set_rule(elsewhere.rules, me.tenant, "long_term", Terms(delete_after=FOREVER), **scope)
+    (later,) = add(engine, me, "two")
+    assert [times(engine, me, item)[1] for item in (record, later)] == [None, None]
 
 
 @pytest.mark.parametrize("kind", ["long_term", "episodic", "short_term", HISTORY])

@@ -26,6 +26,7 @@ from retain.core.rules import (
     shown_terms,
     spoken,
 )
+from retain.core.selections import Selection
 from retain.core.times import DAY, SECOND
 from retain.core.types import TYPES, MemoryType
 
@@ -58,8 +59,8 @@ def most_specific(several: Sequence[Rule], field: str) -> list[int]:
     """What the most specific of the rules that say something about ``field`` say about it."""
 
     def rank(rule: Rule) -> int:
-        weights = {"memory_id": 8, "session_id": 4, "agent_id": 2, "user_id": 1}
-        return sum(weight for part, weight in weights.items() if getattr(rule, part) is not None)
+        weights = {"memory_id": 16, "session_id": 8, "agent_id": 4, "user_id": 2}
+        return sum(weight for part, weight in weights.items() if getattr(rule, part) is not None) + (rule.kind != EVERY)
 
     said = [rule for rule in several if getattr(rule.terms, field) is not None]
     top = max(map(rank, said), default=0)
@@ -149,6 +150,32 @@ def test_a_memory_beats_a_session_beats_an_agent_beats_a_user_beats_the_tenant()
     assert [rule.level for rule in ladder] == ["tenant", "user", "agent", "session", "memory"]
 
 
+@pytest.mark.parametrize("field", ["archive_after", "delete_after"])
+@pytest.mark.parametrize("scope", [{}, {"user_id": "ann"}, {"agent_id": "guide", "session_id": "trip"}], ids=str)
+def test_in_the_same_scope_a_rule_that_names_the_kind_beats_one_for_every_kind(field: str, scope: Any) -> None:
+    every = Rule("1", "acme", EVERY, Terms(**{field: 5 * DAY}), version=1, **scope)
+    named = Rule("2", "acme", "long_term", Terms(**{field: FOREVER}), version=1, **scope)
+    wider = Rule("3", "acme", "long_term", Terms(**{field: 9 * DAY}), version=1)
+    for rules in ([every, named], [named, every]):
+        assert getattr(resolve("long_term", rules), field) is None
+        assert getattr(resolve("structured", rules), field) == 5 * DAY
+    if scope:
+        assert getattr(resolve("long_term", [every, wider]), field) == 5 * DAY, "what is more specific comes first"
+
+
+@pytest.mark.parametrize(("every", "named", "comes_to"), [(10, 365, 30), (10, None, 10), (50, None, 30), (5, 20, 20)])
+def test_a_domains_policy_removes_sooner_whether_or_not_the_tenants_rule_names_the_kind(
+    every: int, named: int | None, comes_to: int
+) -> None:
+    selection = Selection(frozenset({"action"}), frozenset(), frozenset())
+    rules = [
+        Rule("1", "acme", EVERY, Terms(delete_after=30 * DAY), version=1, selection=selection),
+        Rule("2", "acme", EVERY, Terms(delete_after=every * DAY), version=1),
+        *([] if named is None else [Rule("3", "acme", "long_term", Terms(delete_after=named * DAY), version=1)]),
+    ]
+    assert resolve("long_term", rules).delete_after == comes_to * DAY
+
+
 def test_persona_memory_ends_only_where_a_rule_names_it_and_says_when() -> None:
     keep = Rule("1", "acme", "persona", Terms(keep_for=DAY), version=1)
     assert resolve("persona", [keep]).delete_after is None
@@ -177,6 +204,7 @@ def test_a_rule_is_refused_if_and_only_if_it_says_nothing_or_contradicts_itself(
         or (archive is not None and kind in TYPES and TYPES[MemoryType(kind)].archive is None)
         or (archive is not None and delete is not None and archive != FOREVER and delete <= archive)
         or (keep is not None and delete is not None and delete < keep)
+        or (kind == MemoryType.PERSONA and delete is None and keep is not None and keep != FOREVER)
     )
     if bad:
         with pytest.raises(InvalidRuleError):
@@ -217,6 +245,13 @@ def test_days_come_back_as_they_were_given(value: float) -> None:
     assert shown == pytest.approx(value, rel=1e-6)
 
 
+def test_a_contradiction_is_told_in_words() -> None:
+    with pytest.raises(InvalidRuleError, match="it keeps for ever, but deletes after 1 day"):
+        check_terms("long_term", Terms(delete_after=DAY, keep_for=FOREVER))
+    with pytest.raises(InvalidRuleError, match="it keeps for 2 days, but deletes after 1 day"):
+        check_terms("long_term", Terms(delete_after=DAY, keep_for=2 * DAY))
+
+
 def test_durations_are_told_in_words() -> None:
     assert spoken(90 * DAY) == "90 days"
     assert spoken(DAY) == "1 day"
@@ -233,18 +268,17 @@ def test_the_four_knobs_are_by_default_the_default_of_episodic_memory() -> None:
     assert EpisodicRetentionPolicy().terms() == DEFAULTS["episodic"]
 
 
-@given(st.integers(1, 1_000), st.integers(1, 1_000), st.booleans(), st.booleans())
-def test_the_four_knobs_say_when_episodes_are_archived_and_deleted(
-    active: int, whole: int, archives: bool, deletes: bool
-) -> None:
+@given(st.integers(1, 1_000), st.integers(1, 1_000))
+def test_the_four_knobs_say_when_episodes_are_archived_and_deleted(active: int, whole: int) -> None:
     assume(whole > active)
-    policy = EpisodicRetentionPolicy(active, whole, archives, deletes)
-    rule = Rule("1", "acme", "episodic", check_terms("episodic", policy.terms()), agent_id="a", version=1)
-    life = resolve("episodic", [rule])
-    if archives:
-        assert (life.archive_after, life.delete_after) == (active * DAY, whole * DAY if deletes else None)
-    else:
-        assert (life.archive_after, life.delete_after) == (None, active * DAY)
+    for policy, said in (
+        (EpisodicRetentionPolicy(active, whole), (active * DAY, whole * DAY)),
+        (EpisodicRetentionPolicy(active, delete_after_archival_period=False), (active * DAY, None)),
+        (EpisodicRetentionPolicy(active, archive_on_expiry=False), (None, active * DAY)),
+    ):
+        rule = Rule("1", "acme", "episodic", check_terms("episodic", policy.terms()), agent_id="a", version=1)
+        life = resolve("episodic", [rule])
+        assert (life.archive_after, life.delete_after) == said
 
 
 @pytest.mark.parametrize(
@@ -256,6 +290,9 @@ def test_the_four_knobs_say_when_episodes_are_archived_and_deleted(
         EpisodicRetentionPolicy(archive_retention_days=-1),
         EpisodicRetentionPolicy(archive_on_expiry="yes"),  # type: ignore[arg-type]
         EpisodicRetentionPolicy(delete_after_archival_period=1),  # type: ignore[arg-type]
+        EpisodicRetentionPolicy(archive_on_expiry=False, delete_after_archival_period=False),
+        EpisodicRetentionPolicy(40, 60, archive_on_expiry=False),
+        EpisodicRetentionPolicy(40, 60, delete_after_archival_period=False),
     ],
 )
 def test_knobs_that_make_no_sense_are_refused(policy: EpisodicRetentionPolicy) -> None:

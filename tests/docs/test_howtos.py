@@ -9,7 +9,7 @@ import pytest
 
 from docs.test_readme import ROOT, run
 from retain import Retain
-from retain.lifecycle.policy_files import apply_policies, read_policies
+from retain.lifecycle.policy_files import read_policies
 from retain.lifecycle.schedule import JOBS
 
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -30,7 +30,7 @@ def test_the_policies_of_the_page_can_be_applied(tmp_path: Path, retain: Retain)
     path = tmp_path / "policies.toml"
     path.write_text(text)
     policies, exclusive = read_policies(path)
-    apply_policies(retain.policies, policies, exclusive=exclusive, confirm=True, author="me")
+    retain.policies.set_all(policies, exclusive=exclusive, confirm=True, author="me")
     assert retain.policies.get("episodic", agent_id="travel_agent")["delete_after_days"] == 180
 
 

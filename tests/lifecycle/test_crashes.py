@@ -60,7 +60,7 @@ def picture(retain: Retain) -> Picture:
     for row in raw.rows(retain, "SELECT sort, id, state, purge_at FROM registry"):
         seen[f"{row[0]} {row[1]}"] = row[2:]
     for row in raw.rows(retain, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
-        seen["rule"] = row[1:]
+        seen[f"rule {row[1]} {row[2]}"] = row[3:]
     return seen
 
 
@@ -135,6 +135,12 @@ def due_removal(retain: Retain, clock: FakeClock) -> None:
     clock.advance(days=31)
 
 
+def older(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, clock)
+    retain.policies.set("episodic", user_id="bob", delete_after_days=700)
+    clock.advance(days=31)
+
+
 def in_bin(retain: Retain, clock: FakeClock) -> None:
     remember(retain, clock)
     retain.manager("ann", "guide").delete_user_memories("ann")
@@ -191,6 +197,19 @@ SCENARIOS = {
     "a change of a rule": Scenario(
         remember,
         lambda retain: retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True),
+        sweeps=False,
+    ),
+    "a change of several rules": Scenario(
+        older,
+        lambda retain: retain.policies.set_all(
+            [
+                {"memory_type": "long_term", "delete_after_days": 25},
+                {"memory_type": "long_term", "user_id": "ann", "keep_days": "forever"},
+                {"memory_type": "*", "agent_id": "guide", "delete_after_days": 40},
+            ],
+            exclusive=True,
+            confirm=True,
+        ),
         sweeps=False,
     ),
     "removal of an agent": Scenario(remember, lambda retain: retain.agents.remove("guide"), sweeps=False),

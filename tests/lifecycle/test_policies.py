@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from lifecycle.fuses import DeathError
 from lifecycle.soundness import check_sound
 from retain import MemoryManager, Retain
 from retain.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from retain.core.rules import EpisodicRetentionPolicy
-from retain.lifecycle.policy_files import apply_policies, compare, read_policies
+from retain.lifecycle.policy_files import read_policies
 
 
 def record(memory: MemoryManager, clock: FakeClock, *ages: float) -> list[str]:
@@ -109,6 +111,240 @@ def test_a_preview_of_conversations_counts_sessions(retain: Retain, memory: Memo
     assert retain.policies.preview("history", delete_after_days=10).newly_due["recycle"] == 1
     assert retain.policies.preview("history", delete_after_days=11).newly_due["recycle"] == 0
     assert retain.policies.preview("history", user_id="user_123", delete_after_days=5).newly_due["recycle"] == 1
+
+
+def remember(retain: Retain, user_id: str, agent_id: str, count: int, **metadata: Any) -> list[str]:
+    memory = retain.manager(user_id, agent_id)
+    return [memory.add(f"fact {n}", "long_term", metadata)["memory_id"] for n in range(count)]
+
+
+def test_a_preview_counts_what_a_hold_keeps_apart(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, "ann", "guide", 4)
+    remember(retain, "bob", "guide", 2)
+    (tagged,) = remember(retain, "bob", "cook", 1, case="4711")
+    one, _ = remember(retain, "bob", "cook", 2)
+    clock.advance(days=40)
+
+    def counted() -> tuple[int, int]:
+        preview = retain.policies.preview("long_term", delete_after_days=30)
+        assert preview.shortens
+        return preview.newly_due["recycle"], preview.held
+
+    assert counted() == (9, 0)
+    retain.holds.add(user_id="ann", reason="a case", author="legal")
+    assert counted() == (5, 4)
+    retain.holds.add(user_id="bob", memory_id=one, reason="a case", author="legal")
+    assert counted() == (4, 5)
+    retain.holds.add(tag="case=4711", reason="a case", author="legal")
+    assert counted() == (3, 6)
+    with pytest.raises(ConfirmationNeededError, match=r"3 to recycle due at once .* a hold keeps 6"):
+        retain.policies.set("long_term", delete_after_days=30)
+    done = retain.policies.set("long_term", delete_after_days=30, confirm=True)
+    assert (done["newly_due"]["recycle"], done["held"]) == (3, 6)
+    plan = retain.sweep(dry_run=True)
+    assert (plan.counts["recycle"], plan.held) == (3, 6)
+    assert tagged not in due(retain)["recycle"]
+
+
+def test_a_preview_counts_a_conversation_of_which_a_message_is_held_apart(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.short_term.add_message("user", "hello")
+    message = memory.short_term.messages()[0].id
+    clock.advance(days=10)
+    retain.holds.add(memory_id=message, reason="a case", author="legal")
+    preview = retain.policies.preview("history", delete_after_days=5)
+    assert (preview.newly_due["recycle"], preview.held) == (0, 1)
+    retain.policies.set("history", delete_after_days=5, confirm=True)
+    plan = retain.sweep(dry_run=True)
+    assert (plan.counts["recycle"], plan.held) == (0, 1)
+
+
+# --- several rules as one ------------------------------------------------------------------------------------------------
+
+KEPT: list[dict[str, Any]] = [
+    {"memory_type": "long_term", "user_id": "ann", "keep_days": "forever"},
+    {"memory_type": "long_term", "agent_id": "guide", "keep_days": "forever"},
+]
+ENDING: dict[str, Any] = {"memory_type": "long_term", "delete_after_days": 30}
+
+
+def test_taking_away_rules_that_cover_each_other_is_seen_to_shorten(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, "ann", "guide", 5)
+    retain.policies.set_all([ENDING, *KEPT], confirm=True)
+    clock.advance(days=40)
+    for rule in KEPT:
+        (left,) = [other for other in KEPT if other != rule]
+        alone = retain.policies.preview_all([ENDING, left], exclusive=True)
+        assert alone.preview.newly_due["recycle"] == 0, "the other one still keeps them"
+    changes = retain.policies.preview_all([ENDING], exclusive=True)
+    assert [change.action for change in changes.changes] == ["keep", "remove", "remove"]
+    assert (changes.preview.shortens, changes.preview.newly_due["recycle"]) == (True, 5)
+    with pytest.raises(ConfirmationNeededError, match="5 to recycle due at once"):
+        retain.policies.set_all([ENDING], exclusive=True)
+    assert due(retain)["recycle"] == set()
+    retain.policies.set_all([ENDING], exclusive=True, confirm=True)
+    assert len(due(retain)["recycle"]) == 5
+
+
+def test_what_a_rule_of_the_same_set_keeps_is_not_counted(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, "ann", "guide", 2)
+    remember(retain, "ann", "cook", 3)
+    remember(retain, "bob", "cook", 4)
+    clock.advance(days=40)
+    preview = retain.policies.preview_all([ENDING, KEPT[0]]).preview
+    assert (preview.shortens, preview.newly_due["recycle"]) == (True, 4)
+    preview = retain.policies.preview_all([ENDING, KEPT[1]]).preview
+    assert (preview.shortens, preview.newly_due["recycle"]) == (True, 7)
+    retain.policies.set_all([ENDING, *KEPT], confirm=True)
+    assert len(due(retain)["recycle"]) == 4
+    assert not retain.policies.preview_all([{**ENDING, "delete_after_days": 60}, *KEPT]).preview.shortens
+
+
+def test_rules_are_compared_with_the_narrower_ones_that_stand(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, "ann", "guide", 1)
+    remember(retain, "bob", "guide", 1)
+    retain.policies.set("long_term", user_id="ann", delete_after_days=100, confirm=True)
+    longer: dict[str, Any] = {"user_id": "ann", "agent_id": "guide", "delete_after_days": 200}
+    assert not retain.policies.preview("long_term", **longer).shortens, "ann's went after 100 days"
+    assert retain.policies.preview("long_term", **{**longer, "delete_after_days": 50}).shortens
+
+
+SAID: list[dict[str, Any]] = [
+    {"delete_after_days": 8},
+    {"delete_after_days": 25},
+    {"delete_after_days": "never"},
+    {"archive_after_days": 5},
+    {"archive_after_days": 12, "delete_after_days": 40},
+    {"keep_days": 15},
+    {"keep_days": "forever"},
+]
+Whose = st.fixed_dictionaries(
+    {
+        "memory_type": st.sampled_from(["long_term", "*"]),
+        "user_id": st.sampled_from([None, "ann", "bob"]),
+        "agent_id": st.sampled_from([None, "guide", "cook"]),
+    }
+)
+Sets = st.lists(
+    st.builds(lambda whose, said: {**whose, **said}, Whose, st.sampled_from(SAID)),
+    max_size=5,
+    unique_by=lambda rule: (rule["memory_type"], rule["user_id"], rule["agent_id"]),
+)
+Held = st.sampled_from([{}, {"agent_id": "cook"}, {"tag": "x"}])
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sets=st.tuples(Sets, Sets), exclusive=st.booleans(), held=Held)
+def test_what_a_preview_of_several_rules_counts_is_what_they_make_due_together(
+    retain: Retain, clock: FakeClock, sets: tuple[Any, Any], exclusive: bool, held: dict[str, str]
+) -> None:
+    if retain.manager("ann", "guide").count_memories("long_term") == 0:
+        for days in range(0, 50, 7):
+            for user_id in ("ann", "bob"):
+                for agent_id in ("guide", "cook"):
+                    remember(retain, user_id, agent_id, 1, tags=["x"] if days % 2 else [])
+            clock.advance(days=7)
+    first, second = sets
+    retain.policies.set_all(first, exclusive=True, confirm=True)
+    hold = retain.holds.add(**held, reason="a case", author="legal") if held else None
+    before = due(retain)
+    preview = retain.policies.preview_all(second, exclusive=exclusive).preview
+    if preview.shortens:
+        with pytest.raises(ConfirmationNeededError):
+            retain.policies.set_all(second, exclusive=exclusive)
+    assert due(retain) == before
+    done = retain.policies.set_all(second, exclusive=exclusive, confirm=True)
+    after = due(retain)
+    assert replace(done.preview, rules=()) == replace(preview, rules=())
+    assert preview.newly_due == {action: len(after[action] - before[action]) for action in after}
+    assert preview.shortens or not preview.newly_due["recycle"]
+    if hold is not None:
+        retain.holds.release(hold.id)
+    again = retain.policies.preview_all(second, exclusive=exclusive)
+    assert {change.action for change in again.changes} <= {"keep"}
+    assert not again.preview.shortens
+
+
+def test_several_rules_take_effect_in_one_instant(retain: Retain, clock: FakeClock) -> None:
+    (vip,) = remember(retain, "vip", "guide", 1)
+    (other,) = remember(retain, "bob", "guide", 1)
+    clock.advance(days=40)
+    seen = []
+
+    def look(_count: int) -> None:
+        with Retain.open(home=retain.settings.home, clock=clock) as another:
+            plan = another.sweep(dry_run=True).counts["recycle"]
+            found = [another.manager("vip", "guide").get(vip), another.manager("bob", "guide").get(other)]
+            seen.append((plan, len(found), another.policies.get("long_term")["delete_after_days"]))
+
+    keep = {"memory_type": "long_term", "user_id": "vip", "keep_days": "forever"}
+    retain.policies.set_all([ENDING, keep], confirm=True, author="dpo", progress=look)
+    assert set(seen) == {(0, 2, None)}, "while records are told, nothing has changed"
+    assert retain.manager("vip", "guide").get(vip)
+    with pytest.raises(NotFoundError):
+        retain.manager("bob", "guide").get(other)
+    entries = [entry for entry in retain.audit.tail(10) if entry["action"] == "rule.changed"]
+    assert {(entry["detail"]["level"], entry["detail"]["author"]) for entry in entries} == {
+        ("tenant", "dpo"),
+        ("user", "dpo"),
+    }
+    assert len({entry["at"] for entry in entries}) == 1
+    check_sound(retain)
+
+
+def cut_short(retain: Retain, rules: list[dict[str, Any]]) -> None:
+    """Set rules, and die while the records are told of them."""
+
+    def die(_count: int) -> None:
+        raise DeathError("cut short")
+
+    with pytest.raises(DeathError):
+        retain.policies.set_all(rules, confirm=True, progress=die)
+
+
+def test_rules_that_were_cut_short_take_effect_together_or_not_at_all(retain: Retain, clock: FakeClock) -> None:
+    (vip,) = remember(retain, "ann", "cook", 1)
+    remember(retain, "bob", "cook", 1)
+    clock.advance(days=40)
+    cut_short(retain, [ENDING, *KEPT])
+    assert due(retain)["recycle"] == set()
+    assert [rule["level"] for rule in retain.policies.list() if rule["level"] != "default"] == []
+    assert retain.sweep().counts["recycle"] == 1, "bob's; the sweep lets all of them take effect first"
+    assert retain.manager("ann", "cook").get(vip)
+    assert len([rule for rule in retain.policies.list() if rule["level"] != "default"]) == 3
+
+
+def test_what_was_cut_short_does_not_come_after_rules_that_were_set_since(retain: Retain, clock: FakeClock) -> None:
+    remember(retain, "ann", "cook", 1)
+    long = {**ENDING, "delete_after_days": 700}
+    retain.policies.set_all([long], confirm=True)
+    clock.advance(days=40)
+    cut_short(retain, [ENDING, {**KEPT[1], "keep_days": 90}])
+    changes = retain.policies.preview_all([long], exclusive=True)
+    assert [change.action for change in changes.changes] == ["set", "remove"]
+    retain.policies.set_all([long], exclusive=True)
+    assert retain.sweep().counts["recycle"] == 0
+    rules = [rule for rule in retain.policies.list() if rule["level"] != "default"]
+    assert [rule["delete_after_days"] for rule in rules] == [700]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [ENDING, ENDING],
+        [ENDING, {"memory_type": "*", "delete_after": 3}],
+        [ENDING, {"delete_after_days": 3}],
+        [ENDING, "long_term"],
+        [ENDING, {"memory_type": "long_term", "user_id": "ann"}],
+    ],
+)
+def test_of_several_rules_a_wrong_one_leaves_all_as_they_were(retain: Retain, rules: Any) -> None:
+    with pytest.raises(InvalidRuleError):
+        retain.policies.set_all(rules, confirm=True)
+    with pytest.raises(InvalidInputError):
+        retain.policies.set_all([ENDING], confirm=True, author="")
+    assert raw.rows(retain, "SELECT count(*) FROM rules") == [(0,)]
 
 
 # --- asking ------------------------------------------------------------------------------------------------------------
@@ -241,6 +477,23 @@ def test_a_rule_for_every_kind_leaves_persona_memory_alone(
     assert retain.sweep().counts["recycle"] == 3
 
 
+def test_a_rule_that_names_the_kind_wins_over_one_for_every_kind(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory_id = memory.add("a fact", "long_term")["memory_id"]
+    retain.policies.set("*", delete_after_days=30, confirm=True)
+    clock.advance(days=40)
+    with pytest.raises(NotFoundError):
+        memory.get(memory_id)
+    retain.policies.set("long_term", delete_after_days="never")
+    assert memory.get(memory_id)
+    assert due(retain)["recycle"] == set()
+    life = retain.policies.get("long_term")
+    assert (life["delete_after_days"], life["delete_by"]) == (None, "the tenant's rule for long_term, version 1")
+    assert "every kind" not in str(memory.explain(memory_id))
+    assert retain.policies.get("entity")["delete_after_days"] == 30
+
+
 def test_short_term_memory_lives_as_long_as_its_rule_says(
     retain: Retain, memory: MemoryManager, clock: FakeClock
 ) -> None:
@@ -287,6 +540,7 @@ def test_the_longest_rule_that_keeps_wins_over_one_that_removes(
         ("long_term", {"archive_after_days": 10, "delete_after_days": 10}),
         ("long_term", {"keep_days": 20, "delete_after_days": 10}),
         ("persona", {"archive_after_days": 10}),
+        ("persona", {"keep_days": 30}),
         ("history", {"keep_days": 10}),
         ("short_term", {"delete_after_days": "never"}),
         ("audit", {"delete_after_days": 10, "user_id": "ann"}),
@@ -318,7 +572,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def apply_file(retain: Retain, path: Path) -> None:
     wanted, exclusive = read_policies(path)
-    apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+    retain.policies.set_all(wanted, exclusive=exclusive, confirm=True, author="ops")
 
 
 GOOD = """
@@ -341,25 +595,25 @@ delete_after_days = 60
 
 def test_a_file_of_rules_is_applied_as_one_change_set(retain: Retain, tmp_path: Path) -> None:
     wanted, exclusive = read_policies(written(tmp_path, GOOD))
-    changes = compare(retain.policies, wanted, exclusive=exclusive)
+    changes = retain.policies.preview_all(wanted, exclusive=exclusive)
     assert [change.action for change in changes.changes] == ["set", "set", "set"]
-    assert changes.shortens
+    assert changes.preview.shortens
     with pytest.raises(ConfirmationNeededError, match="nothing was changed"):
-        apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=False, author="ops")
+        retain.policies.set_all(wanted, exclusive=exclusive, author="ops")
     assert raw.rows(retain, "SELECT count(*) FROM rules") == [(0,)]
-    apply_policies(retain.policies, wanted, exclusive=exclusive, confirm=True, author="ops")
+    retain.policies.set_all(wanted, exclusive=exclusive, confirm=True, author="ops")
     assert retain.policies.get("episodic", agent_id="travel_agent")["archive_after_days"] == 30
     assert retain.policies.get("history")["delete_after_days"] == 60
-    again = compare(retain.policies, wanted, exclusive=exclusive)
+    again = retain.policies.preview_all(wanted, exclusive=exclusive)
     assert [change.action for change in again.changes] == ["keep", "keep", "keep"]
-    assert not again.shortens
+    assert not again.preview.shortens
 
 
 def test_an_exclusive_file_takes_other_rules_away(retain: Retain, tmp_path: Path) -> None:
     retain.policies.set("long_term", user_id="bob", delete_after_days=500, confirm=True)
     wanted, exclusive = read_policies(written(tmp_path, "exclusive = true\n" + GOOD))
     assert exclusive
-    apply_policies(retain.policies, wanted, exclusive=True, confirm=True, author="ops")
+    retain.policies.set_all(wanted, exclusive=True, confirm=True, author="ops")
     left = {(rule["memory_type"], rule["level"]) for rule in retain.policies.list() if rule["level"] != "default"}
     assert left == {("episodic", "agent"), ("long_term", "user"), ("history", "tenant")}
     assert retain.policies.get("long_term", user_id="bob")["delete_after_days"] is None
@@ -386,6 +640,8 @@ def test_an_exclusive_file_takes_other_rules_away(retain: Retain, tmp_path: Path
         "[[policy]]\nmemory_type = 'long_term'\nactive_retention_days = 3",
         "[[policy]]\nmemory_type = 'episodic'\nactive_retention_days = 3\ndelete_after_days = 9",
         "[[policy]]\nmemory_type = 'episodic'\nactive_retention_days = 400",
+        "[[policy]]\narchive_on_expiry = false\ndelete_after_archival_period = false",
+        "[[policy]]\narchive_on_expiry = false\narchive_retention_days = 200",
         "[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3\n" * 2,
         "exclusive = 'yes'\n[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3",
         "other = 1\n[[policy]]\nmemory_type = 'long_term'\ndelete_after_days = 3",

@@ -171,9 +171,9 @@ def test_what_names_no_session_is_refused_in_words(world: World) -> None:
 def settle(world: World, terms: Terms, **scope: Any) -> None:
     rules = SqlRules(world.database)
     rule = Rule(f"rule-{world.ids.next(world.now)}", TENANT, HISTORY, Terms(), pending=terms, **scope)
-    rule = rules.propose(rule, now=world.now)
+    (rule,) = rules.propose([rule], now=world.now)
     assert sum(rules.assign(rule)) >= 0
-    rules.settle(rule, now=world.now, event=Event(world.now, "rule.settled", None, {}))
+    rules.settle([(rule, Event(world.now, "rule.settled", None, {}))], now=world.now)
 
 
 def test_a_rule_for_an_agent_keeps_its_conversations_for_longer_old_and_new(world: World) -> None:

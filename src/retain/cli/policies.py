@@ -147,7 +147,13 @@ def preview_policy(
     times = _times(archive_after, delete_after, keep)
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         found = engine.policies.preview(kind, **scope_of(user, agent, session, memory), **times)
-    said = {"rule": found.rule, "shortens": found.shortens, "newly_due": found.newly_due, "bytes": found.bytes}
+    said = {
+        "rule": found.rule,
+        "shortens": found.shortens,
+        "newly_due": found.newly_due,
+        "bytes": found.bytes,
+        "held": found.held,
+    }
     show(said, show_preview, as_json=as_json)
 
 
@@ -174,27 +180,22 @@ def apply_file(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Apply the rules in a file: all of them, or none.
+    """Apply the rules in a file: all of them in one instant, or none.
 
     Other rules stay, unless it says exclusive = true. A file that shortens retention asks first, or needs --confirm.
     """
-    from retain.lifecycle.policy_files import apply_policies, compare, read_policies  # noqa: PLC0415 - not for --help
+    from retain.lifecycle.policy_files import read_policies  # noqa: PLC0415 - not for --help
 
     wanted, exclusive = read_policies(file)
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        changes = compare(engine.policies, wanted, exclusive=exclusive)
-        if not dry_run:
-            if changes.shortens and not confirm and not as_json and _can_ask():
-                show_changes(error_console(), {**_shown(changes), "applied": False})
+        if dry_run or (not confirm and not as_json and _can_ask()):
+            changes = engine.policies.preview_all(wanted, exclusive=exclusive)
+            if not dry_run and changes.preview.shortens:
+                show_changes(error_console(), {**changes.shown(), "applied": False})
                 confirm = typer.confirm("It shortens retention. Apply it?", err=True, abort=True)
-            changes = apply_policies(
-                engine.policies, wanted, exclusive=exclusive, confirm=confirm, author=author_of(author)
-            )
-    show({**_shown(changes), "applied": not dry_run}, show_changes, as_json=as_json)
-
-
-def _shown(changes: Any) -> dict[str, Any]:
-    return {"changes": changes.shown(), "shortens": changes.shortens, "newly_due": changes.newly_due}
+        if not dry_run:
+            changes = engine.policies.set_all(wanted, exclusive=exclusive, confirm=confirm, author=author_of(author))
+    show({**changes.shown(), "applied": not dry_run}, show_changes, as_json=as_json)
 
 
 def _can_ask() -> bool:

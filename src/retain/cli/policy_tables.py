@@ -63,14 +63,14 @@ def show_changes(console: Console, done: Mapping[str, Any]) -> None:
             change["memory_type"],
             _whose(change),
             *_times(change),
-            "yes" if change.get("shortens") else "",
-            f"{sum(change.get('newly_due', {}).values()) or ''}",
         )
         for change in done["changes"]
     ]
-    columns = ("", "kind", "for", "archive after>", "delete after>", "keep>", "shortens", "due at once>")
-    show_rows(console, columns, rows)
+    show_rows(console, ("", "kind", "for", "archive after>", "delete after>", "keep>"), rows)
     changed = sum(change["action"] != "keep" for change in done["changes"])
+    if done["shortens"] and not done["applied"]:
+        console.print("Together they shorten retention, so that applying them needs --confirm.", style="yellow")
+    _show_due(console, done)
     if not changed:
         console.print("Every rule of the file is in force already.")
     elif done["applied"]:
@@ -84,6 +84,8 @@ def _show_due(console: Console, found: Mapping[str, Any]) -> bool:
     due = ", ".join(f"{count:,} to {action}" for action, count in found["newly_due"].items() if count)
     if due:
         console.print(f"Due at once: {due} ({found['bytes']:,} bytes); retain sweep --dry-run shows them.")
+    if found["held"]:
+        console.print(f"On hold, or they would be due at once: {found['held']:,}.")
     return bool(due)
 
 

@@ -25,6 +25,7 @@ AUDIT: Final = "audit"
 #: A rule for every durable kind; persona memory, which no clean-up touches, has to be named, and so have conversations.
 EVERY: Final = "*"
 _EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryType.PERSONA)
+_ARCHIVE_DAYS: Final = 365
 
 
 class Terms(NamedTuple):
@@ -57,25 +58,40 @@ class EpisodicRetentionPolicy:
     """How long an agent keeps its episodes: in full, then as a summary, then not at all."""
 
     active_retention_days: float = 90
-    archive_retention_days: float = 365
+    archive_retention_days: float = _ARCHIVE_DAYS
     archive_on_expiry: bool = True
     delete_after_archival_period: bool = True
 
     def terms(self) -> Terms:
         """The same as terms of a rule."""
-        for name in ("archive_on_expiry", "delete_after_archival_period"):
+        flags = ("archive_on_expiry", "delete_after_archival_period")
+        for name in flags:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidRuleError(f"{name} must be true or false, not {told(getattr(self, name))}")
+        off = [name for name in flags if not getattr(self, name)]
+        if len(off) == len(flags):
+            raise InvalidRuleError(
+                "without archive_on_expiry an episode is deleted when its active time ends, so that there is no "
+                "archival period for delete_after_archival_period = false to be about; leave one of the two true, or "
+                'set a rule with delete_after_days = "never"'
+            )
+        if off and self.archive_retention_days != _ARCHIVE_DAYS:
+            raise InvalidRuleError(
+                f"archive_retention_days ({told(self.archive_retention_days)}) has no effect with {off[0]} = false; "
+                "leave one of them out"
+            )
         active = days(self.active_retention_days, "active_retention_days")
         if not self.archive_on_expiry:
             return Terms(archive_after=FOREVER, delete_after=active)
+        if not self.delete_after_archival_period:
+            return Terms(archive_after=active, delete_after=FOREVER)
         whole = days(self.archive_retention_days, "archive_retention_days")
-        if whole <= active and self.delete_after_archival_period:
+        if whole <= active:
             raise InvalidRuleError(
                 f"archive_retention_days ({self.archive_retention_days}) counts from the episode's end, as "
                 f"active_retention_days ({self.active_retention_days}) does; it must be the longer one"
             )
-        return Terms(archive_after=active, delete_after=whole if self.delete_after_archival_period else FOREVER)
+        return Terms(archive_after=active, delete_after=whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,7 @@ class Rule:
     @property
     def is_wide(self) -> bool:
         """Whether it is for everything of its kind in the tenant."""
-        return self.selection is None and not any(self.specificity)
+        return self.selection is None and not self.scope
 
     @property
     def is_spent(self) -> bool:
@@ -110,9 +126,11 @@ class Rule:
 
     @property
     def specificity(self) -> tuple[bool, ...]:
-        """Compared, the most specific rule is the greatest: a memory, a session, an agent, a user, a tenant."""
+        """Compared, the most specific rule is the greatest: a memory, a session, an agent, a user, a tenant; for the
+        same of them, one that names its kind.
+        """
         parts = (self.memory_id, self.session_id, self.agent_id, self.user_id)
-        return tuple(part is not None for part in parts)
+        return (*(part is not None for part in parts), self.kind != EVERY)
 
     @property
     def level(self) -> str:
@@ -120,7 +138,7 @@ class Rule:
         names = ("memory", "session", "agent", "user")
         if self.selection is not None:
             return "domain"
-        return next((name for name, there in zip(names, self.specificity, strict=True) if there), "tenant")
+        return next((name for name in names if f"{name}_id" in self.scope), "tenant")
 
     @property
     def scope(self) -> dict[str, str]:
@@ -202,8 +220,9 @@ def _chosen(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tup
     usual = getattr(default, field)
     if not said:
         return (None if usual is None or usual >= FOREVER else usual), _default_name(kind)
-    most = max(rule.specificity for rule, _ in said)
-    rule, value = min(((r, v) for r, v in said if r.specificity == most), key=lambda pair: pair[1])
+    first = max((rule for rule, _ in said), key=lambda rule: rule.specificity)
+    equals = [(r, v) for r, v in said if r.specificity == first.specificity or (r.selection and not first.scope)]
+    rule, value = min(equals, key=lambda pair: pair[1])
     if usual is not None and usual <= value and all(other.selection is not None for other, _ in said):
         return (None if usual >= FOREVER else usual), _default_name(kind)
     return (None if value >= FOREVER else value), rule.name
@@ -233,7 +252,13 @@ def check_terms(kind: str, terms: Terms) -> Terms:
         )
     if keep is not None and delete is not None and delete < keep:
         raise InvalidRuleError(
-            f"the rule contradicts itself: it keeps for {spoken(keep)}, but deletes after {spoken(delete)}"
+            f"the rule contradicts itself: it keeps {'' if keep >= FOREVER else 'for '}{spoken(keep)}, but deletes "
+            f"after {spoken(delete)}"
+        )
+    if kind == MemoryType.PERSONA and delete is None and keep is not None and keep < FOREVER:
+        raise InvalidRuleError(
+            f"persona memory is kept for ever until a rule says when it is removed, so that to keep it for "
+            f'{spoken(keep)} changes nothing; give delete_after_days ("never" is one) with keep_days'
         )
     return terms
 

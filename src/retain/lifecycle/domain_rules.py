@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from retain.core.chain import Event
-from retain.core.decisions import Window, windows
+from retain.core.decisions import Standing, windows
 from retain.core.domains import RetentionPolicy
+from retain.core.holds import standing
 from retain.core.rules import DEFAULTS, EVERY, Life, Rule, Terms, resolve, shown_terms
 from retain.core.selections import Selection, labels_of
 from retain.core.times import DAY
 from retain.core.types import State
 from retain.lifecycle.plan import ACTIONS
-from retain.lifecycle.policies import Preview, is_shorter, outside, shown_rule
-from retain.ports import DueStore, Profile, RuleStore
-
-_PAGE: Final = 5_000
+from retain.lifecycle.previews import Preview, due_one_by_one, is_shorter, outside, shown_rule
+from retain.ports import DueStore, HoldStore, Profile, RuleStore
 
 
 class Wanted(NamedTuple):
@@ -41,10 +40,18 @@ class DomainRules:
     """The rule of one tenant's memory domain."""
 
     def __init__(
-        self, rules: RuleStore, dues: DueStore, tenant: str, now: Callable[[], int], new_id: Callable[[int], str]
+        self,
+        rules: RuleStore,
+        dues: DueStore,
+        holds: HoldStore,
+        *,
+        tenant: str,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
     ) -> None:
         self._rules = rules
         self._dues = dues
+        self._holds = holds
         self._tenant = tenant
         self._now = now
         self._new_id = new_id
@@ -66,7 +73,7 @@ class DomainRules:
             if not standing:  # another has just done it
                 return
             wanted = Wanted(standing[0].selection or _NOTHING, Terms())
-        rule = self._rules.propose(self._rule(wanted), now=self._now())
+        (rule,) = self._rules.propose([self._rule(wanted)], now=self._now())
         if rule.terms == Terms() and wanted.terms != Terms():  # those it is for do not all know of it yet
             for _ in self._rules.assign(rule):
                 pass
@@ -82,7 +89,7 @@ class DomainRules:
             "to": shown_terms(wanted.terms),
             "author": author,
         }
-        self._rules.settle(rule, now=now, event=Event(now, "rule.changed", None, detail))
+        self._rules.settle([(rule, Event(now, "rule.changed", None, detail))], now=now)
 
     def _rule(self, wanted: Wanted) -> Rule:
         rule_id = self._new_id(self._now())
@@ -92,18 +99,22 @@ class DomainRules:
         """What following a policy would come to: whether anything goes earlier, and how much is due at once."""
         counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
         if wanted is None:
-            return Preview({}, shortens=False, newly_due=counts, bytes=0)
+            return Preview((), shortens=False, newly_due=counts, bytes=0)
         known = next((rule for rule in self._standing() if rule.terms != Terms()), None)
         rule = Rule("", self._tenant, EVERY, wanted.terms, version=1, selection=wanted.selection)
-        shortens, size = False, 0
+        shortens, size, held = False, 0, 0
+        holds = self._holds.list(self._tenant)
         for profile in self._profiles(rule):
             others = [other for other in profile.rules if other.selection is None]
             new = resolve(profile.kind, [*others, rule])
             shortens = shortens or self._shortens(profile.kind, others, known, new, wanted)
-            for records, amount in self._newly_due(profile, new, wanted.selection):
-                counts[ACTIONS[State.RECYCLED]] += records
-                size += amount
-        return Preview(shown_rule(rule), shortens, counts, size)
+            for one in self._newly_due(profile, new, wanted.selection):
+                if standing(one.thing, holds) is not None:
+                    held += 1
+                else:
+                    counts[ACTIONS[State.RECYCLED]] += 1
+                    size += one.size
+        return Preview((shown_rule(rule),), shortens, counts, size, held)
 
     def _profiles(self, rule: Rule) -> Iterable[Profile]:
         """The tenant's profiles, and one for each kind of which nothing has been kept yet."""
@@ -121,8 +132,8 @@ class DomainRules:
         widens = known is None or known.selection is None or not wanted.selection.is_within(known.selection)
         return widens and is_shorter(resolve(kind, others), new)
 
-    def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[tuple[int, int]]:
-        """How many selected records of a profile are due to be removed that were not before, and their bytes."""
+    def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[Standing]:
+        """The selected records of a profile that are due to be removed and were not before."""
         now = self._now()
         for state in (State.ACTIVE, State.ARCHIVED):
             old, soon = (
@@ -130,19 +141,9 @@ class DomainRules:
             )
             if State.RECYCLED in soon:
                 for part in outside(soon[State.RECYCLED], old.get(State.RECYCLED)):
-                    yield self._count(profile, state, part, selection)
-
-    def _count(self, profile: Profile, state: State, window: Window, selection: Selection) -> tuple[int, int]:
-        records = size = 0
-        after: dict[str, tuple[int, int]] = {}
-        while True:
-            page = self._dues.due(profile, state, window, **after, limit=_PAGE, tags=True)
-            for standing in page.standings:
-                if selection.selects(standing.thing.session_id, labels_of(standing.thing.metadata)):
-                    records, size = records + 1, size + standing.size
-            if len(page.standings) < _PAGE:
-                return records, size
-            after = {"after": page.last}
+                    for one in due_one_by_one(self._dues, profile, state, part):
+                        if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
+                            yield one
 
 
 _NOTHING: Final = Selection(frozenset(), frozenset(), frozenset())

@@ -25,7 +25,7 @@ from retain.core.errors import (
 from retain.lifecycle.domain_archives import DomainArchives, check_note
 from retain.lifecycle.domain_rules import DomainRules, wanted_by
 from retain.lifecycle.domain_states import DomainStates, Policies, stamped
-from retain.ports import DueStore, ObjectStore, RuleStore
+from retain.ports import DueStore, HoldStore, ObjectStore, RuleStore
 
 _log = logging.getLogger("retain.domains")
 _TRIES: Final = 100
@@ -44,12 +44,13 @@ class Domains:
         objects: Callable[[], ObjectStore],
         rules: RuleStore,
         dues: DueStore,
+        holds: HoldStore,
         now: Callable[[], int],
         new_id: Callable[[int], str],
     ) -> None:
         self._states = DomainStates(state, tenant)
         self._archives = DomainArchives(objects, tenant, now, new_id)
-        self._rules = DomainRules(rules, dues, tenant, now, new_id)
+        self._rules = DomainRules(rules, dues, holds, tenant=tenant, now=now, new_id=new_id)
         self._now = now
 
     # --- policies -----------------------------------------------------------------------------------------------------

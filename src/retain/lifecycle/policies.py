@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from retain.core.chain import Event
 from retain.core.content import check_id
-from retain.core.decisions import Window, windows
 from retain.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, told
 from retain.core.ids import is_id
 from retain.core.records import Scope
@@ -23,33 +22,42 @@ from retain.core.rules import (
     check_ruled,
     check_terms,
     days,
-    resolve,
     shown_terms,
 )
-from retain.core.times import iso
-from retain.core.types import MemoryType, State
-from retain.lifecycle.plan import ACTIONS
-from retain.ports import DueStore, Profile, RuleStore
+from retain.core.types import MemoryType
+from retain.lifecycle.previews import Preview, Previews, shown_rule
+from retain.ports import RuleStore
 
 Progress = Callable[[int], None]
-_PARTS = ("user_id", "agent_id", "session_id", "memory_id")
+SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
+TIMES: Final = ("archive_after_days", "delete_after_days", "keep_days")
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """What a change of a rule would come to."""
+class Change:
+    """One rule that is to be set, or taken away."""
 
+    action: str
+    """``set``, ``keep`` (it says so already) or ``remove``."""
     rule: dict[str, Any]
-    shortens: bool
-    """Something would be archived or removed earlier than it is now."""
-    newly_due: dict[str, int]
-    """How many records it makes due at once, by action."""
-    bytes: int
 
-    def told(self) -> str:
-        """In words."""
-        due = ", ".join(f"{count:,} to {action}" for action, count in self.newly_due.items() if count)
-        return f"it makes {due} due at once ({self.bytes:,} bytes)" if due else "it makes nothing due at once"
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """Rules that are to change as one, and what all of that comes to."""
+
+    changes: tuple[Change, ...]
+    preview: Preview
+
+    def shown(self) -> dict[str, Any]:
+        """The change set as callers of a service see it."""
+        return {
+            "changes": [{"action": change.action, **change.rule} for change in self.changes],
+            "shortens": self.preview.shortens,
+            "newly_due": self.preview.newly_due,
+            "bytes": self.preview.bytes,
+            "held": self.preview.held,
+        }
 
 
 class Policies:
@@ -58,13 +66,13 @@ class Policies:
     def __init__(
         self,
         rules: RuleStore,
-        dues: DueStore,
+        previews: Previews,
         tenant: str,
         now: Callable[[], int],
         new_id: Callable[[int], str],
     ) -> None:
         self._rules = rules
-        self._dues = dues
+        self._previews = previews
         self._tenant = tenant
         self._now = now
         self._new_id = new_id
@@ -117,7 +125,7 @@ class Policies:
         """What ``set`` with the same arguments would come to. Changes nothing."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         times = (archive_after_days, delete_after_days, keep_days)
-        return self._preview(self._wanted(memory_type, scope, times))
+        return self._previews.of([self._wanted(memory_type, scope, times)])
 
     def preview_removal(
         self,
@@ -130,7 +138,7 @@ class Policies:
     ) -> Preview:
         """What ``remove`` with the same arguments would come to. Changes nothing."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        return self._preview(self._rule(check_ruled(memory_type), scope, Terms()))
+        return self._previews.of([self._rule(check_ruled(memory_type), scope, Terms())])
 
     def set(
         self,
@@ -156,6 +164,33 @@ class Policies:
         times = (archive_after_days, delete_after_days, keep_days)
         wanted = self._wanted(memory_type, scope, times)
         return self._put(wanted, confirm=confirm, author=author, progress=progress)
+
+    def preview_all(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool = False) -> ChangeSet:
+        """What ``set_all`` with the same arguments would change, and come to. Changes nothing."""
+        return self._compare(rules, exclusive=exclusive)[0]
+
+    def set_all(
+        self,
+        rules: Sequence[Mapping[str, Any]],
+        *,
+        exclusive: bool = False,
+        confirm: bool = False,
+        author: str = "unknown",
+        progress: Progress = lambda _count: None,
+    ) -> ChangeSet:
+        """Set several rules as one, each by the arguments of ``set``: all of them take effect in the same instant, or
+        (where one is wrong, or together they shorten retention unconfirmed) none. With ``exclusive``, every other rule
+        is taken away in that instant, too.
+        """
+        check_id(author, "author")
+        found, changed = self._compare(rules, exclusive=exclusive)
+        if found.preview.shortens and not confirm:
+            raise ConfirmationNeededError(
+                f"the rules shorten retention: {found.preview.told()}; nothing was changed: look at a preview of them, "
+                "then set them with confirm"
+            )
+        self._take_effect(self._rules.propose(changed, now=self._now()), author, progress)
+        return found
 
     def set_episodic(
         self,
@@ -186,47 +221,42 @@ class Policies:
         """Take a rule away: what it said is again said by wider rules, or by the defaults."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         rule = self._rule(check_ruled(memory_type), scope, Terms())
-        known = self._known(rule)
-        if known is None or (known.terms == Terms() and known.pending is None):
-            raise NotFoundError(f"there is no rule of its own for {rule.kind} of {rule.scope or 'the tenant'}")
+        if _whose(rule) not in self._standing():
+            raise NotFoundError(f"there is no rule of its own for {_told(rule)}")
         return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
 
     def finish(self) -> int:
-        """Let changes of rules that were cut short take effect; how many there were.
+        """Let changes of rules that were cut short take effect, all at once; how many there were.
 
         A domain's rule follows its policy, which may be another by now.
         """
-        rules = self._rules.rules(self._tenant)
-        pending = [rule for rule in rules if rule.pending is not None and rule.selection is None]
-        for rule in pending:
-            self._take_effect(rule, "unknown", lambda _count: None)
+        pending = [rule for rule in self._standing().values() if rule.pending is not None]
+        self._take_effect(pending, "unknown", lambda _count: None)
         return len(pending)
 
     def _put(self, rule: Rule, *, confirm: bool, author: str, progress: Progress) -> dict[str, Any]:
         check_id(author, "author")
-        preview = self._preview(rule)
+        preview = self._previews.of([rule])
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
                 f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
             )
-        proposed = self._rules.propose(rule, now=self._now())
-        settled = self._take_effect(proposed, author, progress)
-        return {**shown_rule(settled), "newly_due": preview.newly_due, "bytes": preview.bytes}
-
-    def _take_effect(self, rule: Rule, author: str, progress: Progress) -> Rule:
-        for count in self._rules.assign(rule):
-            progress(count)
-        now = self._now()
-        terms = shown_terms(rule.pending or Terms())
-        detail = {
-            "kind": rule.kind,
-            "level": rule.level,
-            **{part: value for part, value in rule.scope.items() if part != "user_id"},
-            "from": shown_terms(rule.terms),
-            "to": terms,
-            "author": author,
+        (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), author, progress)
+        return {
+            **shown_rule(settled),
+            "newly_due": preview.newly_due,
+            "bytes": preview.bytes,
+            "held": preview.held,
         }
-        return self._rules.settle(rule, now=now, event=Event(now, "rule.changed", None, detail))
+
+    def _take_effect(self, rules: Sequence[Rule], author: str, progress: Progress) -> Sequence[Rule]:
+        """Let every record know the rules that were proposed for it, then settle them in one instant."""
+        for rule in rules:
+            for count in self._rules.assign(rule):
+                progress(count)
+        now = self._now()
+        events = [Event(now, "rule.changed", None, _detail(rule, author)) for rule in rules]
+        return self._rules.settle(list(zip(rules, events, strict=True)), now=now)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -234,12 +264,11 @@ class Policies:
         self, memory_type: MemoryType | str, scope: Mapping[str, Any], times: Sequence[float | str | None]
     ) -> Rule:
         kind = check_ruled(memory_type)
-        names = ("archive_after_days", "delete_after_days", "keep_days")
-        given = [None if value is None else days(value, name) for name, value in zip(names, times, strict=True)]
+        given = [None if value is None else days(value, name) for name, value in zip(TIMES, times, strict=True)]
         return self._rule(kind, scope, check_terms(kind, Terms(*given)))
 
     def _rule(self, kind: str, scope: Mapping[str, Any], terms: Terms) -> Rule:
-        whom = {part: check_id(scope[part], part) for part in _PARTS if scope.get(part) is not None}
+        whom = {part: check_id(scope[part], part) for part in SCOPE if scope.get(part) is not None}
         if "memory_id" in whom and not is_id(whom["memory_id"]):
             raise InvalidRuleError(f"memory_id {whom['memory_id']!r} is not the id of a memory")
         if "memory_id" in whom and "user_id" not in whom:
@@ -259,93 +288,59 @@ class Policies:
             pending=terms,
         )
 
-    def _known(self, rule: Rule) -> Rule | None:
+    def _standing(self) -> dict[tuple[Any, ...], Rule]:
+        """The rules that say something, or are about to, by whom they are for."""
         rules = self._rules.rules(self._tenant)
-        same = [known for known in rules if (known.kind, known.scope, known.selection) == (rule.kind, rule.scope, None)]
-        return same[0] if same else None
+        return {_whose(rule): rule for rule in rules if rule.selection is None and not rule.is_spent}
 
-    def _preview(self, wanted: Rule) -> Preview:
-        """Compare what applies now with what would, for every profile that the rule is for."""
-        now = self._now()
-        known = self._known(wanted)
-        version = 1 if known is None else known.version + 1
-        changed = replace(known or wanted, terms=wanted.pending or Terms(), version=version)
-        shortens = False
-        counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
-        size = 0
-        for profile in self._profiles(changed):
-            others = [rule for rule in profile.rules if known is None or rule.id != known.id]
-            lives = (
-                resolve(profile.kind, [*others, *([] if known is None else [known])]),
-                resolve(profile.kind, [*others, changed]),
-            )
-            shortens = shortens or is_shorter(*lives)
-            for state in (State.ACTIVE, State.ARCHIVED):
-                for target, records, amount in self._newly_due(profile, state, lives, changed, now):
-                    counts[ACTIONS[target]] += records
-                    size += amount
-        return Preview(shown_rule(changed), shortens, counts, size)
+    def _compare(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool) -> tuple[ChangeSet, Sequence[Rule]]:
+        """What setting rules would change, and the rules to be proposed for that. Every one is checked; the first that
+        is wrong is an error.
+        """
+        standing = self._standing()
+        changes: list[Change] = []
+        changed: list[Rule] = []
+        seen: set[tuple[Any, ...]] = set()
+        for given in rules:
+            rule = self._given(given)
+            if _whose(rule) in seen:
+                raise InvalidRuleError(f"two of the rules are for {_told(rule)}; keep one")
+            seen.add(_whose(rule))
+            known = standing.pop(_whose(rule), None)
+            if known is not None and (known.terms, known.pending) == (rule.pending, None):
+                changes.append(Change("keep", dict(given)))
+            else:
+                changes.append(Change("set", dict(given)))
+                changed.append(rule)
+        for rule in standing.values() if exclusive else ():
+            changes.append(Change("remove", {"memory_type": rule.kind, **rule.scope}))
+            changed.append(replace(rule, pending=Terms()))
+        return ChangeSet(tuple(changes), self._previews.of(changed)), changed
 
-    def _profiles(self, rule: Rule) -> Iterable[Profile]:
-        """The profiles that a rule is for; of a kind that nothing has been kept of yet, what one would be."""
-        found = [
-            profile
-            for profile in self._dues.profiles(self._tenant)
-            if rule.governs(profile.kind) and all(_meets(rule, other) for other in profile.rules)
-        ]
-        wide = tuple(known for known in self._rules.rules(self._tenant) if known.is_wide)
-        missing = [kind for kind in DEFAULTS if rule.governs(kind) and kind not in {p.kind for p in found}]
-        return [*found, *(Profile(0, kind, resolve(kind, wide), wide) for kind in missing)]
-
-    def _newly_due(
-        self, profile: Profile, state: State, lives: tuple[Life, Life], rule: Rule, now: int
-    ) -> Iterable[tuple[State, int, int]]:
-        """What of the records that a rule selects is due a move that it was not due before."""
-        old, new = ({window.target: window for window in windows(life, state, now)} for life in lives)
-        for target, window in new.items():
-            for part in outside(window, old.get(target)):
-                records, size = self._dues.effect(profile, state, part, rule)
-                yield target, records, size
+    def _given(self, given: Mapping[str, Any]) -> Rule:
+        fields = ("memory_type", *SCOPE, *TIMES)
+        if not isinstance(given, Mapping) or not set(given) <= set(fields):
+            raise InvalidRuleError(f"{told(given)} is no rule; known fields are: {', '.join(fields)}")
+        return self._wanted(given.get("memory_type", ""), given, [given.get(name) for name in TIMES])
 
 
-def outside(new: Window, old: Window | None) -> Iterator[Window]:
-    """The parts of a window that are not in another of the same target."""
-    if old is None:
-        yield new
-        return
-    if old.after is not None and (new.after is None or new.after < old.after):
-        yield new._replace(upto=min(new.upto, old.after))
-    if new.upto > old.upto:
-        yield new._replace(after=old.upto if new.after is None else max(new.after, old.upto))
+def _whose(rule: Rule) -> tuple[Any, ...]:
+    return rule.kind, tuple(rule.scope.items())
 
 
-def _meets(rule: Rule, other: Rule) -> bool:
-    """Whether two rules can be for the same thing."""
-    pairs = ((getattr(rule, part), getattr(other, part)) for part in _PARTS)
-    return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
+def _told(rule: Rule) -> str:
+    return f"{rule.kind} of {rule.scope or 'the tenant'}"
 
 
-def is_shorter(old: Life, new: Life) -> bool:
-    """Whether by one life something goes, or is archived, earlier than by another."""
-    sooner = any(
-        after is not None and (before is None or after < before)
-        for before, after in ((old.archive_after, new.archive_after), (old.delete_after, new.delete_after))
-    )
-    return sooner or (new.keep_for or 0) < (old.keep_for or 0)
-
-
-def shown_rule(rule: Rule) -> dict[str, Any]:
-    """A rule as callers see it."""
-    parts = {} if rule.selection is None else rule.selection._asdict()
+def _detail(rule: Rule, author: str) -> dict[str, Any]:
+    """What the audit chain says of a change: not whose memory it is about, which is the chain's own secret."""
     return {
-        "rule_id": rule.id,
-        "memory_type": rule.kind,
+        "kind": rule.kind,
         "level": rule.level,
-        **rule.scope,
-        **{name: sorted(part) for name, part in parts.items()},
-        **shown_terms(rule.terms),
-        "version": rule.version,
-        **({"updated_at": iso(rule.updated_at)} if rule.updated_at else {}),
+        **{part: value for part, value in rule.scope.items() if part != "user_id"},
+        "from": shown_terms(rule.terms),
+        "to": shown_terms(rule.pending or Terms()),
+        "author": author,
     }
 
 

@@ -26,7 +26,7 @@ from retain.ports.models import Embedder, Summarizer, Vectors
 from retain.ports.objects import ObjectStore, Pack, PackStore
 from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
 from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore
-from retain.ports.rules import Census, DueStore, HoldStore, Page, Profile, RuleStore
+from retain.ports.rules import Census, DueStore, HoldStore, Named, Page, Profile, RuleStore, Share
 from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
 from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
 
@@ -53,6 +53,7 @@ __all__ = [
     "LargeScopes",
     "Lease",
     "LeaseStore",
+    "Named",
     "Neighbours",
     "ObjectStore",
     "Outlook",
@@ -72,6 +73,7 @@ __all__ = [
     "SchemaStore",
     "Session",
     "SetQuota",
+    "Share",
     "ShortTermStore",
     "ShortWindow",
     "Space",

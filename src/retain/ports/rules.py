@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from retain.core.chain import Event
 from retain.core.decisions import Standing, Window
-from retain.core.holds import Hold
+from retain.core.holds import Held, Hold
 from retain.core.records import Scope
 from retain.core.rules import Life, Rule
 from retain.core.selections import Labels
@@ -29,7 +29,8 @@ class RuleStore(Protocol):
     """Retention rules, and the profiles through which records follow them.
 
     A rule takes effect at once for all its records, for reads and sweeps alike: it is proposed, every record that it
-    selects is given a profile that knows it, and then it is settled.
+    selects is given a profile that knows it, and then it is settled. Several rules of a tenant take effect as one:
+    they are proposed together, and settled together once the records of each know it.
 
     Of the rules with a selection one is in force at a time: to settle one ends the others in the same moment. One that
     has ended selects nothing until it is proposed anew, so that its records have to be assigned again.
@@ -41,16 +42,18 @@ class RuleStore(Protocol):
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
         """How long something of a scope lives; for a record, with the labels that its metadata carry."""
 
-    def propose(self, rule: Rule, *, now: int) -> Rule:
-        """Note ``rule.pending`` as what a rule will say; the rule as it is now. It changes nothing yet, but what is
-        written from now on is given a profile that knows the rule.
+    def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
+        """Note ``pending`` as what each of a tenant's rules will say, all or none; the rules as they are now. Nothing
+        changes yet, but what is written from now on is given a profile that knows the rules.
         """
 
     def assign(self, rule: Rule) -> Iterator[int]:
         """Give the records that a rule selects profiles that know it, batch by batch; how many each time."""
 
-    def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
-        """Let what is pending take effect, and write the event (with the new version) into the audit chain."""
+    def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
+        """Let what is pending of a tenant's rules take effect in one instant, and write each one's event (with the new
+        version) into the audit chain; the rules as they are then. One that another has settled stays as it is.
+        """
 
 
 class Census(NamedTuple):
@@ -62,6 +65,23 @@ class Census(NamedTuple):
     bytes: int
     mark: int
     check_mark: int
+
+
+class Named(NamedTuple):
+    """Whom and what rules and holds name, by which records are to be told apart."""
+
+    users: frozenset[str]
+    agents: frozenset[str]
+    sessions: frozenset[str]
+    memories: frozenset[str]
+
+
+class Share(NamedTuple):
+    """Records that are the same in all that was named; what is not named of them is empty."""
+
+    thing: Held
+    records: int
+    bytes: int
 
 
 class Page(NamedTuple):
@@ -132,8 +152,8 @@ class DueStore(Protocol):
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
         """How many live records are an agent's own."""
 
-    def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
-        """How many records that a rule selects are in a window, and their bytes."""
+    def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
+        """How many records are in a window, and their bytes, parted by what is named."""
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         """For each kind of which something is due: since when."""

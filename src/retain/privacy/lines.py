@@ -12,7 +12,7 @@ from retain.core.records import Fact, Message, Record, Scope
 from retain.core.rules import Rule, shown_terms
 from retain.core.times import iso
 from retain.lifecycle.holds import shown_hold
-from retain.lifecycle.policies import shown_rule
+from retain.lifecycle.previews import shown_rule
 from retain.ports import KeptMessage, Session, SetQuota, ShortWindow
 
 Line = dict[str, Any]

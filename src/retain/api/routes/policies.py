@@ -29,7 +29,7 @@ from retain.api.pages import After, Limit, Page, page_of
 from retain.api.rights import Reach
 from retain.core.rules import AUDIT, DEFAULTS, EVERY, HISTORY
 from retain.core.types import MemoryType
-from retain.lifecycle.policies import Preview
+from retain.lifecycle.previews import Preview
 
 routes = Routes("policies", "How long things live: rules, what they come to, and what a change would.")
 
@@ -145,6 +145,7 @@ class Effect(Answer):
             "shortens": True,
             "newly_due": {"archive": 0, "delete": 0, "recycle": 12},
             "bytes": 48_000,
+            "held": 0,
         }
     )
 
@@ -152,6 +153,7 @@ class Effect(Answer):
     shortens: bool = Field(description="Something would be archived or removed earlier than it is now.")
     newly_due: dict[str, int] = Field(description="How many records it makes due at once, by action.")
     bytes: int
+    held: int = Field(description="How many more it would make due at once, did no hold keep them.")
 
 
 class SetRule(Rule):
@@ -168,11 +170,13 @@ class SetRule(Rule):
             "updated_at": MOMENT,
             "newly_due": {"archive": 0, "delete": 0, "recycle": 0},
             "bytes": 0,
+            "held": 0,
         }
     )
 
     newly_due: dict[str, int]
     bytes: int
+    held: int
 
 
 @routes.add("GET", "/policies", Right.READ, Reach.TENANT, answer=RulePage)
@@ -186,7 +190,8 @@ def list_policies(caller: Asking, limit: Limit = 100, cursor: After = None) -> R
         if place < defaults:
             return f"0{place:04}"
         parts = ("memory_id", "session_id", "agent_id", "user_id")
-        return "1" + "".join("1" if rule.get(part) else "0" for part in parts) + str(rule["rule_id"])
+        named = "".join("1" if rule.get(part) else "0" for part in parts) + str(int(rule["memory_type"] != EVERY))
+        return f"1{named}{rule['rule_id']}"
 
     page = page_of(found, limit, cursor, listing="policies", asked=(caller.gate.tenant_id,), key=key)
     return answer({**page, "items": [rule for _, rule in page["items"]]})
@@ -258,4 +263,5 @@ def _shown(preview: Preview) -> dict[str, Any]:
         "shortens": preview.shortens,
         "newly_due": preview.newly_due,
         "bytes": preview.bytes,
+        "held": preview.held,
     }

@@ -145,17 +145,26 @@ INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = g
 -- name: accept
 INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = excluded.at
 
--- name: scoped_census
-SELECT count(*), coalesce(sum(size), 0)::bigint FROM records
+-- What is named comes as the keys of objects: a name is found in them without looking at all of them.
+-- name: shares
+SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END,
+       CASE WHEN $6::jsonb ? agent_id THEN agent_id END,
+       CASE WHEN $7::jsonb ? session_id THEN session_id END,
+       CASE WHEN $8::jsonb ? id THEN id END,
+       count(*), sum(size)::bigint
+FROM records
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
-  AND ($5::bigint IS NULL OR (subject = $5 >> 32 AND key BETWEEN $5 AND $6)) AND ($7::text IS NULL OR agent_id = $7)
-  AND ($8::text IS NULL OR session_id = $8) AND ($9::text IS NULL OR id = $9)
+GROUP BY 1, 2, 3, 4
 
--- name: scoped_session_census
-SELECT count(*), coalesce(sum(size), 0)::bigint FROM sessions
+-- name: session_shares
+SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END,
+       CASE WHEN $6::jsonb ? agent_id THEN agent_id END,
+       CASE WHEN $7::jsonb ? session_id THEN session_id END,
+       CASE WHEN $8::jsonb ? id THEN id END,
+       count(*), sum(size)::bigint
+FROM sessions
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
-  AND ($5::bigint IS NULL OR subject = $5 >> 32) AND $6::bigint IS NOT DISTINCT FROM $6
-  AND ($7::text IS NULL OR agent_id = $7) AND ($8::text IS NULL OR session_id = $8) AND ($9::text IS NULL OR id = $9)
+GROUP BY 1, 2, 3, 4
 
 -- name: bin_of_sessions
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,

@@ -12,11 +12,11 @@ from retain.core.chain import Event
 from retain.core.content import to_json
 from retain.core.decisions import Standing, Window
 from retain.core.holds import Held, standing
-from retain.core.rules import HISTORY, Rule, resolve
+from retain.core.rules import HISTORY, resolve
 from retain.core.times import SECOND
 from retain.core.tombstones import is_tombstone
 from retain.core.types import State
-from retain.ports import Census, Page, Profile, Session
+from retain.ports import Census, Named, Page, Profile, Session, Share
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.moves import KINDS, Mover, held_of
@@ -142,19 +142,17 @@ class SqlDues:
         with self._database.read() as tx:
             return tx.value(SQL["live_of_agent"], (agent_id, tenant))
 
-    def effect(self, profile: Profile, state: State, window: Window, rule: Rule) -> tuple[int, int]:
-        statement = SQL["scoped_session_census" if profile.kind == HISTORY else "scoped_census"]
+    def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
+        statement = SQL["session_shares" if profile.kind == HISTORY else "shares"]
         with self._database.read() as tx:
-            keys: tuple[int | None, int | None] = (None, None)
-            if rule.user_id is not None:
-                number = tx.number_of(f"{rule.tenant}/{rule.user_id}")
-                if number is None:
-                    return 0, 0
-                keys = all_keys(number)
-            where = (*keys, rule.agent_id, rule.session_id, rule.memory_id)
-            row = tx.one(statement, (profile.number, state, *_bounds(window), *where))
-        records, size = row or (0, 0)
-        return records, size
+            numbers = ((tx.number_of(f"{tenant}/{user_id}"), user_id) for user_id in named.users)
+            users = {number: user_id for number, user_id in numbers if number is not None}
+            sets = (to_json(dict.fromkeys(sorted(names), 1)) for names in (map(str, users), *named[1:]))
+            found = tx.rows(statement, (profile.number, state, *_bounds(window), *sets))
+        return [
+            Share(Held(users.get(number, ""), agent_id or "", session_id or "", item_id or "", {}), records, size)
+            for number, agent_id, session_id, item_id, records, size in found
+        ]
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         for profile in self.profiles(tenant):

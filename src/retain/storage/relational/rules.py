@@ -146,14 +146,15 @@ class SqlRules:
         with self._database.read() as tx:
             return self._profiles.life(tx, kind, scope, memory_id, labels)
 
-    def propose(self, rule: Rule, *, now: int) -> Rule:
-        with self._database.govern(rule.tenant) as tx:
-            where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
-            pending = to_json(rule.pending)
-            selection = "" if rule.selection is None else rule.selection.text()
-            number = tx.value(SQL["put_rule"], (rule.id, rule.tenant, rule.kind, *where, selection, pending, now))
-            tx.run(SQL["turn_page"], (rule.tenant,))
-            return read_book(tx, rule.tenant).rules[number]
+    def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
+        if not rules:
+            return []
+        tenant = rules[0].tenant
+        with self._database.govern(tenant) as tx:
+            numbers = [_propose(tx, rule, now) for rule in rules]
+            tx.run(SQL["turn_page"], (tenant,))
+            book = read_book(tx, tenant)
+            return [book.rules[number] for number in numbers]
 
     def assign(self, rule: Rule) -> Iterator[int]:
         if rule.is_wide:
@@ -200,41 +201,69 @@ class SqlRules:
                     tx.run(SQL["assign_session"], (number, right, session))
             return len(found)
 
-    def settle(self, rule: Rule, *, now: int, event: Event) -> Rule:
-        with self._database.govern(rule.tenant) as tx:
-            number = _number(tx, rule)
-            before = read_book(tx, rule.tenant).rules[number]
-            if before.pending is None:
-                return before  # another has settled it
-            changed = {number}
-            if before.selection is None:
-                tx.run(SQL["settle_rule"], (now, number))
-            else:
-                changed |= {row[0] for row in tx.rows(SQL["retire_selections"], (now, rule.tenant, number))}
-                tx.run(SQL["settle_selection"], (now, number, rule.tenant))
-            tx.run(SQL["turn_page"], (rule.tenant,))
-            book = read_book(tx, rule.tenant)
-            settled = book.rules[number]
-            for profile, kind, names in tx.rows(SQL["profiles"], (rule.tenant,)):
-                numbers = json.loads(names)
-                if settled.governs(kind) and (settled.is_wide or not changed.isdisjoint(numbers)):
-                    tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
-            chain = tx.number_for(f"{rule.tenant}/{rule.user_id or ''}")
-            detail = {**event.detail, "version": settled.version}
-            if "to" in detail:  # what took effect, whoever proposed it last
-                detail["to"] = shown_terms(before.pending)
-            append(tx, chain, [event._replace(item=settled.id, detail=detail)])
-            return settled
+    def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
+        if not changes:
+            return []
+        tenant = changes[0][0].tenant
+        with self._database.govern(tenant) as tx:
+            before = read_book(tx, tenant)
+            numbers = {rule.id: number for number, rule in before.rules.items()}
+            pending = {number for rule, _ in changes if before.rules[number := numbers[rule.id]].pending is not None}
+            if not pending:
+                return [before.rules[numbers[rule.id]] for rule, _ in changes]  # another has settled them
+            changed = set(pending).union(*(_settle(tx, tenant, number, before, now) for number in sorted(pending)))
+            tx.run(SQL["turn_page"], (tenant,))
+            book = read_book(tx, tenant)
+            _put_lives(tx, tenant, book, changed)
+            events = [(numbers[rule.id], event) for rule, event in changes if numbers[rule.id] in pending]
+            _note(tx, tenant, before, book, events)
+            return [book.rules[numbers[rule.id]] for rule, _ in changes]
+
+
+def _propose(tx: Transaction, rule: Rule, now: int) -> int:
+    where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
+    selection = "" if rule.selection is None else rule.selection.text()
+    found = (rule.id, rule.tenant, rule.kind, *where, selection, to_json(rule.pending), now)
+    return tx.value(SQL["put_rule"], found)
+
+
+def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> set[int]:
+    """Let a rule say what is pending; which others end with that."""
+    if book.rules[number].selection is None:
+        tx.run(SQL["settle_rule"], (now, number))
+        return set()
+    ended = {row[0] for row in tx.rows(SQL["retire_selections"], (now, tenant, number))}
+    tx.run(SQL["settle_selection"], (now, number, tenant))
+    return ended
+
+
+def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> None:
+    """Let the profiles that know some rules say what those come to now."""
+    wide = [book.rules[number] for number in changed if book.rules[number].is_wide]
+    for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
+        numbers = json.loads(names)
+        if not changed.isdisjoint(numbers) or any(rule.governs(kind) for rule in wide):
+            tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
+
+
+def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:
+    """Write what took effect, whoever proposed it last, into the chains of those whom it is about."""
+    chains: dict[int, list[Event]] = defaultdict(list)
+    for number, event in events:
+        settled = book.rules[number]
+        detail = {**event.detail, "version": settled.version}
+        if "to" in detail:
+            detail["to"] = shown_terms(before.rules[number].pending or Terms())
+        chain = tx.number_for(f"{tenant}/{settled.user_id or ''}")
+        chains[chain].append(event._replace(item=settled.id, detail=detail))
+    for chain in sorted(chains):
+        append(tx, chain, chains[chain])
 
 
 def read_book(tx: Transaction, tenant: str) -> Book:
     """The tenant's rules, read anew."""
     found = {row[0]: _rule(tenant, row) for row in tx.rows(SQL["rules"], (tenant,))}
     return Book(version_of(tx, tenant), found)
-
-
-def _number(tx: Transaction, rule: Rule) -> int:
-    return next(number for number, known in read_book(tx, rule.tenant).rules.items() if known.id == rule.id)
 
 
 def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:

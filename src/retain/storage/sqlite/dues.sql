@@ -128,17 +128,26 @@ INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = ma
 -- name: accept
 INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = excluded.at
 
--- name: scoped_census
-SELECT count(*), ifnull(sum(size), 0) FROM records INDEXED BY records_due
+-- What is named comes as the keys of objects: a name is found in them without looking at all of them.
+-- name: shares
+SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END,
+       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END,
+       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END,
+       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END,
+       count(*), sum(size)
+FROM records INDEXED BY records_due
 WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4
-  AND (?5 IS NULL OR key BETWEEN ?5 AND ?6) AND (?7 IS NULL OR agent_id = ?7) AND (?8 IS NULL OR session_id = ?8)
-  AND (?9 IS NULL OR id = ?9)
+GROUP BY 1, 2, 3, 4
 
--- name: scoped_session_census
-SELECT count(*), ifnull(sum(size), 0) FROM sessions INDEXED BY sessions_due
+-- name: session_shares
+SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END,
+       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END,
+       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END,
+       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END,
+       count(*), sum(size)
+FROM sessions INDEXED BY sessions_due
 WHERE profile = ?1 AND state = ?2 AND state = 'active' AND aged_from > ?3 AND aged_from <= ?4
-  AND (?5 IS NULL OR subject = ?5 >> 32) AND ?6 IS ?6 AND (?7 IS NULL OR agent_id = ?7) AND (?8 IS NULL OR session_id = ?8)
-  AND (?9 IS NULL OR id = ?9)
+GROUP BY 1, 2, 3, 4
 
 -- name: bin_of_sessions
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
