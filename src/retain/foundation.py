@@ -42,7 +42,7 @@ from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
 from retain.recall.summaries import open_summarizer
 from retain.settings import Settings
-from retain.storage.objects import open_objects
+from retain.storage.objects import open_backups, open_cold, open_keeping
 from retain.storage.relational.jobs import new_holder
 from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
 
@@ -79,7 +79,7 @@ class Foundation:
         settings, database = self.settings, self.database
         self._short_term_elsewhere = open_short_term(settings)
         self.stores = stores_over(database, self._short_term_elsewhere)
-        self.state = open_objects(settings.keeping_url())  # neither a key nor a folder is made before one is needed
+        self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
         self.keyring = open_keyring(self.state, settings.master_key, settings.master_path())
         self.ledger = Ledger(self.state)
         self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
@@ -130,7 +130,7 @@ class Foundation:
 
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
-        plain = open_objects(self.settings.cold_url())
+        plain = open_cold(self.settings)
         return SealedObjects(plain, self.keyring, self.parts.now, lambda alias: self.ledger.find(alias) is not None)
 
     def _make_certificates(self) -> Certificates:
@@ -183,8 +183,8 @@ class Foundation:
         return Backups(
             self.database,
             tenant,
-            open_objects=lambda: open_objects(settings.backups_url()),
-            open_cold=lambda: open_objects(settings.cold_url()),
+            open_objects=partial(open_backups, settings),
+            open_cold=partial(open_cold, settings),
             keys=SigningKeys(self.state, self.keyring),
             keyring=self.keyring,
             ledger=self.ledger,

@@ -285,3 +285,13 @@ def test_an_interrupt_ends_quietly(
         main()
     assert end.value.code == 130
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("module", ["retain", "retain.cli"])
+def test_python_can_run_it_as_a_module(module: str) -> None:
+    command = [sys.executable, "-m", module, "version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (
+        done.stdout
+        == subprocess.run([SCRIPT, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    )

@@ -19,6 +19,8 @@ from retain import Retain
 from retain.cli.app import app
 from retain.health import Check, Status, check_health
 from retain.privacy.backups.service import DAILY, WEEKLY
+from retain.privacy.ledger import Ledger
+from retain.storage.objects import open_objects
 from retain.storage.relational.statements import migrations
 from retain.storage.sqlite.database import APPLICATION_ID
 
@@ -237,6 +239,33 @@ def test_an_audit_chain_that_was_set_back_is_a_failed_check(home: Path, store: P
     code, checks = examine("--home", str(home))
     assert (code, checks["audit"]["status"]) == (3, "failed")
     assert "retain audit verify" in checks["audit"]["fix"]
+
+
+def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> None:
+    clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
+    with Retain.open(home=home, clock=clock) as engine:
+        for user in ("alice", "bob"):
+            engine.manager(user, "cli").add("Likes tea, and has liked it for a long time. " * 20)
+        assert "cold_memories" not in examine("--home", str(home))[1]
+        clock.advance(days=399)
+        engine.sweep()
+    code, checks = examine("--home", str(home))
+    assert (code, checks["cold_memories"]["detail"]) == (0, "they can be read (2 objects were opened)")
+
+    def told_without(folder: str) -> str:
+        (home / folder).rename(home / "put away")
+        code, checks = examine("--home", str(home))
+        (home / "put away").rename(home / folder)
+        assert (code, checks["cold_memories"]["status"]) == (3, "failed")
+        assert "RETAIN_STATE_URL" in checks["cold_memories"]["fix"]
+        return str(checks["cold_memories"]["detail"])
+
+    assert "is not in the keyring" in told_without("keys")
+    assert "there is no object archive" in told_without("archive/archive")
+    for key in (home / "keys").glob("*/*.json"):  # erased, and the store does not know of it yet
+        Ledger(open_objects(home.as_uri())).begin(key.stem, at=0)
+        key.unlink()
+    assert examine("--home", str(home))[0] == 0
 
 
 def test_a_bucket_that_does_not_answer_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ import pytest
 import valkey as valkey_client
 from bench.servers import PostgresServer, S3Server, ValkeyServer, postgres, s3, valkey
 from psycopg.conninfo import conninfo_to_dict
+from typer.testing import CliRunner
 
 from buckets import put
 from cli.examining import examine, leave_settings
 from retain import Retain
+from retain.cli.app import app
 from retain.health import postgres_store
 from retain.health.asking import Asking
 from retain.health.postgres_server import judge_clock, judge_connections, look_at_transactions
@@ -465,6 +467,20 @@ def test_a_bucket_is_tried_out_and_one_that_is_missing_is_a_failed_check(
     assert (code, checks["archive"]["status"]) == (3, "failed")
     assert "bucket" in checks["archive"]["detail"]
     assert "RETAIN_ARCHIVE_URL" in checks["archive"]["fix"]
+
+
+@pytest.mark.parametrize("setting", ["RETAIN_STATE_URL", "RETAIN_BACKUP_URL"])
+def test_a_bucket_that_is_missing_is_told_by_the_setting_that_names_it(
+    home: Path, buckets: S3Server, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    for name, value in buckets.environment.items():
+        monkeypatch.setenv(name, value)
+    with Retain.open(home=home) as retain:
+        retain.manager("alice", "cli").add("Likes tea")
+    monkeypatch.setenv(setting, "s3://no-such-bucket/place")
+    result = CliRunner().invoke(app, ["backup", "create", "--home", str(home)])
+    assert result.exit_code == 1
+    assert f"create it, or name another in {setting}" in " ".join(result.output.split())
 
 
 def test_a_bucket_that_keeps_what_is_deleted_deserves_a_look(

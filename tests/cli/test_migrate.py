@@ -7,16 +7,18 @@ import pty
 import re
 import shutil
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.servers import PostgresServer
 
+from cli.examining import examine, leave_settings
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from conformance.engines import postgres_server
-from retain import Retain
+from retain import KeyMissingError, Retain
 from storage.full_store import LONG
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "move-to-postgres.md"
@@ -100,6 +102,16 @@ def test_wrong_urls_are_told_without_their_passwords(
     assert (ended, words in error["message"], "secret" in error["message"]) == (code, True, False), error
 
 
+def test_a_url_that_is_refused_is_told_by_the_option_it_was_given_in(filled: Shell, url: str) -> None:
+    wrong = url.replace(PostgresServer.password, "secret")
+    nowhere = url.replace("/retain_", "/nowhere_")
+    for option, given in (("--to", wrong), ("--to", nowhere), ("--from", wrong), ("--from", nowhere)):
+        others = ("--to", url) if option == "--from" else ()
+        _, error = filled.error("migrate", option, given, *others)
+        assert error["code"] == "store_unavailable"
+        assert error["message"].endswith(option), error
+
+
 def test_a_source_that_is_not_there_is_an_error(shell: Shell, url: str, tmp_path: Path) -> None:
     code, error = shell.error("migrate", "--from", f"sqlite:///{tmp_path / 'none.db'}", "--to", url)
     assert (code, error["code"]) == (1, "store_unavailable")
@@ -113,13 +125,54 @@ def test_what_stays_behind_is_named(home: Path, clock: FakeClock, url: str, monk
         retain.audit.seal()
     monkeypatch.setenv("RETAIN_SHORT_TERM_URL", "valkey://:secret@127.0.0.1:6379/0")
     notes = Shell(home).json("migrate", "--to", url)["notes"]
-    assert len(notes) == 3
+    assert len(notes) == 5
     assert notes[0] == "Short-term memory is in valkey://:…@127.0.0.1:6379/0 and stays there."
     assert f"aws s3 sync {home / 'archive'} s3://" in notes[1]
-    assert str(home / "state") in notes[2]
+    assert f"lie in {home}, in keys/, state/: without them" in notes[2]
+    assert str(home / "keys" / "master.key") in notes[3]
+    assert str(home / "state") in notes[4]
     monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://bucket/archive")
+    monkeypatch.setenv("RETAIN_STATE_URL", "s3://bucket/state")
     said = Shell(home).json("migrate", "--dry-run")["notes"]
-    assert not any("aws s3 sync" in note for note in said), "a bucket is reached from everywhere"
+    assert len(said) == 3, "a bucket is reached from everywhere"
+    assert not any("s3://" in note for note in said)
+
+
+def test_what_the_page_and_the_command_name_is_all_that_another_home_needs(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything that lies outside of the store is made, and is named; copied, archived memories can be read."""
+    leave_settings(tmp_path, monkeypatch)
+    old, new = tmp_path / "old", tmp_path / "new"
+    clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
+    with Retain.open(home=old, clock=clock) as retain:
+        memory_id = retain.manager("ann", "travel").add(LONG, "long_term")["memory_id"]
+        retain.manager("bob", "travel").add("Likes tea")
+        retain.erase_user("bob")
+        retain.access.revoke(retain.access.create("agent", rights=["read"], tenant="default")[0].id)
+        clock.advance(days=399)
+        retain.sweep()
+        retain.audit.seal()
+        retain.backups.create()
+    there = {path.name for path in old.iterdir() if not path.name.startswith((".", "retain.db"))}
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"`{name}/`" in page for name in there), there
+    (note,) = [note for note in Shell(old).json("migrate", "--to", url)["notes"] if "RETAIN_STATE_URL" in note]
+    assert all(f"{name}/" in note for name in there - {"archive", "backups"}), note
+
+    new.mkdir()
+    for name in ("archive", "state", "ledger", "erased"):
+        shutil.copytree(old / name, new / name)
+    code, checks = examine("--home", str(new), "--url", url)
+    assert (code, checks["cold_memories"]["status"]) == (3, "failed")
+    assert "RETAIN_STATE_URL" in checks["cold_memories"]["fix"]
+    with Retain.open(url, home=new) as retain, pytest.raises(KeyMissingError, match="check RETAIN_STATE_URL"):
+        retain.manager("ann", "travel").rehydrate(memory_id)
+
+    shutil.copytree(old / "keys", new / "keys")
+    assert examine("--home", str(new), "--url", url)[1]["cold_memories"]["status"] == "ok"
+    with Retain.open(url, home=new) as retain:
+        assert retain.manager("ann", "travel").rehydrate(memory_id)["content"] == LONG
 
 
 def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:

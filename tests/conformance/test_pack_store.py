@@ -260,3 +260,22 @@ def test_a_tenant_is_told_of_its_own_packs_only(engine: Engine, me: Person) -> N
         opened(engine, Person(me.tenant + suffix, me.user_id), 1)
 
     assert [pack.number for pack in engine.packs.unsettled(me.tenant)] == [mine, theirs]
+
+
+def test_the_oldest_pack_of_each_of_some_subjects_is_found(engine: Engine, me: Person) -> None:
+    you = me.other("you")
+    opened(engine, me, 1)  # still being written
+    first, (record,) = packed(engine, me, 1)
+    yours, _ = packed(engine, you, 1)
+    second, _ = packed(engine, me, 1)
+    packed(engine, you, 1)
+
+    def oldest() -> list[int]:
+        return [pack.number for pack in engine.packs.oldest(1_000_000) if pack.subject in {me.subject, you.subject}]
+
+    assert oldest() == [first, yours]
+    bring_back(engine, me, record)
+    assert oldest() == [first, yours], "a stale one can be read as well"
+    assert engine.packs.settle(first) == "leaving"
+    assert oldest() == [yours, second]
+    assert len(engine.packs.oldest(1)) == 1

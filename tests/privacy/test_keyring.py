@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.errors import InvalidSettingsError, KeyDestroyedError, MasterKeyError, ObjectDamagedError
+from retain.core.errors import (
+    InvalidSettingsError,
+    KeyMissingError,
+    MasterKeyError,
+    ObjectDamagedError,
+    ObjectMissingError,
+)
 from retain.privacy.keyring import Keyring
 from retain.privacy.master import MasterKey, make_master, read_master
 from retain.privacy.sealed_objects import SealedObjects
@@ -84,7 +90,7 @@ def test_a_destroyed_key_is_gone_and_the_next_one_is_another(folder: Path) -> No
 
     assert ring(folder).destroy(ANN)
     assert not ring(folder).destroy(ANN)
-    with pytest.raises(KeyDestroyedError, match=ANN):
+    with pytest.raises(KeyMissingError, match=ANN):
         ring(folder).get(ANN)
     assert ring(folder).ensure(ANN, now=NOW).secret != key.secret
 
@@ -181,8 +187,24 @@ def test_what_belongs_to_a_user_is_sealed_and_unreadable_once_the_key_is_gone(fo
     assert objects.get_with_tag(name)[0] == b"".join(objects.get_stream(name)) == b"what Ann said"
     assert b"Ann said" not in plain.get(name)
     keys.destroy(ANN)
-    with pytest.raises(KeyDestroyedError):
+    with pytest.raises(KeyMissingError):
         objects.get(name)
+
+
+def test_a_key_that_is_not_there_is_called_destroyed_only_where_the_ledger_says_so(
+    folder: Path, tmp_path: Path
+) -> None:
+    plain = open_objects((tmp_path / "archive").as_uri())
+    name = f"archive/aa/{ANN}/1.pack"
+    SealedObjects(plain, ring(folder), lambda: NOW).put(name, b"what Ann said")
+    elsewhere = ring(tmp_path / "another home")
+    (tmp_path / "another home").mkdir()
+
+    with pytest.raises(KeyMissingError, match=r"is not in the keyring in file:.*check RETAIN_STATE_URL") as caught:
+        SealedObjects(plain, elsewhere, lambda: NOW).get(name)
+    assert "destroyed" not in str(caught.value)
+    with pytest.raises(ObjectMissingError, match=f"{ANN} was erased"):
+        SealedObjects(plain, elsewhere, lambda: NOW, lambda alias: alias == ANN).get(name)
 
 
 def test_an_object_put_in_anothers_place_is_not_taken_for_it(folder: Path, tmp_path: Path) -> None:

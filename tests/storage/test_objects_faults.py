@@ -315,7 +315,7 @@ def test_an_object_that_arrived_in_part_is_not_kept(proxy: Proxy, store: ObjectS
         ((301, "PermanentRedirect"), "in another region; set AWS_REGION"),
         ((501, "NotImplemented"), "cannot do this (501 NotImplemented)"),
         ((400, "InvalidRequest"), "refused (400 InvalidRequest)"),
-        ((404, "NoSuchBucket"), "there is no such bucket, archive (404 NoSuchBucket); create it, or name another (RETAIN_ARCHIVE_URL)"),
+        ((404, "NoSuchBucket"), "there is no such bucket, archive (404 NoSuchBucket); create it, or name another in its URL"),
     ],
 )  # fmt: skip
 def test_a_check_names_the_reason_and_what_to_do(proxy: Proxy, store: ObjectStore, fault: Fault, said: str) -> None:

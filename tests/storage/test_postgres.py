@@ -88,6 +88,13 @@ def new_role(server: PostgresServer) -> str:
         f"postgresql://retain:p/{SECRET}@127.0.0.1/x",
         f"postgresql://retain:{SECRET}@127.0.0.1/x?nonsense=1",
         f"postgresql://retain:{SECRET}@127.0.0.1:five/x",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?connect_timeout={SECRET}",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?keepalives_idle=1.5",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-c%20search_path%3D%22{SECRET}",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=--search-path%3DUpper",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D%22$user%22,public",
+        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D{'long' * 16}",
     ],
 )
 def test_a_url_that_is_not_understood_is_refused_without_quoting_it(url: str) -> None:
@@ -96,9 +103,21 @@ def test_a_url_that_is_not_understood_is_refused_without_quoting_it(url: str) ->
     assert not problem.retryable
 
 
-@pytest.mark.parametrize("rest", ["?sslmode=bogus", "?target_session_attrs=bogus", "?sslmode=require"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "?sslmode=bogus",
+        "?target_session_attrs=bogus",
+        "?sslmode=require",
+        "?channel_binding=require",
+        "?options=-csearch_path%3Dmy%20schema",
+        "?options=-cnonsense%3D1",
+        "?options=-cstatement_timeout%3Dsoon",
+        "?options=-cmax_connections%3D9",
+    ],
+)
 def test_a_connection_that_can_never_be_made_is_not_worth_another_try(server: PostgresServer, rest: str) -> None:
-    problem = refusal(server.url(tcp=True, password=SECRET) + rest, StoreUnavailableError)
+    problem = refusal(server.url(tcp=True) + rest, StoreUnavailableError)
     assert "correct RETAIN_URL" in str(problem)
     assert not problem.retryable
 
@@ -241,6 +260,47 @@ def test_two_schemas_of_one_database_are_two_stores(server: PostgresServer) -> N
             tx.number_for("t/u")
         with another.read() as tx:
             assert tx.number_of("t/u") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("-csearch_path%3D%22My-Schema%22", "My-Schema"),
+        ("-c%20search_path%3D%22My%5C%20%22%22own%22%22%22,public", 'My "own"'),
+        ("--search-path%3Dfirst%20-csearch_path%3Dlast,public%20-clock_timeout%3D5", "last"),
+    ],
+)
+def test_a_schema_is_read_from_the_url_as_postgres_reads_it(server: PostgresServer, written: str, name: str) -> None:
+    url = f"{server.new_database()}&options={written}"
+    with psycopg.connect(url) as connection:  # what the server itself makes of it
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        assert connection.execute("SELECT current_schema").fetchone() == (name,)
+    with opened(url) as database:
+        assert database.schema == name
+
+
+@pytest.mark.parametrize(
+    ("setting", "rest"),
+    [
+        ("standard_conforming_strings = off", ""),
+        ("client_encoding = 'LATIN1'", "&client_encoding=LATIN1"),
+        ("client_encoding = 'LATIN1'", "&options=-cclient_encoding%3DLATIN1"),
+    ],
+)
+def test_what_others_set_for_a_database_changes_no_text(
+    server: PostgresServer, tmp_path: Path, setting: LiteralString, rest: str
+) -> None:
+    url = server.new_database()
+    administer(server.url(), f"ALTER DATABASE {{}} SET {setting}", name_of(url))
+    texts = [f"Zoë's naïve \\ 日本 {number}" for number in range(4)]  # the later ones rely on the first
+    with Retain.open(url + rest, home=tmp_path) as retain:
+        memory = retain.manager("zoë\\", "guide")
+        for text in texts:
+            memory.add(text, metadata={"said": text})
+    with Retain.open(url, home=tmp_path) as retain:
+        found = retain.manager("zoë\\", "guide").list_memories("long_term")
+    assert sorted(one["content"] for one in found) == texts
+    assert all(one["metadata"]["said"] == one["content"] for one in found)
 
 
 def test_every_table_is_spread_by_subject_or_whole_everywhere(server: PostgresServer) -> None:

@@ -70,6 +70,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
         "object_damaged": 500,
         "master_key": 500,
         "key_destroyed": 410,
+        "key_missing": 500,
         "ledger": 500,
         "store_read_only": 503,
         "store_unavailable": 503,

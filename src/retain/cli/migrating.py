@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -32,6 +32,9 @@ To = Annotated[
     typer.Option("--to", metavar="URL", help="An empty database: postgresql://user@host:5432/database."),
 ]
 
+#: The folders of the state store.
+_KEPT: Final = ("keys", "ledger", "erased", "certificates", "revoked", "state")
+
 
 @command(app, "migrate", examples=('retain add "Likes tea" --user alice\nretain migrate --dry-run',))
 def migrate(
@@ -55,22 +58,23 @@ def migrate(
     if target is None and not dry_run:
         raise typer.BadParameter("say where to copy to: --to postgresql://user@host:5432/database")
     settings = read_settings(os.environ, url=source, home=home)
+    called = "RETAIN_URL" if source is None else "--from"
     if dry_run:
-        show(_look(settings, target), _show_plan, as_json=as_json)
+        show(_look(settings, target, called), _show_plan, as_json=as_json)
         return
     assert target is not None  # noqa: S101 - see above
-    done = _copy(settings, target, silent=as_json)
+    done = _copy(settings, target, called, silent=as_json)
     show(done, _show_done, as_json=as_json)
     if not done["audit"]["ok"]:
         raise typer.Exit(ExitCode.UNHEALTHY)
 
 
-def _look(settings: Settings, target: str | None) -> dict[str, Any]:
+def _look(settings: Settings, target: str | None, called: str) -> dict[str, Any]:
     from retain.storage.copying.ends import check_target, open_source  # noqa: PLC0415 - not needed for --help
     from retain.storage.copying.views import count_rows  # noqa: PLC0415
 
     begun = None if target is None else check_target(settings.url, target)
-    with closing(open_source(settings.url, settings)) as source:
+    with closing(open_source(settings.url, settings, called)) as source:
         with source.view() as view:
             counts = count_rows(view)
         place = source.place
@@ -83,12 +87,15 @@ def _look(settings: Settings, target: str | None) -> dict[str, Any]:
     }
 
 
-def _copy(settings: Settings, url: str, *, silent: bool) -> dict[str, Any]:
+def _copy(settings: Settings, url: str, called: str, *, silent: bool) -> dict[str, Any]:
     from retain.storage.copying.ends import check_target, open_source, open_target  # noqa: PLC0415
     from retain.storage.copying.transfer import transfer  # noqa: PLC0415
 
     check_target(settings.url, url)
-    with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
+    with (
+        closing(open_source(settings.url, settings, called)) as source,
+        closing(open_target(url, settings)) as target,
+    ):
         done = transfer(source, target, partial(show_progress, silent=silent))
         return {"from": source.place, "to": target.place, **_shown(done), "notes": _notes(settings, done.counts)}
 
@@ -108,7 +115,8 @@ def _shown(done: Transferred) -> dict[str, Any]:
 
 def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
     """What is not in the store, and stays where it is."""
-    from retain.settings import without_password  # noqa: PLC0415 - not needed for --help
+    from retain.privacy.master import master_file  # noqa: PLC0415 - not needed for --help
+    from retain.settings import without_password  # noqa: PLC0415
     from retain.storage.objects.places import read_place  # noqa: PLC0415
 
     notes = []
@@ -120,6 +128,20 @@ def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
             f"Archived memories lie in the folder {place.folder}, which other machines cannot reach. To use the store "
             f"from several, copy it to a bucket (aws s3 sync {place.folder} s3://bucket/archive, or rclone copy) and "
             "set RETAIN_ARCHIVE_URL=s3://bucket/archive."
+        )
+    place = read_place(settings.keeping_url())
+    if place.scheme == "file" and (there := [name for name in _KEPT if (place.folder / name).is_dir()]):
+        notes.append(
+            f"Keys, the ledger of erasures and what else is kept outside of the store lie in {place.folder}, in "
+            f"{', '.join(f'{name}/' for name in there)}: without them archived memories and backups cannot be read. "
+            "Keep this home, or copy them to the new one; or copy them to a bucket, but for keys/master.key, and set "
+            "RETAIN_STATE_URL=s3://bucket/state."
+        )
+    file = master_file(settings.master_key, settings.master_path())
+    if file is not None and file.exists():
+        notes.append(
+            f"The master key, which opens those keys, is in {file}: every machine needs it, by RETAIN_MASTER_KEY or in "
+            "that file of its home; not in a bucket."
         )
     if counts["checkpoints"]:
         notes.append(

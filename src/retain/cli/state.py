@@ -27,9 +27,9 @@ def open_state(home: Path | None) -> State:
     from retain.privacy.keyring import open_keyring  # noqa: PLC0415 - not needed for --help
     from retain.privacy.signing import SigningKeys  # noqa: PLC0415
     from retain.settings import read_settings  # noqa: PLC0415
-    from retain.storage.objects import open_objects  # noqa: PLC0415
+    from retain.storage.objects import open_keeping  # noqa: PLC0415
 
     settings = read_settings(os.environ, home=home)
-    objects = open_objects(settings.keeping_url())
+    objects = open_keeping(settings)
     keyring = open_keyring(objects, settings.master_key, settings.master_path())
     return State(settings, objects, keyring, SigningKeys(objects, keyring))

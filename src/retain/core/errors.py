@@ -280,6 +280,12 @@ class KeyDestroyedError(StorageError, LookupError):
     code = "key_destroyed"
 
 
+class KeyMissingError(StorageError, LookupError):
+    """A key is not in the keyring, and no erasure says that it was destroyed: it is elsewhere, or was lost."""
+
+    code = "key_missing"
+
+
 class LedgerError(StorageError):
     """The ledger of erasures is not whole, or a store has not been held against it."""
 

@@ -32,7 +32,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     checks += _check_store(settings)
     if settings.short_term_url:
         checks.append(check_short_term(settings))
-    checks.append(check_archive(settings.cold_url(), shared=_is_shared(settings)))
+    checks.append(check_archive(settings, shared=_is_shared(settings)))
     checks += check_master_key(settings)
     checks += check_backups(settings, is_used=any(check.name == "schedule" for check in checks))
     checks += [check_embedder(settings.embedder), check_summarizer(settings.summarizer)]

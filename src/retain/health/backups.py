@@ -18,7 +18,7 @@ from retain.privacy.backups.service import DAILY, WEEKLY
 from retain.privacy.keyring import open_keyring
 from retain.privacy.signing import SigningKeys
 from retain.settings import Settings
-from retain.storage.objects import open_objects
+from retain.storage.objects import open_backups, open_keeping
 from retain.storage.objects.places import Place, read_place
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
@@ -56,9 +56,9 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
 
 def _open(settings: Settings) -> Catalog:
     """The backups; neither a key nor a folder is made."""
-    state = open_objects(settings.keeping_url())
+    state = open_keeping(settings)
     keyring = open_keyring(state, settings.master_key, settings.master_path())
-    objects = open_objects(settings.backups_url())
+    objects = open_backups(settings)
     return Catalog(objects, SigningKeys(state, keyring), keyring, lambda _alias: False)  # nothing sealed is opened
 
 

@@ -1,30 +1,42 @@
-"""Whether the master key that is there opens the keys that are kept."""
+"""Whether the master key that is there opens the keys that are kept, and they open what lies in cold storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Final
 
-from retain.core.errors import KeyDestroyedError, ObjectDamagedError, ObjectMissingError, RetainError
+from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, RetainError
 from retain.health.checks import Check, failed, ok
 from retain.privacy.keyring import SIGNING, KeptKey, Keyring, open_keyring
+from retain.privacy.ledger import Ledger
 from retain.privacy.master import SETTING, master_file
+from retain.privacy.sealed_objects import SealedObjects
 from retain.settings import Settings
-from retain.storage.objects import open_objects
+from retain.storage.objects import open_cold, open_keeping
+from retain.storage.relational.database import Database
+from retain.storage.relational.packs import SqlPacks
 
 _NAME: Final = "master_key"
+_COLD: Final = "cold_memories"
 #: So many keys are opened: one master key wraps them all, and ``retain key check`` looks at each.
 _FEW: Final = 3
+#: Of so many users one cold object is opened: who moved to another home, or lost a disk, has lost more than one.
+_SOME: Final = 10
 _STATE_FIX: Final = "correct RETAIN_STATE_URL, the credentials in the environment, or the permissions there"
+_COLD_FIX: Final = (
+    "name the place where they are in RETAIN_ARCHIVE_URL, and the keyring that has their keys in RETAIN_STATE_URL; "
+    "what was left in another home is copied from there"
+)
 _DAMAGED_FIX: Final = "bring it back from a copy of the keyring; retain key check looks at all of them"
 
 
 def check_master_key(settings: Settings) -> Iterator[Check]:
     """That the master key opens some of the keys that it should; nothing is said where there are none yet."""
     try:
-        state = open_objects(settings.keeping_url())
+        state = open_keeping(settings)
         keyring = open_keyring(state, settings.master_key, settings.master_path())
         some = _some(keyring)
     except RetainError as problem:
@@ -34,7 +46,7 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
         return
     try:
         for key in some:
-            with suppress(KeyDestroyedError, ObjectMissingError):  # destroyed just now
+            with suppress(KeyMissingError, ObjectMissingError):  # destroyed just now
                 if key.purpose == "data":
                     keyring.get(key.id)
                 else:
@@ -45,6 +57,35 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
         yield failed(_NAME, problem, _fix(settings))
     else:
         yield ok(_NAME, f"it opens the keys in {state.url}")
+
+
+def check_cold(database: Database, settings: Settings) -> Iterator[Check]:
+    """That memories in cold storage can be read: some are. Nothing is said where there are none."""
+    try:
+        opened = _open_packs(SqlPacks(database), settings)
+    except RetainError as problem:
+        yield failed(_COLD, problem, _COLD_FIX)
+        return
+    if opened:
+        yield ok(_COLD, f"they can be read ({opened:,} {'object was' if opened == 1 else 'objects were'} opened)")
+
+
+def _open_packs(packs: SqlPacks, settings: Settings) -> int:
+    """Open the oldest cold object of some users; how many were. What is being erased, or went just now, need not."""
+    state = open_keeping(settings)
+    keyring = open_keyring(state, settings.master_key, settings.master_path())
+    ledger = Ledger(state)
+    objects = SealedObjects(open_cold(settings), keyring, lambda: 0, lambda alias: ledger.find(alias) is not None)
+    opened = 0
+    for pack in packs.oldest(_SOME):
+        try:
+            objects.get(pack.name)
+            opened += 1
+        except ObjectMissingError:
+            owner = PurePosixPath(pack.name).parent.name
+            if packs.get(pack.number) is not None and ledger.find(owner) is None:
+                raise
+    return opened
 
 
 def _some(keyring: Keyring) -> list[KeptKey]:

@@ -1,4 +1,4 @@
-"""What governs memories: the clock, the schedule, what is overdue, the audit chain.
+"""What governs memories: the clock, the schedule, what is overdue, the audit chain, what lies in cold storage.
 
 These checks read the store's own tables, whatever its engine: nothing is run, enrolled or adopted.
 """
@@ -14,6 +14,7 @@ from retain.core.rules import spoken
 from retain.core.times import DAY, iso, moment
 from retain.foundation import system_clock
 from retain.health.checks import Check, checked, failed, ok, warned
+from retain.health.keys import check_cold
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import ClockWatch
@@ -39,6 +40,7 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     yield checked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
     yield checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
     yield checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+    yield from check_cold(database, settings)
 
 
 def _clock(dues: SqlDues, now: int) -> Check:

@@ -9,7 +9,7 @@ from typing import Final
 from retain.core.errors import RetainError
 from retain.health.checks import Check, checked, failed, nearest, ok, since, warned
 from retain.settings import Settings
-from retain.storage.objects import open_objects
+from retain.storage.objects import open_cold
 from retain.storage.objects.places import read_place
 from retain.storage.valkey import open_short_term
 
@@ -41,15 +41,15 @@ def check_short_term(settings: Settings) -> Check:
     return checked("short_term", look, fix)
 
 
-def check_archive(url: str, *, shared: bool) -> Check:
+def check_archive(settings: Settings, *, shared: bool) -> Check:
     """That archives can be kept: a bucket is tried out, of a folder it is enough that it can be written.
 
     ``shared`` says that processes on other machines may use the same store, and so must find the same archives.
     """
     try:
-        place = read_place(url)
+        place = read_place(settings.cold_url())
         if place.scheme != "file":
-            return _try_out(url)
+            return _try_out(settings)
     except RetainError as problem:
         return failed("archive", problem, _COLD_FIX)
     folder = place.folder
@@ -62,9 +62,9 @@ def check_archive(url: str, *, shared: bool) -> Check:
     return ok("archive", found)
 
 
-def _try_out(url: str) -> Check:
+def _try_out(settings: Settings) -> Check:
     watch = time.perf_counter()
-    store = open_objects(url)
+    store = open_cold(settings)
     warnings = store.check()
     found = f"{store.url} (written, read and deleted in {since(watch):,.0f} ms)"
     if not warnings:

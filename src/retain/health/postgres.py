@@ -14,8 +14,8 @@ from retain.health.asking import Asking
 from retain.health.checks import Check, Status, failed
 from retain.health.lifecycle import check_lifecycle
 from retain.settings import Settings
-from retain.storage.postgres.complaints import check_url, in_our_words, place_of
-from retain.storage.postgres.database import PostgresDatabase, schema_of
+from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
+from retain.storage.postgres.database import PostgresDatabase
 
 _WAIT: Final = "5"
 

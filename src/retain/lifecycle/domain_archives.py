@@ -15,7 +15,7 @@ from typing import Any, Final
 from retain.core.domains import check_domain, check_resources
 from retain.core.errors import (
     InvalidInputError,
-    KeyDestroyedError,
+    KeyMissingError,
     NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
@@ -126,7 +126,7 @@ class DomainArchives:
     def _get(objects: ObjectStore, name: str) -> bytes:
         try:
             return objects.get(name)
-        except KeyDestroyedError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
+        except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
             raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
 
     def _read_manifest(self, objects: ObjectStore, name: str) -> dict[str, Any]:

@@ -127,6 +127,9 @@ class PackStore(Protocol):
     def small(self, subject: str, *, below: int) -> Pack | None:
         """The smallest pack of a subject that is kept and has fewer bytes than that."""
 
+    def oldest(self, limit: int) -> list[Pack]:
+        """The oldest pack that is kept, or stale, of each subject; of those who have the oldest, up to ``limit``."""
+
     def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
 

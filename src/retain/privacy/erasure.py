@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from retain.core.errors import KeyDestroyedError, LedgerError, ObjectStoreError, StoreAwayError
+from retain.core.errors import KeyMissingError, LedgerError, ObjectStoreError, StoreAwayError
 from retain.core.packs import pack_folder
 from retain.core.tombstones import Tombstone
 from retain.core.types import MemoryType
@@ -249,7 +249,7 @@ class Eraser:
         tally.add(OBJECTS, 0, still)
         try:
             self._keyring.get(tombstone.alias)
-        except KeyDestroyedError:
+        except KeyMissingError:
             tally.add(KEY, 0)
         else:
             tally.add(KEY, 0, 1)

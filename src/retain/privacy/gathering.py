@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 from retain.core.errors import (
-    KeyDestroyedError,
+    KeyMissingError,
     ObjectDamagedError,
     ObjectMissingError,
     RetainError,
@@ -135,7 +135,7 @@ def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
         problem: RetainError | str = "it does not lie where it should in cold storage"
         try:
             packed = (person.pack(record.pack) or {}).get(record.id)
-        except (KeyDestroyedError, ObjectMissingError, ObjectDamagedError) as error:
+        except (KeyMissingError, ObjectMissingError, ObjectDamagedError) as error:
             packed, problem = None, error
         if packed is not None:
             document = packed.document

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 from retain.core.content import to_json
 from retain.core.errors import (
     ConflictError,
-    KeyDestroyedError,
+    KeyMissingError,
     MasterKeyError,
     ObjectDamagedError,
     ObjectMissingError,
@@ -71,19 +71,20 @@ class Keyring:
     # --- keys ----------------------------------------------------------------------------------------------------
 
     def get(self, key_id: str) -> DataKey:
-        """The key of a pseudonym; ``KeyDestroyedError`` if it is not there (any more)."""
+        """The key of a pseudonym; ``KeyMissingError`` if it is not there. Whether it was destroyed, the ledger says."""
         try:
             data = self._objects.get(_name(key_id))
         except ObjectMissingError as problem:
-            raise KeyDestroyedError(
-                f"there is no key {key_id}: it was destroyed, and what was sealed under it cannot be read again"
+            raise KeyMissingError(
+                f"key {key_id} is not in the keyring in {self._objects.url}: what was sealed under it cannot be read; "
+                "check RETAIN_STATE_URL, or bring the key back from where the keyring was before, or from a copy of it"
             ) from problem
         return self.unwrap(key_id, data)
 
     def ensure(self, key_id: str, *, now: int) -> DataKey:
         """The key of a pseudonym, made if there is none."""
         self._objects.prepare()
-        with suppress(KeyDestroyedError):
+        with suppress(KeyMissingError):
             return self.get(key_id)
         with suppress(ConflictError):  # another was faster
             self.keep(_name(key_id), new_key(key_id), now=now)

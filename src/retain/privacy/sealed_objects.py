@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from retain.core.errors import KeyDestroyedError, ObjectDamagedError, ObjectMissingError, ObjectStoreError
+from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, ObjectStoreError
 from retain.ports import ObjectStore
 from retain.privacy.keyring import Keyring
 from retain.privacy.sealing import DataKey, SealBrokenError, seal, sealed_under, unseal
@@ -66,7 +66,7 @@ class SealedObjects:
             return data
         try:
             return unseal(self._keyring.get(key_id), name, data)
-        except KeyDestroyedError as problem:
+        except KeyMissingError as problem:
             if not self._is_erased(key_id):
                 raise
             raise _erased(key_id) from problem

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from retain.core.errors import (
-    KeyDestroyedError,
+    KeyMissingError,
     NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
@@ -150,7 +150,7 @@ class Catalog:
         """
         try:
             key = self._keyring.get(doc.key)
-        except KeyDestroyedError as problem:
+        except KeyMissingError as problem:
             if self._is_erased(doc.key):
                 return None
             raise ObjectDamagedError(

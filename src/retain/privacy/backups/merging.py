@@ -58,14 +58,12 @@ class Merging:
         manifest: Manifest,
         make_adopter: Callable[[Origin], SqlAdopter],
         *,
-        is_erased: Callable[[str], bool],
         overwrite: bool,
         progress: Progress,
         retell: Callable[[str, Sequence[str]], None],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
-        self._is_erased = is_erased
         self._overwrite = overwrite
         self._progress = progress
         self._retell = retell
@@ -148,7 +146,7 @@ class Merging:
         """What is done for one of all users, who may be another by now, or nobody."""
         try:
             yield
-        except (ErasedError, KeyDestroyedError):
+        except ErasedError:
             self.restored.erased += 1
         except StrangerError:
             self.restored.strangers += 1
@@ -228,13 +226,8 @@ class Merging:
         """What documents say, one after the other."""
         for doc in docs:
             for _, frames in self._catalog.contents(self._manifest, [doc]):
-                if frames is None and self._is_erased(doc.key):
-                    raise ErasedError
                 if frames is None:
-                    raise KeyDestroyedError(
-                        f"there is no key {doc.key}: it was destroyed or lost, and what was sealed under it cannot be "
-                        "read; if a copy of the keyring has it, bring it back from there"
-                    )
+                    raise ErasedError
                 yield from frames
 
     def _fetch(self, name: str) -> bytes | None:

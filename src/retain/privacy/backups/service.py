@@ -292,7 +292,6 @@ class Backups:
             catalog,
             manifest,
             adopter,
-            is_erased=self._is_erased,
             overwrite=overwrite,
             progress=progress,
             retell=retell,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _SERVERS: Final = {"postgresql", "postgres"}
 
 
-def open_source(url: str, settings: Settings) -> SqliteSource | PostgresSource:
-    """The store that a URL names, which must be there."""
+def open_source(url: str, settings: Settings, called: str = "RETAIN_URL") -> SqliteSource | PostgresSource:
+    """The store that a URL names, which must be there; ``called`` is the option or setting that the URL is from."""
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         return SqliteSource(sqlite_path(url), busy_seconds=settings.busy_seconds)
@@ -31,7 +31,9 @@ def open_source(url: str, settings: Settings) -> SqliteSource | PostgresSource:
             f"the store to copy, {told(without_password(url))}, is not understood; write it as "
             "sqlite:///path/to/retain.db or postgresql://user:password@host:5432/database"
         )
-    source: PostgresSource = _server().PostgresSource(_as_psycopg(url), busy_seconds=settings.busy_seconds)
+    source: PostgresSource = _server().PostgresSource(
+        _as_psycopg(url), busy_seconds=settings.busy_seconds, called=called
+    )
     return source
 
 

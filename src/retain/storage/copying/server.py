@@ -15,8 +15,8 @@ from retain.core.errors import ConflictError, StoreBusyError
 from retain.storage.copying.shares import COMMON
 from retain.storage.copying.sums import Sum
 from retain.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES, Counter, Table
-from retain.storage.postgres.complaints import check_url, in_our_words, place_of
-from retain.storage.postgres.database import PostgresDatabase, schema_of, with_defaults
+from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
+from retain.storage.postgres.database import PostgresDatabase, with_defaults
 from retain.storage.postgres.transactions import Connection, PostgresTransaction
 from retain.storage.relational.database import Row
 
@@ -24,6 +24,8 @@ _TYPES: Final = {"int": "int8", "text": "text", "bytes": "bytea", "packed": "byt
 #: The table that says how far a copy has come. While it is there, nobody opens the store.
 _MARKS: Final = "copying"
 _SOURCE: Final = "source"
+#: The option that names where a store is copied to.
+_TARGET: Final = "--to"
 _SET: Final = sql.SQL(
     "SELECT setval({}::regclass, last) FROM (SELECT greatest(max({}), {}) FROM {}) AS given (last) WHERE last > 0"
 )
@@ -120,8 +122,8 @@ class PostgresView:
 class PostgresSource:
     """A store in a PostgreSQL database."""
 
-    def __init__(self, url: str, *, busy_seconds: float) -> None:
-        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2)
+    def __init__(self, url: str, *, busy_seconds: float, called: str) -> None:
+        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, called=called)
         self.place = f"{self.database.place}, schema {self.database.schema}"
 
     @contextmanager
@@ -141,7 +143,7 @@ class PostgresTarget:
     def __init__(self, url: str, *, busy_seconds: float, distribute: bool = False) -> None:
         check_free(url)
         self.database = PostgresDatabase(
-            url, busy_seconds=busy_seconds, pool_size=2, distribute=distribute, copying=True
+            url, busy_seconds=busy_seconds, pool_size=2, distribute=distribute, copying=True, called=_TARGET
         )
         self.place = f"{self.database.place}, schema {self.database.schema}"
 
@@ -304,7 +306,7 @@ def check_free(url: str) -> str | None:
             if used := _used(connection):
                 raise _in_use(f"{place}, schema {schema}", used)
     except psycopg.Error as problem:
-        raise in_our_words(problem, place) from problem
+        raise in_our_words(problem, place, _TARGET) from problem
     return None
 
 

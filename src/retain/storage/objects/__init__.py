@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from retain.ports import ObjectStore
+from retain.settings import Settings
 
 
-def open_objects(url: str) -> ObjectStore:
+def open_objects(url: str, called: str = "its URL") -> ObjectStore:
     """The object store at a URL; nothing is read or written yet.
 
     ``file:///absolute/folder``, ``s3://bucket/prefix``, ``az://container/prefix`` (or ``azure://``, ``abfs://``) or
     ``gs://bucket/prefix``. Credentials come from the environment (``AWS_*``, ``AZURE_*``, ``GOOGLE_*``).
-    ``InvalidSettingsError`` for anything else.
+    ``InvalidSettingsError`` for anything else. ``called`` is what the setting with the URL goes by in messages.
     """
     from retain.storage.objects.places import read_place  # noqa: PLC0415 - programs without archives need none of it
 
@@ -21,7 +22,22 @@ def open_objects(url: str) -> ObjectStore:
         return LocalObjects(place.folder)
     from retain.storage.objects.remote import RemoteObjects  # noqa: PLC0415
 
-    return RemoteObjects(place)
+    return RemoteObjects(place, called=called)
 
 
-__all__ = ["ObjectStore", "open_objects"]
+def open_cold(settings: Settings) -> ObjectStore:
+    """Cold storage, as it is: what belongs to someone is sealed there."""
+    return open_objects(settings.cold_url(), "RETAIN_ARCHIVE_URL")
+
+
+def open_keeping(settings: Settings) -> ObjectStore:
+    """Where keys and the ledger of erasures are."""
+    return open_objects(settings.keeping_url(), "RETAIN_STATE_URL")
+
+
+def open_backups(settings: Settings) -> ObjectStore:
+    """Where backups go."""
+    return open_objects(settings.backups_url(), "RETAIN_BACKUP_URL")
+
+
+__all__ = ["ObjectStore", "open_backups", "open_cold", "open_keeping", "open_objects"]

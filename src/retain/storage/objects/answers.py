@@ -32,14 +32,15 @@ _ELSEWHERE: Final = frozenset(
 )
 
 
-def explain(problem: Exception, doing: str, bucket: str) -> ObjectStoreError:
-    """The error to raise for one of the client's; ``doing`` says what could not be done, and where."""
+def explain(problem: Exception, doing: str, bucket: str, called: str = "its URL") -> ObjectStoreError:
+    """The error to raise for one of the client's; ``doing`` says what could not be done, and where; ``called`` is what
+    the setting goes by that names the bucket.
+    """
     text = str(problem)
     status = read_status(text)
     code = read_code(text)
-    said = " ".join(str(part) for part in (status, code) if part)
     if _passes(status, code):
-        return ObjectStoreUnavailableError(f"{doing}: the server is not ready ({said}); try again later")
+        return ObjectStoreUnavailableError(f"{doing}: the server is not ready ({_said(status, code)}); try again later")
     if any(mark in text.partition(" - ")[0] for mark in _MACHINE):
         return ObjectStoreError(
             f"{doing}: there are no credentials in the environment, and none of this machine's own; "
@@ -47,7 +48,7 @@ def explain(problem: Exception, doing: str, bucket: str) -> ObjectStoreError:
         )
     if status is None and code is None:
         return _without_answer(text, doing)
-    return ObjectStoreError(f"{doing}: {_refusal(status, code, said, text, bucket)}")
+    return ObjectStoreError(f"{doing}: {_refusal(status, code, text, bucket, called)}")
 
 
 def read_status(text: str) -> int | None:
@@ -78,8 +79,13 @@ def _passes(status: int | None, code: str | None) -> bool:
     return status is not None and status not in _FOR_GOOD and (status >= 500 or status in _PASSING)
 
 
-def _refusal(status: int | None, code: str | None, said: str, text: str, bucket: str) -> str:
+def _said(status: int | None, code: str | None) -> str:
+    return " ".join(str(part) for part in (status, code) if part)
+
+
+def _refusal(status: int | None, code: str | None, text: str, bucket: str, called: str) -> str:
     """What a server has against a request, and what can be done about it."""
+    said = _said(status, code)
     if code in _CLOCK:
         return f"this machine's clock is too far from the server's ({said}); set it"
     if code in _EXPIRED:
@@ -91,7 +97,7 @@ def _refusal(status: int | None, code: str | None, said: str, text: str, bucket:
     if status in (401, 403) or code == "AccessDenied":
         return f"not allowed ({said}); check the credentials, and that they may read, write, list and delete"
     if status == 404:
-        return f"there is no such bucket, {bucket} ({said}); create it, or name another (RETAIN_ARCHIVE_URL)"
+        return f"there is no such bucket, {bucket} ({said}); create it, or name another in {called}"
     if status in _FOR_GOOD:
         return f"the server cannot do this ({said}); use another"
     return f"the server refused ({said}); check the bucket, the region and the credentials"

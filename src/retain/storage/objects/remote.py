@@ -44,8 +44,9 @@ class RemoteObjects:
     S3 is sent a SHA-256 with every request and keeps nothing else; the others rely on the connection.
     """
 
-    def __init__(self, place: Place, patience: Patience = PATIENCE) -> None:
+    def __init__(self, place: Place, patience: Patience = PATIENCE, *, called: str = "its URL") -> None:
         self._place = place
+        self._called = called
         self._clients = Clients(place, patience)
 
     @property
@@ -283,7 +284,7 @@ class RemoteObjects:
                 raise source.trouble from None
             if type(problem).__module__ != "obstore.exceptions" and not isinstance(problem, FileNotFoundError):
                 raise
-            raise explain(problem, f"cannot {doing} in {self.url}", self._place.bucket) from None
+            raise explain(problem, f"cannot {doing} in {self.url}", self._place.bucket, self._called) from None
         except BaseException as problem:
             if is_panic(problem):
                 raise ObjectStoreError(

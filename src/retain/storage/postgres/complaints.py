@@ -28,11 +28,27 @@ _SETTING: Final = (
     "invalid port number",
     "invalid integer value",
     ' value: "',
+    "invalid value for parameter",
+    "invalid command-line argument",
+    "unrecognized configuration parameter",
+    "cannot be changed",
     "does not support ssl",
     "certificate",
+    "private key",
+    "channel binding",
     "permission denied for database",
+    "permission denied to set parameter",
 )
 _CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots")
+#: Options of a connection that are whole numbers.
+_NUMBERS: Final = (
+    "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
+)  # fmt: skip
+#: A search_path among the options for the server, as that reads them: spaces part them, unless after a backslash.
+_SEARCH_PATH: Final = re.compile(r"(?:-c\s*|--)search[_-]path=((?:\\.|\S)*)", re.IGNORECASE)
+#: Its first schema: in double quotes, or as it is. What PostgreSQL takes for another name is none.
+_SCHEMA: Final = re.compile(r'(?:"((?:[^"]|"")+)"|([^\s,"A-Z]+))\s*(?:,.*)?')
+_MOST_NAME_BYTES: Final = 63
 
 
 def place_of(conninfo: str) -> str:
@@ -44,8 +60,11 @@ def place_of(conninfo: str) -> str:
     )
 
 
-def in_our_words(problem: psycopg.Error, place: str) -> RetainError:
-    """The error of our tree that says what a database's error means, and what to do."""
+def in_our_words(problem: psycopg.Error, place: str, called: str = "RETAIN_URL") -> RetainError:
+    """The error of our tree that says what a database's error means, and what to do.
+
+    ``called`` is what the setting or option goes by that names the database.
+    """
     said = _said(problem)
     match problem:
         case PoolTimeout():
@@ -57,24 +76,24 @@ def in_our_words(problem: psycopg.Error, place: str) -> RetainError:
                 return StoreFullError(f"no room to write in {place}: {said}; free some space and try again")
             return StoreBusyError(f"{place} is overloaded ({said}); try again")
         case errors.ReadOnlySqlTransaction():
-            return StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in RETAIN_URL")
+            return StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in {called}")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in RETAIN_URL")
+            return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in {called}")
         case errors.InsufficientPrivilege():
             return StoreUnavailableError(f"{place} does not allow it ({said}); grant the user what it needs")
         case errors.InvalidCatalogName():
-            return StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct RETAIN_URL")
+            return StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct {called}")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
             return StorageError(f"{place} has no longer what Retain made there ({said}); restore a backup")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
-            return _away(said, place)
+            return _away(said, place, called)
         case psycopg.DataError():
             return InvalidInputError(f"{place} cannot hold this: {said}")
         case _:
             return StorageError(f"{place} failed: {said}")
 
 
-def _away(said: str, place: str) -> RetainError:
+def _away(said: str, place: str, called: str) -> RetainError:
     """A connection that was not made, or broke. libpq says why in words alone."""
     lower = said.lower()
 
@@ -82,15 +101,15 @@ def _away(said: str, place: str) -> RetainError:
         return any(words in lower for words in several)
 
     if speaks_of(_LOGIN):
-        return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in RETAIN_URL")
+        return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in {called}")
     if "does not exist" in lower and ("database" in lower or "role" in lower):
-        return StoreUnavailableError(f"{place} refused ({said}); create it, or correct RETAIN_URL")
+        return StoreUnavailableError(f"{place} refused ({said}); create it, or correct {called}")
     if speaks_of(_CROWDED):
         return StoreBusyError(f"{place} has no connection left ({said}); try again, or lower RETAIN_POOL_SIZE")
     if speaks_of(_SETTING):
-        return StoreUnavailableError(f"{place} cannot be connected to in this way ({said}); correct RETAIN_URL")
+        return StoreUnavailableError(f"{place} cannot be connected to in this way ({said}); correct {called}")
     if speaks_of(("could not translate host name", "failed to resolve host", "name or service")):
-        return StoreAwayError(f"the host of {place} is not known ({said}); correct RETAIN_URL, or try again")
+        return StoreAwayError(f"the host of {place} is not known ({said}); correct {called}, or try again")
     return StoreAwayError(f"{place} does not answer ({said}); try again, and see that the server runs")
 
 
@@ -110,7 +129,26 @@ def check_url(url: str) -> dict[str, str]:
     ports = found.get("port", "").split(",")
     if "@" in found.get("host", "") or "@" in found.get("dbname", "") or not all(p.isdecimal() or not p for p in ports):
         raise _not_understood("a password with one of @ : / ? # % in it is to be percent-encoded, as %40 for @")
+    for name in _NUMBERS:
+        if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", found.get(name, "0")):
+            raise _not_understood(f"its {name} is no whole number")
+    schema_of(found)
     return found
+
+
+def schema_of(parts: dict[str, str]) -> str:
+    """The schema that a URL names, by ``options=-csearch_path=``: the first of those, if there are several."""
+    given = _SEARCH_PATH.findall(parts.get("options", ""))
+    if not given:
+        return "retain"
+    found = _SCHEMA.fullmatch(re.sub(r"\\(.)", r"\1", given[-1]))
+    name = "" if found is None else found[2] or found[1].replace('""', '"')
+    if not name or name == "$user" or len(name.encode()) > _MOST_NAME_BYTES:
+        raise _not_understood(
+            "the search_path in its options begins with no name of a schema: one in lower case, or in double quotes, "
+            f"of at most {_MOST_NAME_BYTES} bytes"
+        )
+    return name
 
 
 def _not_understood(why: str) -> InvalidSettingsError:

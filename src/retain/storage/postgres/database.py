@@ -17,7 +17,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from retain.core.errors import ClosedError, ConflictError, InDoubtError, RetainError, StorageError, StoreAwayError
-from retain.storage.postgres.complaints import check_url, in_our_words, place_of
+from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
 from retain.storage.postgres.expecting import Expectations
 from retain.storage.postgres.opening import prepare, quoted
 from retain.storage.postgres.transactions import (
@@ -66,11 +66,13 @@ class PostgresDatabase:
         pool_size: int = 16,
         distribute: bool = False,
         copying: bool = False,
+        called: str = "RETAIN_URL",
     ) -> None:
         parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
         self.schema = schema_of(parts)
         self._conninfo = make_conninfo("", **with_defaults(parts))
         self.place = place_of(self._conninfo)
+        self._called = called
         self._busy_seconds = busy_seconds
         self._patience = min(busy_seconds, _PATIENCE)
         self._pid = os.getpid()
@@ -300,6 +302,7 @@ class PostgresDatabase:
         connection.execute(
             f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
             f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'; "
+            "SET standard_conforming_strings = on; "
             # what is read once a subject's turn has come must be what is there then
             "SET default_transaction_isolation = 'read committed'".encode()
         )
@@ -313,7 +316,7 @@ class PostgresDatabase:
         except DuplicateError as problem:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except psycopg.Error as problem:
-            raise in_our_words(problem, self.place) from problem
+            raise in_our_words(problem, self.place, self._called) from problem
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -344,22 +347,14 @@ def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
     return binary_cursor(connection).execute(text, values).fetchall()
 
 
-def schema_of(parts: dict[str, str]) -> str:
-    """The schema that a URL names, by ``options=-csearch_path=``."""
-    options = parts.get("options", "")
-    _, found, rest = options.partition("search_path=")
-    return rest.split(",")[0].split()[0] if found else "retain"
-
-
 def with_defaults(parts: dict[str, str]) -> dict[str, Any]:
-    """What a connection is made with: a network that went away is noticed within seconds."""
+    """What a connection is made with: a network that went away is noticed within seconds; texts are always UTF-8."""
     defaults = {
         "application_name": "retain",
-        "client_encoding": "utf8",
         "connect_timeout": "5",
         "keepalives_idle": "10",
         "keepalives_interval": "5",
         "keepalives_count": "3",
         "tcp_user_timeout": "15000",
     }
-    return {**defaults, **parts}
+    return {**defaults, **parts, "client_encoding": "utf8"}

@@ -37,6 +37,12 @@ SELECT packs.no, subjects.subject, name, state, records, digest
 FROM packs JOIN subjects ON subjects.no = packs.subject
 WHERE subjects.subject = $1 AND state = 'kept' AND bytes < $2 ORDER BY bytes LIMIT 1
 
+-- name: oldest
+SELECT packs.no, subjects.subject, name, state, records, digest
+FROM packs JOIN subjects ON subjects.no = packs.subject
+WHERE packs.no IN (SELECT min(no) FROM packs WHERE state IN ('kept', 'stale') GROUP BY subject ORDER BY 1 LIMIT $1)
+ORDER BY packs.no
+
 -- name: settle
 UPDATE packs SET state = CASE (SELECT count(*) FROM records
                                WHERE records.subject = packs.subject AND pack = packs.no AND records.state <> 'deleting')

@@ -58,6 +58,10 @@ class SqlPacks:
             row = tx.one(SQL["small"], (subject, below))
         return None if row is None else _pack(row)
 
+    def oldest(self, limit: int) -> list[Pack]:
+        with self._database.read() as tx:
+            return [_pack(row) for row in tx.rows(SQL["oldest"], (limit,))]
+
     def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         with self._database.write() as tx:
             check_lease(tx, lease)

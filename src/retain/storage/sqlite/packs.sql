@@ -33,6 +33,12 @@ SELECT packs.no, subjects.subject, name, state, records, digest
 FROM packs JOIN subjects ON subjects.no = packs.subject
 WHERE subjects.subject = ? AND state = 'kept' AND bytes < ? ORDER BY bytes LIMIT 1
 
+-- name: oldest
+SELECT packs.no, subjects.subject, name, state, records, digest
+FROM packs JOIN subjects ON subjects.no = packs.subject
+WHERE packs.no IN (SELECT min(no) FROM packs WHERE state IN ('kept', 'stale') GROUP BY subject ORDER BY 1 LIMIT ?)
+ORDER BY packs.no
+
 -- name: settle
 UPDATE packs SET state = CASE (SELECT count(*) FROM records WHERE pack = packs.no AND records.state != 'deleting')
                          WHEN 0 THEN 'leaving' WHEN records THEN 'kept' ELSE 'stale' END

@@ -1,0 +1,5 @@
+"""``python -m retain`` is ``retain``."""
+
+from retain.cli import main
+
+main()
