@@ -281,6 +281,7 @@ class AsyncBackups(_Wrapper[Backups]):
     verify = _verb(Backups.verify)
     restore = _verb(Backups.restore)
     rotate = _verb(Backups.rotate)
+    remove = _verb(Backups.remove)
     latest = _verb(Backups.latest)
 
 
@@ -366,6 +367,7 @@ class Retain(_Wrapper[engine.Retain]):
     explain = _verb(engine.Retain.explain)
     forget_source = _verb(engine.Retain.forget_source)
     erase_user = _verb(engine.Retain.erase_user)
+    abandon_keys = _verb(engine.Retain.abandon_keys)
     gdpr_delete_user_data = _verb(engine.Retain.gdpr_delete_user_data)
     metrics = _verb(engine.Retain.metrics)
     export_user = _verb(engine.Retain.export_user)

@@ -28,6 +28,7 @@ from retain.lifecycle.plan import Plan, Report
 from retain.lifecycle.provenance import Sources
 from retain.lifecycle.quotas import Quotas
 from retain.manager import Memory, explain
+from retain.privacy.abandoning import Abandoned
 from retain.privacy.erasure import Erasure
 from retain.privacy.export import Target
 from retain.settings import Settings, read_settings
@@ -202,6 +203,16 @@ class Retain:
         """
         self._base.tenants.add(self.tenant)
         return self._base.erase(Scope.checked(self.tenant, user_id, "anyone").subject)
+
+    def abandon_keys(self, *, confirm: bool = False) -> Abandoned:
+        """After the master key was lost for good: set the keys aside that the present one does not open, so that others
+        are made in their place. Backups and cold memories that were sealed under them cannot be read again.
+
+        ``ConfirmationNeededError``, with how much that is, unless confirmed. They are kept under other names, and
+        destroyed with a user who is erased; it is on the audit chain.
+        """
+        self._base.tenants.add(self.tenant)
+        return self._base.abandon_keys(self.tenant, confirm=confirm)
 
     def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
         """Erase a user for good, as ``erase_user`` does; how many memories of each kind there were."""

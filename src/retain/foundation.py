@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from retain.access.keys import Access
 from retain.access.replies import Replies
-from retain.core.times import Clock
+from retain.core.chain import Event
+from retain.core.errors import ConfirmationNeededError, LeaseLostError
+from retain.core.times import Clock, iso
 from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
 from retain.kinds.entity import retell_entities
@@ -28,7 +30,9 @@ from retain.lifecycle.schedule import Schedule
 from retain.lifecycle.sessions import Belongings, Sessions
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
+from retain.privacy.abandoning import Abandoned, Abandonment
 from retain.privacy.backups import Backups
+from retain.privacy.backups.catalog import Catalog
 from retain.privacy.backups.jobs import backup_runners
 from retain.privacy.backups.restoring import Restored
 from retain.privacy.erasure import Eraser, Erasure
@@ -131,7 +135,7 @@ class Foundation:
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
         plain = open_cold(self.settings)
-        return SealedObjects(plain, self.keyring, self.parts.now, lambda alias: self.ledger.find(alias) is not None)
+        return SealedObjects(plain, self.keyring, self.parts.now, self._is_erased)
 
     def _make_certificates(self) -> Certificates:
         parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
@@ -166,9 +170,16 @@ class Foundation:
         """Backups of the whole store; single users are restored for a tenant."""
         settings, stores = self.settings, self.stores
 
-        def check_clock(now: int) -> None:
-            if self._watch is not None:
-                self._watch.check(now, seen=stores.dues.seen())
+        def check_clock(now: int, confirmed: bool) -> None:  # noqa: FBT001 - the order of the contract
+            if self._watch is None:
+                return
+            seen = stores.dues.seen()
+            if not confirmed:
+                self._watch.check(now, seen=seen)
+                return
+            self._watch.accept(now)
+            if seen is not None and seen > now:
+                stores.dues.accept(now, tenant, Event(now, "clock.accept", None, {"seen": iso(seen)}))
 
         def settle(restored: Restored) -> None:
             """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
@@ -195,6 +206,27 @@ class Foundation:
             is_revoked=self._is_revoked,
             settle=settle,
         )
+
+    def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
+        """Set the keys aside that the master key does not open, once that is confirmed."""
+        with self._backing_up.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was done: {self._backing_up.other()}; try again when it is done")
+            signing = SigningKeys(self.state, self.keyring)
+            catalog = Catalog(open_backups(self.settings), signing, self.keyring, self._is_erased)
+            cold = open_cold(self.settings)
+            abandonment = Abandonment(self.keyring, signing, catalog, cold, is_erased=self._is_erased)
+            found = abandonment.look()
+            if found and not confirm:
+                raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
+            if found:
+                now = self.parts.now()
+                self.stores.audit.append(f"{tenant}/", [Event(now, "keys.abandoned", None, found.as_dict())])
+                abandonment.run(now=now)
+            return found
+
+    def _is_erased(self, alias: str) -> bool:
+        return self.ledger.find(alias) is not None
 
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)

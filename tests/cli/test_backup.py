@@ -256,12 +256,29 @@ def test_a_rotation_says_what_it_did(kept: Shell) -> None:
     assert kept.ok("backup", "rotate") == "0 objects that no backup refers to were removed.\n"
 
 
-def test_a_clock_behind_a_backup_must_be_confirmed(kept: Shell) -> None:
+def test_a_backup_that_is_dated_ahead_is_named_passed_over_and_removed_by_hand(kept: Shell) -> None:
     with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
-        engine.backups.create()
-    code, error = kept.error("backup", "rotate")
-    assert (code, error["code"]) == (4, "clock")
-    assert kept.json("backup", "rotate", "--confirm")["removed"] == []
+        ahead = engine.backups.create().id
+    assert kept.json("backup", "rotate")["ahead"] == [ahead]
+    assert "dated later than now: left alone" in kept.ok("backup", "rotate")
+    assert "dated later" in kept.ok("backup", "list")
+    right = kept.json("backup", "create")["id"]
+    assert kept.json("backup", "verify", "latest", "--restore")["id"] == right
+    code, error = kept.error("backup", "remove", ahead)
+    assert (code, error["code"]) == (4, "confirmation_needed")
+    assert f"Removed backup {ahead}." in kept.ok("backup", "remove", ahead, "--confirm")
+    assert kept.error("backup", "remove", right, "--confirm")[1]["code"] == "confirmation_needed"
+    assert kept.json("backup", "remove", right, "--confirm", "--even-last")["removed"] == [right]
+
+
+def test_a_clock_behind_what_a_sweep_has_seen_must_be_confirmed(kept: Shell) -> None:
+    with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
+        engine.sweep()
+    for verb in ("rotate", "create"):
+        code, error = kept.error("backup", verb)
+        assert (code, error["code"]) == (4, "clock")
+    kept.ok("backup", "create", "--confirm")
+    kept.ok("backup", "create")
 
 
 def test_sizes_are_said_as_people_read_them() -> None:

@@ -210,3 +210,11 @@ def test_what_is_not_there_or_no_certificate_is_said_plainly(shell: Shell, tmp_p
     assert shell.error("certificate", "verify", nonsense, "--public-key", nonsense)[0] == 2
     assert shell.error("certificate", "show", "nonsense")[1]["code"] == "not_found"
     assert shell.ok("certificate", "list") == "No certificate has been issued yet.\n"
+
+
+def test_nothing_is_erased_if_the_certificate_would_replace_a_pipe(alice: Shell, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, error = alice.error("erase", "alice", "--yes", "--certificate", str(tmp_path / "pipe"))
+    assert (code, error["code"]) == (2, "invalid_input")
+    assert (tmp_path / "pipe").is_fifo()
+    assert alice.json("erase", "alice", "--dry-run")["memories"]["long_term"] == 2

@@ -108,6 +108,49 @@ def test_the_master_key_is_changed_to_one_that_is_given(
     assert keyed.json("key", "check")["ok"]
 
 
+def test_the_file_that_a_link_leads_to_is_changed_and_the_link_stays(
+    keyed: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, link = tmp_path / "secrets" / "real.key", tmp_path / "run" / "master.key"
+    for path in (real, link):
+        path.parent.mkdir()
+    (keyed.home / "keys" / "master.key").rename(real)
+    link.symlink_to(real)
+    before = real.read_text()
+    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{link}")
+
+    assert keyed.json("key", "rotate")["file"] == str(real)
+
+    assert link.is_symlink()
+    assert real.read_text() != before
+    assert keyed.json("key", "check")["ok"]
+    assert [path.name for path in real.parent.iterdir() if path.suffix != ".lock"] == ["real.key"]
+    (tmp_path / "run" / "other.key").symlink_to(real)
+    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{tmp_path / 'run' / 'other.key'}")
+    assert keyed.json("key", "check")["ok"], "a link that is made anew leads to the new key"
+
+
+def test_lost_keys_are_abandoned_only_if_that_is_confirmed(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.ok("add", "Likes tea", "--user", "alice")
+    shell.ok("backup", "create")
+    assert "opens every key" in shell.ok("key", "abandon")
+    monkeypatch.setenv("RETAIN_MASTER_KEY", new_master_text())
+
+    code, error = shell.error("key", "abandon")
+
+    assert (code, error["code"]) == (4, "confirmation_needed")
+    assert "backups: 1, cold objects: 0" in error["message"]
+    assert shell.error("backup", "create")[1]["code"] == "master_key"
+    assert "Set aside 1 key of users, the one of the store, the one that signs." in shell.ok(
+        "key", "abandon", "--confirm"
+    )
+    shell.ok("backup", "create")
+    assert shell.json("backup", "verify", "latest", "--restore")["good"]
+    assert shell.json("key", "check")["ok"]
+
+
 @pytest.mark.parametrize("new", ["", "short", "file:/no/such/file", "command:false", "aGVsbG8="])
 def test_what_is_no_master_key_changes_nothing(keyed: Shell, new: str) -> None:
     code, error = keyed.error("key", "rotate", "--new", new)

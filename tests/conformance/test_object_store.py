@@ -88,6 +88,16 @@ def test_another_process_sees_what_was_put(store: ObjectStore, url: str) -> None
     assert list(again.names()) == ["a/one.pack"]
 
 
+def test_names_come_with_the_sizes_of_what_has_them(store: ObjectStore) -> None:
+    assert list(store.sizes()) == []
+    store.put("a/one.pack", b"first")
+    store.put("b/two", b"")
+    store.put("a/one.pack", b"longer than the first")
+
+    assert sorted(store.sizes()) == [("a/one.pack", 21), ("b/two", 0)]
+    assert list(store.sizes("b/")) == [("b/two", 0)]
+
+
 def test_the_same_object_can_be_put_again(store: ObjectStore) -> None:
     store.put("a/one.pack", b"first")
     store.put("a/one.pack", b"first")

@@ -337,9 +337,10 @@ def test_a_store_that_has_seen_the_future_is_not_swept_by_the_machines_clock(ret
     retain.sweep()
     retain.close()
     with Retain.open(home=retain.settings.home) as honest:
-        with pytest.raises(ClockError, match="nothing was swept"):
+        with pytest.raises(ClockError, match="nothing was done"):
             honest.sweep()
         assert isinstance(honest.sweep(confirm=True), Report)
+        assert isinstance(honest.sweep(), Report), "the clock was confirmed, and is trusted from there on"
 
 
 def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(retain: Retain, clock: FakeClock) -> None:

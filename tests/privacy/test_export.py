@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import stat
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from jsonschema import Draft202012Validator
 
 import raw
 from clocks import FakeClock
-from homes import ENGINES
+from homes import ENGINES, on_sqlite
 from lifecycle.soundness import object_path, objects_of
 from retain import MemoryManager, Retain
 from retain.core.errors import (
@@ -642,3 +644,31 @@ def test_progress_hears_of_every_memory_and_message(retain: Retain, memory: Memo
     heard.clear()
     retain.export_user(ME, progress=heard.append)
     assert sum(heard) >= size
+
+
+# --- where it is written ------------------------------------------------------------------------------------------------
+
+
+@on_sqlite
+def test_a_link_stays_and_the_file_that_it_leads_to_is_written(retain: Retain, tmp_path: Path) -> None:
+    retain.manager(ME, "guide").add("likes tea", "long_term")
+    file, link, new = tmp_path / "real.zip", tmp_path / "link.zip", tmp_path / "new.zip"
+    file.write_bytes(b"what was there")
+    link.symlink_to(file)
+    new.symlink_to(tmp_path / "not-there-yet.zip")
+    for path in (link, new):
+        retain.export_user(ME, path)
+        assert path.is_symlink()
+        assert zipfile.is_zipfile(path.resolve())
+
+
+@on_sqlite
+def test_nothing_but_a_file_is_replaced(retain: Retain, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(InvalidInputError, match="a device, a pipe or a socket"):
+            retain.export_user(ME, path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(tmp_path.glob("*.part")) == []

@@ -1,4 +1,4 @@
-"""``retain backup create | list | verify | restore | rotate``: copies of the store, and the way back."""
+"""``retain backup create | list | verify | restore | rotate | remove``: copies of the store, and the way back."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from retain.privacy.backups.service import Backup
 
 _LATEST: Final = "latest"
+_ID: Final = """id=$(retain backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')"""
+_CLOCK: Final = "The clock is right, although it leaped or is behind what a sweep has seen."
 
 backup = add_group(
     "backup",
@@ -49,6 +51,7 @@ def create(
     full: Annotated[
         bool, typer.Option("--full", help="Copy everything, also what has not changed since the backup before.")
     ] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help=_CLOCK)] = False,
     home: Home = None,
     url: Url = None,
     as_json: Json = False,
@@ -61,7 +64,7 @@ def create(
     with open_engine(home, url, quiet=as_json) as engine:
         total = _count(engine, kinds) if is_watched(silent=as_json) else 0
         with show_progress("backing up", total, silent=as_json) as advance:
-            made = engine.backups.create(kinds or None, full=full, progress=advance)
+            made = engine.backups.create(kinds or None, full=full, confirm=confirm, progress=advance)
     show(made.as_dict(), _show_made, as_json=as_json)
 
 
@@ -152,20 +155,44 @@ def restore(
 @command(backup, "rotate", examples=("retain backup rotate",))
 def rotate(
     *,
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="The clock is right, although it leaped or is behind a backup.")
-    ] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help=_CLOCK)] = False,
     home: Home = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Remove the backups past their time, and take what was sealed for the erased out of the others.
 
-    30 days, 90 for those of persona alone; never the last good one of a kind. The schedule does it every day.
+    30 days, 90 for those of persona alone; never the last good one of a kind. The schedule does it every day. Those
+    that are dated later than now are left alone, and named.
     """
     with open_engine(home, url, quiet=as_json) as engine:
         done = engine.backups.rotate(confirm=confirm)
     show(done.as_dict(), _show_rotated, as_json=as_json)
+
+
+@command(
+    backup,
+    "remove",
+    examples=(f"retain backup create\n{_ID}\nretain backup remove $id --confirm --even-last",),
+)
+def remove(
+    *,
+    which: Annotated[str, typer.Argument(metavar="ID", help="Which backup.")],
+    confirm: Annotated[bool, typer.Option("--confirm", help="It is to go, for good.")] = False,
+    even_last: Annotated[
+        bool, typer.Option("--even-last", help="Even if it may be the last good one of a kind.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Remove one backup for good, such as one that is damaged, or was made under a clock that ran ahead.
+
+    What other backups refer to stays. Refused while no other backup that is good has all of its kinds.
+    """
+    with open_engine(home, url, quiet=as_json) as engine:
+        done = engine.backups.remove(which, confirm=confirm, even_last=even_last)
+    show(done.as_dict(), _show_removed, as_json=as_json)
 
 
 # --- which, and how much ----------------------------------------------------------------------------------------------
@@ -173,11 +200,10 @@ def rotate(
 
 def _latest(engine: Retain) -> str:
     """The latest backup whose manifest is as it was signed."""
-    found = engine.backups.list()
-    whole = [one.id for one in found if one.created_at]
+    whole = engine.backups.latest()
     if not whole:
-        raise _none_there(engine, found)
-    return whole[-1]
+        raise _none_there(engine, engine.backups.list())
+    return max(whole)  # ids sort by the moment that they were made at
 
 
 def _all_latest(engine: Retain) -> list[Backup]:
@@ -332,6 +358,10 @@ def _show_check(console: Console, check: Mapping[str, Any]) -> None:
 #: What a restore counts, in words for one and for more; what is 0 is left out.
 _COUNTED: Final = {
     "memories": ("memory is back", "memories are back"),
+    "expired": (
+        "memory is past its time by the rules in force: nobody sees it, and the next sweep takes it",
+        "memories are past their time by the rules in force: nobody sees them, and the next sweep takes them",
+    ),
     "kept": (
         "memory was there already, and was left as it is",
         "memories were there already, and were left as they are",
@@ -385,10 +415,22 @@ def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
         "kept": ("kept past its time: no later one is good", "yellow"),
         "rewritten": ("rewritten: without the erased", ""),
         "damaged": ("DAMAGED: left as it is", "bold red"),
+        "ahead": ("dated later than now: left alone; see retain backup remove", "yellow"),
     }
     rows = [(one, Text(said, style=style)) for name, (said, style) in words.items() for one in done[name]]
     if rows:
         show_rows(console, ("backup!", "what was done"), rows)
+    _show_objects(console, done)
+
+
+def _show_removed(console: Console, done: Mapping[str, Any]) -> None:
+    console.print(f"Removed backup {done['removed'][0]}.", style="green")
+    if done["damaged"]:
+        console.print("What it alone referred to stays while another backup cannot be read: retain backup list")
+    _show_objects(console, done)
+
+
+def _show_objects(console: Console, done: Mapping[str, Any]) -> None:
     were = "was" if done["objects"] == 1 else "were"
     console.print(f"{counted(done['objects'], 'object')} that no backup refers to {were} removed.")
 

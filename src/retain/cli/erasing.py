@@ -121,8 +121,10 @@ def _shown(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
 
 def _check_writable(file: Path | None) -> None:
     """Refuse a place that a certificate cannot be written to before anything is erased."""
-    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise InvalidInputError(f"no certificate can be written to {file}: name a file in a folder that is there")
+    from retain.privacy.files import check_target  # noqa: PLC0415 - not needed for --help
+
+    if file is not None:
+        check_target(file, "certificate.json")
 
 
 def _write(file: Path, issued: Mapping[str, Any]) -> None:

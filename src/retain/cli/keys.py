@@ -1,4 +1,4 @@
-"""``retain key new | list | check | rotate | public``: the keys that things are sealed and signed with."""
+"""``retain key new | list | check | rotate | abandon | public``: the keys that things are sealed and signed with."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from rich.console import Console
 from rich.text import Text
 
 from retain.cli.app import add_group, command
-from retain.cli.options import Home, Json
+from retain.cli.opening import open_engine
+from retain.cli.options import Home, Json, Url
 from retain.cli.outcomes import ExitCode
 from retain.cli.output import printable, show
 from retain.cli.progress import show_progress
-from retain.cli.rendering import minute, show_rows
+from retain.cli.rendering import counted, minute, show_rows
 from retain.cli.state import State, open_state
 from retain.core.errors import InvalidInputError, NotFoundError
 
+_OTHERS: Final = {"store": "of the store", "signing": "that signs"}
 _PEOPLE: Final = "retain add 'Likes tea' --user alice\nretain erase alice --yes"
 
 key = add_group(
@@ -108,6 +110,26 @@ def rotate_key(
         raise typer.Exit(ExitCode.UNHEALTHY)
 
 
+@command(key, "abandon", examples=(f"{_PEOPLE}\nretain key abandon",))
+def abandon_keys(
+    *,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="The master key is lost for good; you have read what goes with it.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """After the master key was lost for good: set aside the keys that the present one does not open.
+
+    Others are made in their place, so that the store can be backed up and archived again. Backups and cold memories
+    that were sealed under the old ones cannot be read again: without --confirm it says how many those are.
+    """
+    with open_engine(home, url, quiet=as_json) as engine:
+        done = engine.abandon_keys(confirm=confirm)
+    show(done.as_dict(), _show_abandoned, as_json=as_json)
+
+
 @command(key, "public", examples=(f"{_PEOPLE}\nretain key public",))
 def public_key(
     *,
@@ -190,6 +212,22 @@ def _show_signing(console: Console, said: Mapping[str, Any]) -> None:
         "retain key public. Older certificates are verified with the older ones, which stay.",
         soft_wrap=True,
     )
+
+
+def _show_abandoned(console: Console, done: Mapping[str, Any]) -> None:
+    if not (done["users"] or done["store"] or done["signing"]):
+        console.print("The master key opens every key; nothing was changed.", style="green")
+        return
+    also = "".join(f", the one {how}" for name, how in _OTHERS.items() if done[name])
+    console.print(
+        f"Set aside {counted(done['users'], 'key')} of users{also}. {counted(len(done['backups']), 'backup')} and "
+        f"{counted(done['objects'], 'cold object')} cannot be read any more.",
+        style="yellow",
+        soft_wrap=True,
+    )
+    console.print("Make another backup now: retain backup create", soft_wrap=True)
+    if done["signing"]:
+        console.print("Certificates are signed with another key from now on; hand it out: retain key public")
 
 
 def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:

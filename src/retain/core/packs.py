@@ -34,6 +34,7 @@ _MAGIC: Final = b"retain-pack "
 _DIGEST_BYTES: Final = 32
 _ALIAS: Final = re.compile(r"[0-9a-f]{2,128}")
 _PACK_ID: Final = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,62}[0-9a-z])?")
+_NAME: Final = re.compile(rf"archive/(?P<first>[0-9a-f]{{2}})/(?P=first)[0-9a-f]{{0,126}}/{_PACK_ID.pattern}\.pack")
 
 
 class PackDamagedError(ValueError):
@@ -113,6 +114,11 @@ def pack_folder(alias_hex: str) -> str:
     if not _ALIAS.fullmatch(alias_hex):
         raise InvalidInputError(f"a subject's alias is lower-case hexadecimal text, not {told(alias_hex)}")
     return f"archive/{alias_hex[:2]}/{alias_hex}/"
+
+
+def is_pack_name(name: str) -> bool:
+    """Whether a name is one that ``pack_name`` gives."""
+    return _NAME.fullmatch(name) is not None
 
 
 def groups(sizes: Iterable[int], most: int = PACK_BYTES) -> Iterator[slice]:

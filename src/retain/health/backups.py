@@ -11,7 +11,7 @@ from retain.core.rules import spoken
 from retain.core.times import DAY, moment
 from retain.foundation import system_clock
 from retain.health.checks import Check, checked, failed, nearest, ok, warned
-from retain.privacy.backups.catalog import Catalog, Damaged
+from retain.privacy.backups.catalog import Catalog, Damaged, is_ahead
 from retain.privacy.backups.format import Manifest
 from retain.privacy.backups.rotating import is_good
 from retain.privacy.backups.service import DAILY, WEEKLY
@@ -28,6 +28,7 @@ _MAKE_FIX: Final = "keep retain serve or retain schedule run going (or run it fr
 _BAD_FIX: Final = "look with retain backup list, and make another with: retain backup create --full"
 #: Where nothing is damaged, and the keyring is another's or is missing: another backup would not help.
 _STRANGE_FIX: Final = "name the keyring that belongs to it in RETAIN_STATE_URL"
+_AHEAD_FIX: Final = "check the clock; if it is right now, remove it with: retain backup remove ID --confirm"
 _TRY_FIX: Final = "retain backup verify latest --restore; the schedule does it every week"
 _KEYS_FIX: Final = (
     "name another disk or a bucket in RETAIN_BACKUP_URL, or in RETAIN_STATE_URL: whoever loses the disk loses both"
@@ -84,11 +85,15 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
         return failed("backups", f"{told}; {damaged.problem}", _remedy(damaged))
+    now = moment(system_clock())
+    ahead = [one for one in whole if is_ahead(one, now)]
+    whole = [one for one in whole if one not in ahead]
     latest = list({one.kinds: one for one in whole}.values())
     for one in latest:
         if catalog.is_known_bad(one.id):
             return failed("backups", f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
-    now = moment(system_clock())
+    if ahead:
+        return warned("backups", f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
     if late := [words for kinds, most in _OLDEST if (words := _too_old(whole, {*kinds}, now, most))]:
         return warned("backups", f"{told}; {'; '.join(late)}", _MAKE_FIX)
     good = {one.kinds for one in whole if is_good(catalog, one.id)}

@@ -42,11 +42,11 @@ class ClockWatch:
             way = "forward" if leap > 0 else "back"
             raise ClockError(
                 f"the clock leaped {way} by {spoken(abs(leap))} while Retain was open and says {iso(now)}; nothing was "
-                "swept: check the clock, then open Retain anew, or confirm"
+                "done: check the clock, then open Retain anew, or confirm"
             )
         if seen is not None and now < seen - TOLERANCE:
             raise ClockError(
-                f"the clock says {iso(now)}, but a sweep has seen {iso(seen)}; nothing was swept: "
+                f"the clock says {iso(now)}, but a sweep has seen {iso(seen)}; nothing was done: "
                 "check the clock, then confirm (retain sweep --confirm)"
             )
 

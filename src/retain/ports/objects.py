@@ -70,6 +70,9 @@ class ObjectStore(Protocol):
         They are read as they are asked for, a thousand or a folder at a time.
         """
 
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """The same, each with the number of its bytes as they lie there: nothing of them is read."""
+
     def check(self) -> Sequence[str]:
         """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind.
 

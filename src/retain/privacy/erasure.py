@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from retain.core.errors import KeyMissingError, LedgerError, ObjectStoreError, StoreAwayError
+from retain.core.errors import LedgerError, ObjectStoreError, StoreAwayError
 from retain.core.packs import pack_folder
 from retain.core.tombstones import Tombstone
 from retain.core.types import MemoryType
@@ -201,7 +201,7 @@ class Eraser:
         with tally.coping():
             self._remove_objects(tombstone, tally)
         with tally.coping():
-            tally.add(KEY, int(self._keyring.destroy(tombstone.alias)))
+            tally.add(KEY, self._keyring.destroy(tombstone.alias))
         while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
             pass
         if not self._subjects.scrub():
@@ -241,18 +241,13 @@ class Eraser:
         self._subjects.forget_objects(tombstone)
 
     def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally) -> None:
-        """Look for what was removed, in every place; try the key."""
+        """Look for what was removed, in every place, and for the key."""
         left = self._subjects.left(tombstone)
         for name, count in found.rows.items():
             tally.add(name, count, left.get(name, 0))
         still = sum(1 for _ in self._objects().names(pack_folder(tombstone.alias)))
         tally.add(OBJECTS, 0, still)
-        try:
-            self._keyring.get(tombstone.alias)
-        except KeyMissingError:
-            tally.add(KEY, 0)
-        else:
-            tally.add(KEY, 0, 1)
+        tally.add(KEY, 0, int(self._keyring.has(tombstone.alias)))
         there = [f"{name}: {left}" for name, (_, left) in tally.places.items() if left]
         if there and not tally.waiting_for:
             tally.waiting_for.append(f"something was written meanwhile, and is there still ({', '.join(there)})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from retain.core.content import check_id
 from retain.core.errors import InvalidInputError, StaleError, StoreFullError, StoreUnavailableError, told
 from retain.core.times import iso
 from retain.core.types import MemoryType
+from retain.privacy.files import check_target, write_whole
 from retain.privacy.gathering import Person, Sources, memories
 from retain.privacy.lines import Line
 from retain.privacy.places import PLACES, Place
@@ -100,34 +100,9 @@ def _written(to: Target, write: Callable[[IO[bytes], Path | None], Contents]) ->
             raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {told(to)}")
         with _explained("the stream"):
             return write(to, None)
-    path = Path(to)
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder; name the file to write, such as {path / 'export.zip'}")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"there is no folder {path.parent} to write {path.name} to; make it first")
+    path = check_target(Path(to), "export.zip")
     with _explained(str(path)):
-        return _replacing(path, write)
-
-
-def _replacing(path: Path, write: Callable[[IO[bytes], Path | None], Contents]) -> Contents:
-    """Write beside a path, then take its place: the whole file is there, durably, or nothing has changed."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            contents = write(file, path.parent)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be synchronised
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    return contents
+        return write_whole(path, lambda file: write(file, path.parent))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ certificates are signed with is wrapped in the same way, and lies beside them.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import threading
@@ -32,6 +33,8 @@ from retain.privacy.sealing import DataKey, SealBrokenError, new_key, seal, unse
 
 FOLDER: Final = "keys/"
 SIGNING: Final = f"{FOLDER}signing/"
+#: Where keys are set aside whose master key was lost: ``keys/abandoned/<id>/<digest>.json``.
+ABANDONED: Final = f"{FOLDER}abandoned/"
 _NAME: Final = re.compile(r"keys/([0-9a-f]{2}|signing)/([0-9a-f]{32})\.json")
 _GONE: Final = (
     "the master key is gone, and keys are there that only it opens; bring it back from where you keep it: "
@@ -39,11 +42,14 @@ _GONE: Final = (
 )
 
 
+Purpose = Literal["data", "signing"]
+
+
 class KeptKey(NamedTuple):
     """What can be said of a key without opening it."""
 
     id: str
-    purpose: Literal["data", "signing"]
+    purpose: Purpose
     master: str | None
     """The master key that it is wrapped with; ``None`` if what is kept of it is damaged."""
     made_at: str | None
@@ -90,14 +96,25 @@ class Keyring:
             self.keep(_name(key_id), new_key(key_id), now=now)
         return self.get(key_id)
 
-    def destroy(self, key_id: str) -> bool:
-        """Destroy a key for good; whether it was there."""
+    def destroy(self, key_id: str) -> int:
+        """Destroy a key for good, with those of its id that were set aside; how many there were."""
+        names = list(self._kept_of(key_id))
+        if names:
+            self._objects.delete(names)
+        return len(names)
+
+    def has(self, key_id: str) -> bool:
+        """Whether there is a key of a pseudonym, in use or set aside."""
+        return next(self._kept_of(key_id), None) is not None
+
+    def _kept_of(self, key_id: str) -> Iterator[str]:
         try:
-            self._objects.get(_name(key_id))
+            self._objects.get(_name(key_id))  # in a place that is gone, unlike in an empty one, this raises
         except ObjectMissingError:
-            return False
-        self._objects.delete([_name(key_id)])
-        return True
+            pass
+        else:
+            yield _name(key_id)
+        yield from self._objects.names(f"{ABANDONED}{key_id}/")
 
     def ids(self) -> Iterator[str]:
         """The pseudonyms that have a key."""
@@ -114,7 +131,7 @@ class Keyring:
                 else:
                     yield KeptKey(key_id, purpose, said["master"], said.get("made_at"))
 
-    def _all(self) -> Iterator[tuple[str, Literal["data", "signing"], str]]:
+    def _all(self) -> Iterator[tuple[str, Purpose, str]]:
         """The names of all wrapped keys, what each is for, and its id."""
         for name in self._objects.names(FOLDER):
             found = _NAME.fullmatch(name)
@@ -155,15 +172,42 @@ class Keyring:
 
     def check(self) -> list[str]:
         """The ids of keys, of users and for signing, that this master key does not open, or that are damaged."""
-        wrong = []
-        for name, _, key_id in self._all():
+        return [key_id for _, key_id in self.unopened()]
+
+    def unopened(self) -> Iterator[tuple[Purpose, str]]:
+        """The keys that this master key does not open, or that are damaged, and what each is for."""
+        for name, purpose, key_id in self._all():
             try:
                 self.unwrap(key_id, self._objects.get(name))
             except (MasterKeyError, ObjectDamagedError):
-                wrong.append(key_id)
+                yield purpose, key_id
             except ObjectMissingError:  # destroyed meanwhile
                 continue
-        return wrong
+
+    # --- keys that were lost -------------------------------------------------------------------------------------
+
+    def require_master(self) -> None:
+        """``MasterKeyError`` unless there is a master key that another key could be made under."""
+        if self._read_master() is None:
+            raise MasterKeyError(
+                "there is no master key to make other keys under; make one with retain key new, and set "
+                "RETAIN_MASTER_KEY to it first"
+            )
+
+    def set_aside(self, purpose: Purpose, key_id: str) -> None:
+        """Keep a key under another name, so that another can be made in its place; destroying that one destroys both.
+
+        Cut short, it is there twice, and doing it again goes on.
+        """
+        name = _name(key_id) if purpose == "data" else f"{SIGNING}{key_id}.json"
+        with suppress(ObjectMissingError):  # destroyed meanwhile
+            data = self._objects.get(name)
+            self._objects.put(f"{ABANDONED}{key_id}/{hashlib.sha256(data).hexdigest()[:16]}.json", data)
+            self._objects.delete([name])
+
+    def is_abandoned(self, key_id: str) -> bool:
+        """Whether a key of this id was set aside."""
+        return next(self._objects.names(f"{ABANDONED}{key_id}/"), None) is not None
 
     def _to_wrap_with(self) -> MasterKey:
         """The master key of this moment, read anew; made if there is none, and nothing that one would have opened."""
@@ -204,7 +248,7 @@ class Keyring:
         if master is None:
             raise MasterKeyError(
                 f"key {key_id} was wrapped with master key {kept['master']}, which RETAIN_MASTER_KEY is not; "
-                "give the right one"
+                "give the right one, or if that is lost for good, go on without with: retain key abandon"
             )
         try:
             secret = unseal(
@@ -213,6 +257,11 @@ class Keyring:
         except (SealBrokenError, ValueError) as problem:
             raise _damaged(key_id, problem) from problem
         return DataKey(key_id, secret)
+
+
+def why_abandoned(key_id: str) -> str:
+    """Why nothing that was sealed under a key can be read, if that was set aside."""
+    return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
 
 
 def open_keyring(objects: ObjectStore, setting: str, default: Path) -> Keyring:

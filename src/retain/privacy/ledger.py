@@ -73,6 +73,18 @@ class Ledger:
         """The number of the last entry; 0 if there is none."""
         return max((number for number, _ in self._names()), default=0)
 
+    def head(self) -> tuple[int, str]:
+        """The number and the hash of the last entry."""
+        last = self.last()
+        return last, self.hash_of(last)
+
+    def hash_of(self, number: int) -> str:
+        """The hash of an entry; empty, if there is none of that number."""
+        try:
+            return self._read(number).hash if number else ""
+        except ObjectMissingError:
+            return ""
+
     def entries(self, after: int = 0) -> Iterator[Erased]:
         """The entries after a number, in their order; ``LedgerError`` where one was changed, or is missing."""
         numbers = sorted(number for number, _ in self._names())

@@ -72,15 +72,18 @@ def new_master_text() -> str:
 
 
 def master_file(setting: str, default: Path) -> Path | None:
-    """The file that the master key is in, by a setting; ``None`` if it comes from elsewhere."""
-    if not setting:
-        return default
+    """The file that the master key is in, by a setting; ``None`` if it comes from elsewhere. Of a link it is the file
+    that it leads to: that is the one to change, and what mounts secrets makes the link anew.
+    """
     scheme, _, rest = setting.partition(":")
-    return Path(rest).expanduser() if scheme == "file" else None
+    if setting and scheme != "file":
+        return None
+    return _real(Path(rest).expanduser() if setting else default)
 
 
 def make_master(path: Path) -> MasterKey:
     """A new master key, in a file that only its owner may read; the one that is there, if another was faster."""
+    path = _real(path)
     with _locked(path):
         if not path.exists():
             _replace(path, new_master_text())
@@ -123,6 +126,10 @@ def read_previous(setting: str, default: Path) -> MasterKey | None:
     return None
 
 
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
 def _old(path: Path) -> Path:
     return path.with_name(f"{path.name}.old")
 
@@ -134,7 +141,10 @@ def _locked(path: Path) -> Iterator[None]:
         with locked(path.parent, needed=True):
             yield
     except OSError as problem:
-        raise MasterKeyError(f"the master key cannot be written to {path}: {problem}") from problem
+        raise MasterKeyError(
+            f"the master key cannot be written to {path}: {problem}; where others put it there, give the new one with "
+            "retain key rotate --new"
+        ) from problem
 
 
 def _replace(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, ObjectStoreError
 from retain.ports import ObjectStore
-from retain.privacy.keyring import Keyring
+from retain.privacy.keyring import Keyring, why_abandoned
 from retain.privacy.sealing import DataKey, SealBrokenError, seal, sealed_under, unseal
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
@@ -67,13 +67,20 @@ class SealedObjects:
         try:
             return unseal(self._keyring.get(key_id), name, data)
         except KeyMissingError as problem:
-            if not self._is_erased(key_id):
-                raise
-            raise _erased(key_id) from problem
+            if self._is_erased(key_id):
+                raise _erased(key_id) from problem
+            if self._keyring.is_abandoned(key_id):
+                raise self._abandoned(name, key_id) from problem
+            raise
         except SealBrokenError as problem:
+            if self._keyring.is_abandoned(key_id):
+                raise self._abandoned(name, key_id) from problem
             raise ObjectDamagedError(
                 f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
             ) from problem
+
+    def _abandoned(self, name: str, key_id: str) -> ObjectDamagedError:
+        return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {why_abandoned(key_id)}")
 
     def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
         if _OWNED.match(name):
@@ -91,8 +98,17 @@ class SealedObjects:
     def names(self, prefix: str = "") -> Iterator[str]:
         return self._objects.names(prefix)
 
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        return self._objects.sizes(prefix)
+
     def check(self) -> Sequence[str]:
         return self._objects.check()
+
+
+def owner_of(name: str) -> str | None:
+    """The pseudonym of whom an object belongs to, by its name."""
+    found = _OWNED.match(name)
+    return None if found is None else found[1]
 
 
 def _erased(alias: str) -> ObjectMissingError:

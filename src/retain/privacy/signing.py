@@ -148,8 +148,8 @@ class SigningKeys:
             secret = self._keyring.unwrap(key_id, data).secret
         except MasterKeyError as problem:
             raise MasterKeyError(
-                f"the signing key cannot be opened: {problem}; if that master key is lost for good, make another "
-                "signing key with: retain key rotate --signing"
+                f"the signing key cannot be opened: {problem}; another signing key alone is made with: retain key "
+                "rotate --signing"
             ) from problem
         public = _public_of(secret)
         if public_id(public) != key_id:

@@ -24,6 +24,7 @@ from retain.core.errors import (
     ObjectDamagedError,
 )
 from retain.core.records import Scope
+from retain.privacy.backups.service import DAILY, WEEKLY
 
 OWN_TABLES = ("records", "sessions", "history", "facts")
 
@@ -37,6 +38,43 @@ def found(retain: Retain, user_id: str, query: str) -> list[str]:
 
 
 # --- one memory ----------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_that_is_past_its_time_by_now_counts_as_expired(retain: Retain, clock: FakeClock) -> None:
+    memory = retain.manager("ann", "guide", "trip")
+    old = memory.add("likes tea", "long_term")["memory_id"]
+    clock.advance(days=5)
+    new = memory.add("likes rain", "long_term")["memory_id"]
+    backup = retain.backups.create().id
+    lose(retain, clock, "ann", old, new)
+    retain.policies.set("long_term", delete_after_days=18, user_id="ann", confirm=True)
+
+    done = retain.backups.restore(backup, user_id="ann", memory_id=old)
+
+    assert (done.memories, done.expired) == (0, 1)
+    with pytest.raises(NotFoundError, match="end of its time"):
+        memory.get(old)
+    assert record_row(retain, old), "the next sweep takes it to the recycle bin"
+    done = retain.backups.restore(backup, user_id="ann")
+    assert (done.memories, done.expired, done.kept) == (1, 0, 1)
+    assert memory.get(new)["content"] == "likes rain"
+
+
+def test_an_empty_store_does_not_begin_with_a_part(retain: Retain, homes: Homes, clock: FakeClock) -> None:
+    retain.agents.add("guide", description="knows the way")
+    retain.manager("ann", "guide").add("likes tea", "long_term")
+    retain.manager("ann", "guide").add("speaks slowly", "persona")
+    daily = retain.backups.create(DAILY).id
+    weekly = retain.backups.create(WEEKLY).id
+    with Retain.open(home=lose_machine(retain.settings.home, homes), clock=clock) as again:
+        with pytest.raises(ConflictError, match=f"begin with one that has long_term, such as {daily}"):
+            again.backups.restore(weekly)
+        assert again.backups.restore(daily).whole
+        assert again.backups.restore(weekly).memories == 1
+        assert [one["agent_id"] for one in again.agents.list()] == ["guide"]
+    retain.backups.remove(daily, confirm=True, even_last=True)
+    with Retain.open(home=lose_machine(retain.settings.home, homes, "alone"), clock=clock) as alone:
+        assert alone.backups.restore(weekly).whole, "there is nothing better"
 
 
 def test_a_memory_that_was_deleted_for_good_comes_back_byte_for_byte(retain: Retain, clock: FakeClock) -> None:

@@ -15,7 +15,7 @@ from homes import Homes, on_sqlite
 from lifecycle.fuses import DeathError
 from privacy.backups.stores import catalog_of, check_all, digests, docs, objects, rows_of, said
 from retain import Retain
-from retain.core.errors import ClockError
+from retain.core.errors import ClockError, ConfirmationNeededError, NotFoundError
 from retain.privacy.backups.format import SEGMENTS, manifest_name
 from retain.privacy.backups.service import DAILY, WEEKLY
 from retain.privacy.master import new_master_text
@@ -49,7 +49,7 @@ def test_a_backup_leaves_after_its_time_if_a_later_one_is_good(
     clock.advance(days=days - 1)
     second = small.backups.create(kinds).id
     assert small.backups.rotate().as_dict() == {
-        "removed": [], "kept": [], "rewritten": [], "damaged": [], "objects": 0,
+        "removed": [], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 0,
     }  # fmt: skip
     clock.advance(days=1)
     assert small.backups.rotate().kept == [first], "nobody knows whether the later one is good"
@@ -82,6 +82,8 @@ def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, 
         "segments/mine": b"mine",
         f"{SEGMENTS}{made}-x": b"mine",
         "packs/readme.txt": b"mine",
+        "packs/archive/mine": b"mine",
+        f"packs/archive/ab/{'ab' * 16}/mine.txt": b"mine",
         "else/where": b"mine",
     }
     for name, data in strange.items():
@@ -90,7 +92,9 @@ def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, 
     store.put(f"{SEGMENTS}{unfinished}-1", b"of a backup without a manifest")
     store.put(f"backups/{unfinished}/index", b"of a backup without a manifest")
 
-    assert small.backups.rotate().objects == 2
+    store.put(f"packs/archive/ab/{'ab' * 16}/{unfinished}.pack", b"of a backup without a manifest")
+
+    assert small.backups.rotate().objects == 3
 
     assert objects(small).items() >= strange.items()
     assert not [name for name in objects(small) if unfinished in name]
@@ -114,15 +118,110 @@ def test_while_a_manifest_cannot_be_read_nothing_goes_that_it_may_refer_to(small
     assert check_all(small, restore=True) == [first, second]
 
 
-def test_a_clock_that_is_behind_a_backup_is_not_trusted(small: Retain, clock: FakeClock) -> None:
+@pytest.mark.parametrize("what", ["segments", "index", "shorter"])
+def test_no_backup_goes_on_the_word_of_one_that_lacks_something_by_now(
+    small: Retain, clock: FakeClock, what: str
+) -> None:
     first = good(small)
-    clock.advance(days=40)
+    clock.advance(days=31)
+    second = small.backups.create(full=True).id
+    assert small.backups.verify(second, restore=True)
+    store, manifest = catalog_of(small).objects, catalog_of(small).get(second)
+    if what == "shorter":
+        store.put(manifest.segments[0].name, store.get(manifest.segments[0].name)[:-1])
+    else:
+        store.delete([manifest.segments[0].name if what == "segments" else manifest.index.name])
+
+    done = small.backups.rotate()
+
+    assert (done.removed, done.kept, done.damaged) == ([], [first], [second])
+    assert small.backups.verify(first, restore=True)
+    third = small.backups.create(full=True).id
+    assert small.backups.verify(third, restore=True)
+    done = small.backups.rotate()
+    assert (done.removed, done.damaged) == ([first], [second]), "there is a good one again"
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_that_is_dated_ahead_is_left_out_of_everything(small: Retain, clock: FakeClock) -> None:
+    clock.advance(days=3_650)
+    future = good(small)
+    clock.advance(days=-3_650)
+    first = small.backups.create()
+    assert list(small.backups.latest()) == [first.id]
+    assert first.written == first.bytes, "it does not build upon it"
+    assert "dated later than now" in (small.backups.get(future).problem or "")
+    clock.advance(days=31)
+    second = small.backups.create().id
+
+    done = small.backups.rotate()
+
+    assert (done.removed, done.kept, done.ahead) == ([], [first.id], [future]), "first is past its time, and not tried"
+    assert small.backups.verify(second, restore=True)
+    done = small.backups.rotate(confirm=True)
+    assert (done.removed, done.kept, done.ahead) == ([first.id], [], [future])
+    small.erase_user("eve")
+    assert small.backups.rotate().rewritten == [second, future], "but nobody who was erased stays in it"
+
+
+def test_no_backup_is_made_or_removed_by_a_clock_that_is_not_trusted(retain: Retain, clock: FakeClock) -> None:
+    clock.now = clock.now.replace(year=2190)
+    retain.sweep()
+    home = retain.settings.home
+    retain.close()
+    with Retain.open(home=home) as honest:
+        for verb in (honest.backups.create, honest.backups.rotate):
+            with pytest.raises(ClockError, match="nothing was done"):
+                verb()
+        assert honest.backups.list() == []
+        honest.backups.create(confirm=True)
+        honest.backups.create()
+        honest.backups.rotate()
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_removed_by_hand_and_what_others_refer_to_stays(small: Retain, clock: FakeClock) -> None:
+    first, second = good(small), good(small)
+    with pytest.raises(ConfirmationNeededError, match="would be removed for good"):
+        small.backups.remove(first)
+
+    done = small.backups.remove(first, confirm=True)
+
+    assert (done.removed, done.damaged) == ([first], [])
+    assert check_all(small, restore=True) == [second]
+    assert not [name for name in objects(small) if name.startswith(f"backups/{first}")]
+    with pytest.raises(NotFoundError):
+        small.backups.remove(first, confirm=True)
+
+
+def test_the_last_good_backup_of_a_kind_goes_only_if_that_is_said(small: Retain, clock: FakeClock) -> None:
+    everything = good(small)
+    clock.advance(days=3_650)
     good(small)
-    clock.advance(days=-5)
-    with pytest.raises(ClockError, match="check the clock, then confirm"):
-        small.backups.rotate()
-    assert len(check_all(small)) == 2
-    assert small.backups.rotate(confirm=True).removed == [first]
+    clock.advance(days=-3_650)
+    good(small, DAILY)
+    small.backups.create(WEEKLY)
+    with pytest.raises(ConfirmationNeededError, match="last good one of persona; nothing was removed"):
+        small.backups.remove(everything, confirm=True)
+    assert len(small.backups.list()) == 4
+    good(small, WEEKLY)
+    assert small.backups.remove(everything, confirm=True).removed == [everything]
+    for one in small.backups.list():
+        small.backups.remove(one.id, confirm=True, even_last=True)
+    assert objects(small) == {}
+
+
+def test_a_backup_that_cannot_be_read_goes_only_if_that_is_said(small: Retain) -> None:
+    bad, other = small.backups.create().id, good(small)
+    catalog_of(small).objects.put(manifest_name(bad), b"{}\n")
+    with pytest.raises(ConfirmationNeededError, match="which cannot be read"):
+        small.backups.remove(bad, confirm=True)
+    small.backups.remove(bad, confirm=True, even_last=True)
+    assert check_all(small, restore=True) == [other]
 
 
 # --- the erased -------------------------------------------------------------------------------------------------------

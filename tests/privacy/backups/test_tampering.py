@@ -13,7 +13,7 @@ from clocks import FakeClock
 from homes import Homes, on_sqlite
 from privacy.backups.stores import catalog_of, docs, lose_machine, objects, rows_of
 from retain import Retain
-from retain.core.errors import MasterKeyError, NotFoundError, ObjectDamagedError
+from retain.core.errors import LedgerError, MasterKeyError, NotFoundError, ObjectDamagedError
 from retain.privacy.backups.format import manifest_name, trial_name
 
 pytestmark = on_sqlite
@@ -153,6 +153,34 @@ def test_without_the_keyring_it_is_another_stores_backup(
         assert right.backups.restore(made).erased == 1
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_by_an_older_copy_of_the_state_nothing_is_restored_or_rotated(
+    full: Retain, homes: Homes, clock: FakeClock, goes_on: bool
+) -> None:
+    home, first = full.settings.home, full.backups.create().id
+    old = lose_machine(home, homes, "old", kept=("keys", "ledger", "erased", "certificates"))
+    full.erase_user("ann")
+    clock.advance(days=1)
+    second = full.backups.create().id
+    shutil.copytree(home / "backups", old / "backups")
+    with Retain.open(home=old, clock=clock) as mistaken:
+        if goes_on:  # the ledger has as many entries again, and is another
+            mistaken.manager("eve", "guide").add("a note", "long_term")
+            mistaken.erase_user("eve")
+        before = rows_of(mistaken)
+        for verb in (
+            lambda: mistaken.backups.restore(first),
+            lambda: mistaken.backups.restore(first, user_id="ann"),
+            lambda: mistaken.backups.verify(second, restore=True),
+            mistaken.backups.rotate,
+        ):
+            with pytest.raises(LedgerError, match="bring back the newest copy of the state store"):
+                verb()
+        assert rows_of(mistaken) == before
+    with Retain.open(home=lose_machine(home, homes, "right"), clock=clock) as right:
+        assert right.backups.restore(first).erased == 1
+
+
 def test_without_the_ledger_a_destroyed_key_is_a_lost_one(
     lost: tuple[Path, str], homes: Homes, clock: FakeClock
 ) -> None:
@@ -160,7 +188,7 @@ def test_without_the_ledger_a_destroyed_key_is_a_lost_one(
     with Retain.open(home=lose_machine(home, homes, kept=("backups", "keys")), clock=clock) as forgetful:
         empty = rows_of(forgetful)
         assert "ledger of erasures does not say" in forgetful.backups.verify(made).problems[0]
-        with pytest.raises(ObjectDamagedError, match="ledger of erasures does not say"):
+        with pytest.raises(LedgerError, match="bring back the newest copy of the state store"):
             forgetful.backups.restore(made)
         assert rows_of(forgetful) == empty
 

@@ -46,6 +46,7 @@ class NewBackup(Request):
 
     kinds: list[Kind] | None = Field(default=None, min_length=1, description="All that last, if not given.")
     full: bool = Field(default=False, description="Copy what has not changed since the backup before, too.")
+    confirm: bool = Field(default=False, description="The clock is right, though it leaped.")
 
 
 class VerifyRequest(Request):
@@ -123,12 +124,15 @@ class BackupPage(Page):
 class Rotated(Answer):
     """What a rotation did."""
 
-    model_config = example({"removed": [MEMORY_ID], "kept": [], "rewritten": [], "damaged": [], "objects": 12})
+    model_config = example(
+        {"removed": [MEMORY_ID], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 12}
+    )
 
     removed: list[str]
     kept: list[str] = Field(description="Past their time, and the last good ones of a kind.")
     rewritten: list[str] = Field(description="What was sealed for the erased was taken out of them.")
-    damaged: list[str]
+    damaged: list[str] = Field(description="They cannot be read, or lack something; they were left as they are.")
+    ahead: list[str] = Field(description="Dated later than now; they were left alone.")
     objects: int
 
 
@@ -151,7 +155,9 @@ def list_backups(caller: Asking, limit: Limit = 100, cursor: After = None) -> Re
 def create_backup(caller: Asking, new: NewBackup = _ALL_THAT_LASTS) -> Response:
     """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
     backups = caller.store().backups
-    return stream_progress(lambda progress: backups.create(new.kinds, full=new.full, progress=progress).as_dict())
+    return stream_progress(
+        lambda progress: backups.create(new.kinds, full=new.full, confirm=new.confirm, progress=progress).as_dict()
+    )
 
 
 @routes.add("GET", "/backups/{backup_id:id}", Right.ADMIN, Reach.STORE, answer=Backup, errors=(404,))

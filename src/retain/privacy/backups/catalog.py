@@ -17,10 +17,14 @@ from retain.core.errors import (
 )
 from retain.core.frames import Frame, FrameDamagedError, read_frames
 from retain.core.ids import is_id
+from retain.core.times import iso
 from retain.core.types import MemoryType
+from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
 from retain.privacy.backups.format import (
     FOLDER,
+    PACKS,
+    SEGMENTS,
     Doc,
     Held,
     Manifest,
@@ -29,10 +33,11 @@ from retain.privacy.backups.format import (
     read_index,
     read_manifest,
     read_signed,
+    sign_document,
     trial_name,
 )
 from retain.privacy.backups.writing import part_name
-from retain.privacy.keyring import Keyring
+from retain.privacy.keyring import Keyring, why_abandoned
 from retain.privacy.sealing import DataKey, SealBrokenError, unseal
 from retain.privacy.signing import SigningKeys
 
@@ -86,10 +91,11 @@ class Catalog:
         """Every backup whose manifest is as it was signed, the oldest first."""
         return [one for one in self.all() if isinstance(one, Manifest)]
 
-    def latest(self, kinds: frozenset[MemoryType]) -> Manifest | None:
-        """The latest backup of exactly these kinds."""
+    def latest(self, kinds: frozenset[MemoryType], *, now: int) -> Manifest | None:
+        """The latest backup of exactly these kinds, but for those that a clock has dated ahead."""
         wanted = tuple(sorted(kind.value for kind in kinds))
-        return next((one for one in reversed(self.whole()) if one.kinds == wanted), None)
+        found = (one for one in reversed(self.whole()) if one.kinds == wanted and not is_ahead(one, now))
+        return next(found, None)
 
     def trial(self, backup_id: str) -> dict[str, Any] | None:
         """What came of the last trial restore; ``None`` if there was none, or if it says so without a signature."""
@@ -113,6 +119,11 @@ class Catalog:
         trial = self.trial(backup_id)
         return trial is not None and bool(trial["problems"])
 
+    def note_trial(self, backup_id: str, problems: Sequence[str], *, good: bool, memories: int, now: int) -> None:
+        """Note what came of looking at a backup, so that a rotation knows which ones are good."""
+        said = {"backup": backup_id, "at": iso(now), "good": good, "memories": memories, "problems": list(problems)}
+        self.objects.put(trial_name(backup_id), sign_document(said, self.keys.current(now=now)))
+
     # --- what a backup holds -------------------------------------------------------------------------------------
 
     def docs(self, manifest: Manifest) -> Iterator[Doc]:
@@ -128,6 +139,14 @@ class Catalog:
         if len(data) != held.bytes or hashlib.sha256(data).hexdigest() != held.sha256:
             raise ObjectDamagedError(f"{held.name} in {self.objects.url} is not as it was written")
         return data
+
+    def is_complete(self, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
+        """Whether all that a backup refers to is there by a listing, in the size that it was written in."""
+        return all(sizes.get(held.name) == held.bytes for held in (manifest.index, *manifest.segments, *manifest.packs))
+
+    def sizes(self) -> dict[str, int]:
+        """How large everything is that backups may refer to."""
+        return {name: size for prefix in (FOLDER, SEGMENTS, PACKS) for name, size in self.objects.sizes(prefix)}
 
     def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[Frame] | None]]:
         """What documents say, segment by segment, each of which is checked whole; ``None`` for what was sealed under
@@ -153,11 +172,27 @@ class Catalog:
         except KeyMissingError as problem:
             if self._is_erased(doc.key):
                 return None
+            if self._keyring.is_abandoned(doc.key):
+                raise _abandoned(doc) from problem
             raise ObjectDamagedError(
                 f"key {doc.key} is missing, and the ledger of erasures does not say that it was destroyed; bring it "
                 "back from a copy of the keyring, or name the keyring that belongs to the backups in RETAIN_STATE_URL"
             ) from problem
-        return list(frames_of(doc, segment, key))
+        try:
+            return list(frames_of(doc, segment, key))
+        except ObjectDamagedError as problem:
+            if self._keyring.is_abandoned(doc.key):
+                raise _abandoned(doc) from problem
+            raise
+
+
+def is_ahead(manifest: Manifest, now: int) -> bool:
+    """Whether a backup is dated later than now: it was made under a clock that ran ahead, or this one is behind."""
+    return manifest.created_at > now + TOLERANCE
+
+
+def _abandoned(doc: Doc) -> ObjectDamagedError:
+    return ObjectDamagedError(f"a document in {doc.segment} cannot be read: {why_abandoned(doc.key)}")
 
 
 def frames_of(doc: Doc, segment: bytes, key: DataKey) -> Iterator[Frame]:

@@ -81,13 +81,13 @@ class Creation:
         objects = self._catalog.objects
         objects.prepare()
         ledger = self._ledger.last()
-        parent = None if full else self._take_over(self._catalog.latest(self._kinds))
+        parent = None if full else self._take_over(self._catalog.latest(self._kinds, now=self._now))
         writer = SegmentWriter(objects, self._id)
         with view_of(self._database) as view:
             reading = Reading(view, self._kinds)
             writer.write(self._parts(reading))
             counters = reading.counters()
-        seen = self._ledger.last()  # who is erased from here on is taken out by a rotation
+        seen, seen_hash = self._ledger.head()  # who is erased from here on is taken out by a rotation
         docs = self._without_erased([*writer.docs, *self._reused], after=ledger)
         packs = self._copy_packs(docs, parent)
         index = write_index(docs)
@@ -115,6 +115,7 @@ class Creation:
             parent=None if parent is None else parent.id,
             reused=len(self._reused),
             ledger=seen,
+            ledger_hash=seen_hash,
             written=len(index) + sum(held.bytes for held in writer.segments),
         )
         key = self._catalog.keys.current(now=self._now)
@@ -137,8 +138,9 @@ class Creation:
         used: Counter[str] = Counter()
         for doc in docs:
             used[doc.segment] += sum(doc.sizes)
-        there = set(self._catalog.objects.names(SEGMENTS))
-        worth = {held.name for held in parent.segments if used[held.name] >= held.bytes * _WORN} & there
+        there = dict(self._catalog.objects.sizes(SEGMENTS))
+        whole = [held for held in parent.segments if there.get(held.name) == held.bytes]
+        worth = {held.name for held in whole if used[held.name] >= held.bytes * _WORN}
         worn = {(doc.sort, doc.key, doc.mark) for doc in docs if doc.segment not in worth}
         for doc in docs:
             if (doc.sort, doc.key, doc.mark) not in worn:

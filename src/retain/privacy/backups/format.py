@@ -96,6 +96,8 @@ class Manifest:
     """How many documents are those of backups before."""
     ledger: int = 0
     """The last entry of the ledger of erasures that it was held against."""
+    ledger_hash: str = ""
+    """The hash of that entry: a ledger that has another there is not the same."""
     rewritten_at: int | None = None
     written: int = 0
     """How many bytes of its own it took."""

@@ -204,6 +204,7 @@ class Merging:
     def _count(self, part: _Part, adopted: Adopted) -> None:
         restored, counts = self.restored, adopted.counts
         restored.memories += counts["memories"]
+        restored.expired += counts["expired"]
         restored.kept += counts["kept"]
         restored.binned += counts["binned"]
         restored.lost += counts["lost"]

@@ -34,6 +34,8 @@ class Restored:
     users: int = 0
     memories: int = 0
     """Memories that are back."""
+    expired: int = 0
+    """Memories that are past their time by the rules in force: nobody sees them, and the next sweep takes them."""
     kept: int = 0
     """Memories that were there, or whose name another has by now: all of it was left as it is."""
     binned: int = 0
@@ -63,6 +65,7 @@ class Restored:
             "kinds": list(self.kinds),
             "users": self.users,
             "memories": self.memories,
+            "expired": self.expired,
             "kept": self.kept,
             "binned": self.binned,
             "lost": self.lost,

@@ -1,5 +1,6 @@
 """Rotation: backups past their time go, what was sealed for the erased is taken out of the others, and what no backup
-refers to any more goes with them. The last good backup of a kind never goes; files that are nobody's are left alone.
+refers to any more goes with them. The last good backup of a kind never goes by itself, nor on the word of one that is
+incomplete or dated ahead; files that are nobody's are left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retain.core.errors import ObjectDamagedError, ObjectMissingError
-from retain.privacy.backups.catalog import Catalog, Damaged
+from retain.core.packs import is_pack_name
+from retain.privacy.backups.catalog import Catalog, Damaged, is_ahead
 from retain.privacy.backups.creating import ends_at
 from retain.privacy.backups.format import (
     FOLDER,
@@ -44,7 +46,10 @@ class Rotation:
     """Backups past their time that are the last good ones of a kind."""
     rewritten: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
-    """Backups whose manifest cannot be trusted; they are left as they are, with all that they may refer to."""
+    """Backups whose manifest cannot be trusted, or that lack something that they refer to; they are left as they are,
+    with all that they may refer to."""
+    ahead: list[str] = field(default_factory=list)
+    """Backups that are dated later than now: they are left alone, and no other goes on their account."""
     objects: int = 0
     """How many objects went."""
 
@@ -55,6 +60,7 @@ class Rotation:
             "kept": self.kept,
             "rewritten": self.rewritten,
             "damaged": self.damaged,
+            "ahead": self.ahead,
             "objects": self.objects,
         }
 
@@ -62,20 +68,42 @@ class Rotation:
 def rotate(catalog: Catalog, ledger: Ledger, *, now: int, renew: Callable[[], None] = lambda: None) -> Rotation:
     """Do all of it. Whatever breaks it off, every backup that is there is whole, and the next rotation goes on."""
     done = Rotation()
-    whole: list[Manifest] = []
-    for one in catalog.all():
-        if isinstance(one, Damaged):
-            done.damaged.append(one.id)
-        else:
-            whole.append(one)
-    staying = _leave(catalog, whole, done, now)
+    whole = _readable(catalog, done)
+    done.ahead += [one.id for one in whole if is_ahead(one, now)]
+    staying, lacking = _leave(catalog, whole, done, now)
     rewriting = _Rewriting(catalog, ledger, staying, now)
     after = rewriting.run(renew)
     done.damaged += sorted(rewriting.damaged)
     done.rewritten += [manifest.id for manifest, is_rewritten in after if is_rewritten]
     renew()
     _sweep_objects(catalog, [manifest for manifest, _ in after], done)
+    done.damaged += [one for one in lacking if one not in done.damaged]
     return done
+
+
+def remove(catalog: Catalog, backup_id: str) -> Rotation:
+    """Remove one backup, and what no other refers to."""
+    catalog.objects.delete([manifest_name(backup_id)])  # from here on it is none
+    done = Rotation(removed=[backup_id])
+    _sweep_objects(catalog, _readable(catalog, done), done)
+    return done
+
+
+def kinds_without(catalog: Catalog, backup_id: str, *, now: int) -> set[str]:
+    """The kinds that a good backup other than this one holds."""
+    good, _ = _good(catalog, [one for one in catalog.whole() if one.id != backup_id], now)
+    return {kind for one in good for kind in one.kinds}
+
+
+def _readable(catalog: Catalog, done: Rotation) -> list[Manifest]:
+    """The backups whose manifest can be trusted; the others are noted."""
+    whole: list[Manifest] = []
+    for one in catalog.all():
+        if isinstance(one, Damaged):
+            done.damaged.append(one.id)
+        else:
+            whole.append(one)
+    return whole
 
 
 def is_good(catalog: Catalog, backup_id: str) -> bool:
@@ -84,9 +112,23 @@ def is_good(catalog: Catalog, backup_id: str) -> bool:
     return trial is not None and trial.get("good") is True
 
 
-def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int) -> list[Manifest]:
-    """Remove the backups past their time, but for those that nothing better has come after; what stays."""
-    good = [one for one in whole if is_good(catalog, one.id)]
+def _good(catalog: Catalog, whole: Sequence[Manifest], now: int) -> tuple[list[Manifest], list[Manifest]]:
+    """The backups that another may go for: good on trial, not dated ahead, and all that they refer to is there still;
+    and those that lack something of it by now.
+    """
+    tried = [one for one in whole if is_good(catalog, one.id) and not is_ahead(one, now)]
+    sizes = catalog.sizes() if tried else {}
+    good = [one for one in tried if catalog.is_complete(one, sizes)]
+    return good, [one for one in tried if one not in good]
+
+
+def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int) -> tuple[list[Manifest], list[str]]:
+    """Remove the backups past their time, but for those that nothing better has come after; what stays, and which of
+    that were good once and lack something by now.
+    """
+    if all(now < ends_at(one) for one in whole):
+        return list(whole), []
+    good, lacking = _good(catalog, whole, now)
     staying = []
     for manifest in whole:
         if now < ends_at(manifest):
@@ -99,7 +141,10 @@ def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int
         else:
             staying.append(manifest)
             done.kept.append(manifest.id)
-    return staying
+    left = [one.id for one in lacking if one in staying]
+    for backup_id in left:
+        _log.warning("backup %s lacks something that it refers to; no older one goes on its account", backup_id)
+    return staying, left
 
 
 class _Rewriting:
@@ -111,7 +156,7 @@ class _Rewriting:
     def __init__(self, catalog: Catalog, ledger: Ledger, staying: Sequence[Manifest], now: int) -> None:
         self._catalog = catalog
         self._now = now
-        self._last = ledger.last()
+        self._last, self._last_hash = ledger.head()
         self._staying = staying
         self.damaged: set[str] = set()
         known = min((one.ledger for one in staying), default=self._last)
@@ -121,6 +166,11 @@ class _Rewriting:
         self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()
         self._moved: dict[str, Doc] = {}
         self._anew: dict[str, Held | None] = {}
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        """What a manifest says that was held against the ledger as it is."""
+        return {"ledger": self._last, "ledger_hash": self._last_hash}
 
     def _read_indexes(self) -> dict[str, list[Doc]]:
         found = {}
@@ -180,7 +230,7 @@ class _Rewriting:
     def _rewritten(self, manifest: Manifest) -> tuple[Manifest, bool]:
         if not any(held.name in self._worn for held in manifest.segments):
             if manifest.ledger < self._last:
-                manifest = _kept(self._catalog, replace(manifest, ledger=self._last), self._now)
+                manifest = _kept(self._catalog, replace(manifest, **self._held), self._now)
             return manifest, False
         docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
         gone = {doc.key for doc in self._docs[manifest.id] if doc.sort == "user" and doc.key in self._erased}
@@ -195,7 +245,7 @@ class _Rewriting:
             subjects=manifest.subjects - len(gone),
             records=sum(doc.rows.get("records", 0) for doc in docs),
             rows=_summed(docs),
-            ledger=self._last,
+            **self._held,
             rewritten_at=self._now,
         )
         return _kept(self._catalog, rewritten, self._now), True
@@ -232,7 +282,7 @@ def _is_ours(name: str) -> bool:
     if name.startswith(FOLDER):
         parts = name.split("/")
         return len(parts) == 3 and backup_of(manifest_name(parts[1])) is not None and _is_known_file(parts[2])
-    return name.startswith(f"{PACKS}archive/") or maker_of(name) is not None
+    return is_pack_name(name.removeprefix(PACKS)) if name.startswith(PACKS) else maker_of(name) is not None
 
 
 def _is_known_file(name: str) -> bool:

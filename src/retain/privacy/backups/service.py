@@ -1,4 +1,4 @@
-"""``retain.backups``: made, listed, verified, restored and rotated."""
+"""``retain.backups``: made, listed, verified, restored, rotated and removed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from typing import Any, Final
 
 from retain.core.content import check_id
 from retain.core.errors import (
-    ClockError,
+    ConfirmationNeededError,
+    ConflictError,
     InvalidInputError,
     InvalidKindError,
     LeaseLostError,
+    LedgerError,
     ObjectDamagedError,
+    StoreTooNewError,
 )
 from retain.core.times import iso
 from retain.core.types import DURABLE, MemoryType, kind_of
 from retain.lifecycle.leadership import Leadership
-from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
-from retain.privacy.backups.catalog import Catalog, Damaged, counted
+from retain.privacy.backups.catalog import Catalog, Damaged, counted, is_ahead
 from retain.privacy.backups.creating import Creation, ends_at, mark_of
-from retain.privacy.backups.format import STORE_KEY, Doc, Manifest, sign_document, trial_name
+from retain.privacy.backups.format import STORE_KEY, Manifest
 from retain.privacy.backups.merging import Merging
 from retain.privacy.backups.restoring import (
     Restored,
@@ -36,7 +38,7 @@ from retain.privacy.backups.restoring import (
     fill_whole,
     try_restore,
 )
-from retain.privacy.backups.rotating import Rotation, rotate
+from retain.privacy.backups.rotating import Rotation, kinds_without, remove, rotate
 from retain.privacy.keyring import Keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.signing import SigningKeys
@@ -117,7 +119,7 @@ class Backups:
         leadership: Leadership,
         now: Callable[[], int],
         new_id: Callable[[int], str],
-        check_clock: Callable[[int], None],
+        check_clock: Callable[[int, bool], None],
         is_revoked: Callable[[str], bool],
         settle: Callable[[Restored], None],
     ) -> None:
@@ -144,16 +146,19 @@ class Backups:
         kinds: Iterable[MemoryType | str] | None = None,
         *,
         full: bool = False,
+        confirm: bool = False,
         progress: Progress = lambda _count: None,
     ) -> Backup:
         """Make a backup of the store as it is now, of some kinds or of all; others go on writing meanwhile.
 
         What has not changed since the backup before is referred to, not copied; ``full`` copies it all the same.
-        ``progress`` hears how many more memories are in it.
+        ``ClockError`` on a clock that leaped, or is behind what a sweep has seen, unless confirmed: the date of a
+        backup decides when others go. ``progress`` hears how many more memories are in it.
         """
         chosen = _kinds(kinds)
         with self._alone() as renew:
             now = self._now()
+            self._check_clock(now, confirm)
             creation = Creation(
                 self._catalog,
                 self._database,
@@ -184,6 +189,8 @@ class Backups:
         """
         began = time.perf_counter()
         catalog = self._catalog
+        if restore:
+            self._check_ledger()
         problems: list[str] = []
         users = memories = erased = 0
         manifest: Manifest | None = None
@@ -203,7 +210,8 @@ class Backups:
         size, took = manifest.size if manifest else 0, time.perf_counter() - began
         check = Check(backup_id, restore, users, memories, erased, size, took, tuple(problems))
         if manifest is not None and (restore or not check):  # of one that cannot be trusted nothing is noted
-            self._note_trial(check)
+            good = bool(check) and check.restored
+            catalog.note_trial(check.id, check.problems, good=good, memories=check.memories, now=self._now())
         return check
 
     def restore(
@@ -227,6 +235,7 @@ class Backups:
         check_known(manifest)
         if memory_id is not None and user_id is None:
             raise InvalidInputError("name the user whose memory it is, too: restore(id, user_id=…, memory_id=…)")
+        self._check_ledger()
         with self._alone():
             restored = None if user_id is not None else self._restore_whole(manifest, progress)
             if restored is None:
@@ -236,23 +245,61 @@ class Backups:
 
     def rotate(self, *, confirm: bool = False) -> Rotation:
         """Remove the backups past their time, but never the last good one of a kind, and take what was sealed for the
-        erased out of the others. ``ClockError`` on a clock that leaped, or that is behind a backup, unless confirmed.
+        erased out of the others. ``ClockError`` on a clock that leaped, or is behind what a sweep has seen, unless
+        confirmed. Backups that are dated later than now are left alone, and named.
         """
         with self._alone() as renew:
             now = self._now()
-            if not confirm:
-                self._check_clock(now)
-                latest = max((one.created_at for one in self._catalog.whole()), default=now)
-                if latest > now + TOLERANCE:
-                    raise ClockError(
-                        f"the clock says {iso(now)}, but a backup was made at {iso(latest)}; nothing was removed: "
-                        "check the clock, then confirm"
-                    )
+            self._check_clock(now, confirm)
+            self._check_ledger()
             return rotate(self._catalog, self._ledger, now=now, renew=renew)
 
+    def remove(self, backup_id: str, *, confirm: bool = False, even_last: bool = False) -> Rotation:
+        """Remove one backup for good, with what no other refers to.
+
+        ``ConfirmationNeededError`` unless confirmed, and also while no other backup that is good has all of its kinds,
+        unless ``even_last`` says that it may go even so.
+        """
+        with self._alone():
+            catalog, now = self._catalog, self._now()
+            try:
+                manifest = catalog.get(backup_id)
+                told, kinds = f"of {manifest.moment} with {manifest.records:,} memories", set(manifest.kinds)
+            except (ObjectDamagedError, StoreTooNewError) as problem:
+                told, kinds = f"which cannot be read ({problem})", {"every kind"}
+            last = sorted(kinds - kinds_without(catalog, backup_id, now=now))
+            if last and not even_last:
+                raise ConfirmationNeededError(
+                    f"backup {backup_id}, {told}, may be the last good one of {', '.join(last)}; nothing was removed: "
+                    "restore a later one on trial first (retain backup verify ID --restore), or say that it may go "
+                    "even so (even_last, --even-last)"
+                )
+            if not confirm:
+                raise ConfirmationNeededError(
+                    f"backup {backup_id}, {told}, would be removed for good; nothing was removed: confirm it "
+                    "(confirm, --confirm)"
+                )
+            return remove(catalog, backup_id)
+
     def latest(self) -> Sequence[str]:
-        """The latest backup of each set of kinds."""
-        return list({one.kinds: one.id for one in self._catalog.whole()}.values())
+        """The latest backup of each set of kinds, but for those that are dated later than now."""
+        now = self._now()
+        return list({one.kinds: one.id for one in self._catalog.whole() if not is_ahead(one, now)}.values())
+
+    def _check_ledger(self) -> None:
+        """``LedgerError`` if a backup was held against erasures that the ledger has not: it is an old copy, or one that
+        went on from there, and who was erased since would come back.
+        """
+        held = {(one.ledger, one.ledger_hash): one for one in self._catalog.whole() if one.ledger}
+        for (number, known), one in held.items():
+            found = self._ledger.hash_of(number)
+            if not found or (known and found != known):
+                raise LedgerError(
+                    f"backup {one.id} was held against {number:,} entries of the ledger of erasures, and the one in "
+                    f"{self._ledger.url} is an older copy of it, or goes on from one: whoever was erased since would "
+                    "come back. Nothing was done: bring back the newest copy of the state store, or name it in "
+                    "RETAIN_STATE_URL"
+                )
 
     # --- parts of it -----------------------------------------------------------------------------------------------
 
@@ -261,6 +308,7 @@ class Backups:
         with fill_of(self._database) as fill:
             if fill.used():
                 return None
+            self._check_first(manifest)
             restored, docs = fill_whole(
                 self._catalog,
                 manifest,
@@ -271,6 +319,22 @@ class Backups:
             )
             restored.objects = bring_back_packs(self._catalog, manifest, docs, self._cold())
         return restored
+
+    def _check_first(self, manifest: Manifest) -> None:
+        """``ConflictError`` if a backup is to become the whole store, and there is one to begin with: agents,
+        conversations and the audit chain come with long-term memory, and into an empty store alone.
+        """
+        first = MemoryType.LONG_TERM.value
+        if first in manifest.kinds:
+            return
+        others = [one for one in self._catalog.whole() if first in one.kinds]
+        better = next((one for one in reversed(others) if not self._catalog.is_known_bad(one.id)), None)
+        if better is not None:
+            raise ConflictError(
+                f"backup {manifest.id} has {', '.join(manifest.kinds)} alone; restored first, it would keep out the "
+                "agents, conversations and the audit chain of others. Nothing was restored: begin with one that has "
+                f"{first}, such as {better.id} (retain backup restore latest does both), then restore this one"
+            )
 
     def _merge(
         self, manifest: Manifest, user_id: str | None, memory_id: str | None, *, overwrite: bool, progress: Progress
@@ -284,10 +348,6 @@ class Backups:
             self._settle(Restored(manifest.id, manifest.kinds, entities={subject: entities}))
 
         catalog = self._catalog
-        docs: Sequence[Doc] = ()
-        if user_id is not None:
-            mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
-            docs = docs_of(catalog, manifest, mark, user_id)
         merging = Merging(
             catalog,
             manifest,
@@ -298,7 +358,10 @@ class Backups:
         )
         if user_id is None:
             merging.everyone()
-        elif memory_id is None:
+            return merging.restored
+        mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
+        docs = docs_of(catalog, manifest, mark, user_id)
+        if memory_id is None:
             merging.user(docs, user_id)
         else:
             merging.memory(docs, user_id, check_id(memory_id, "memory_id"))
@@ -319,18 +382,6 @@ class Backups:
             progress(doc.rows.get("records", 0))
         return len(users), memories, len(erased)
 
-    def _note_trial(self, check: Check) -> None:
-        """Note what came of it, so that a rotation knows which backups are good."""
-        now = self._now()
-        said = {
-            "backup": check.id,
-            "at": iso(now),
-            "good": bool(check) and check.restored,
-            "memories": check.memories,
-            "problems": list(check.problems),
-        }
-        self._catalog.objects.put(trial_name(check.id), sign_document(said, self._keys.current(now=now)))
-
     def _is_erased(self, alias: str) -> bool:
         return self._ledger.find(alias) is not None
 
@@ -338,6 +389,9 @@ class Backups:
         if isinstance(one, Damaged):
             return Backup(one.id, "", (), 0, 0, 0, 0, "", False, None, one.problem)
         trial = self._catalog.trial(one.id)
+        problems = [] if trial is None else list(trial["problems"])
+        if is_ahead(one, self._now()):
+            problems.append("it is dated later than now, by a clock that ran ahead (or this one is behind)")
         return Backup(
             one.id,
             one.moment,
@@ -349,7 +403,7 @@ class Backups:
             iso(ends_at(one)),
             None if trial is None else bool(trial["good"]),
             None if trial is None else str(trial["at"]),
-            None if trial is None or not trial["problems"] else "; ".join(trial["problems"]),
+            "; ".join(problems) or None,
         )
 
     @contextmanager

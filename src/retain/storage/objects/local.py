@@ -111,8 +111,10 @@ class LocalObjects:
             self._clear_incoming()
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        start = check_prefix(prefix)
-        return self._walk(start)
+        return (name for name, _ in self._walk(check_prefix(prefix)))
+
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        return self._sized(self._walk(check_prefix(prefix)))
 
     def check(self) -> Sequence[str]:
         new = [folder for folder in (self._folder, *self._folder.parents) if not folder.exists()]
@@ -196,21 +198,30 @@ class LocalObjects:
             while chunk := file.read(_CHUNK):
                 yield chunk
 
-    def _walk(self, name: str) -> Iterator[str]:
-        """The names below a folder; what cannot be a name is someone else's, and passed over."""
+    def _walk(self, name: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """What has names below a folder; what cannot be a name is someone else's, and passed over."""
         folder = self._folder / name
         with self._translated(f"list {folder}"):
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except (FileNotFoundError, NotADirectoryError):
                 return
-            found = [(entry.name, entry.is_dir()) for entry in entries if entry.is_dir() or entry.is_file()]
-        for part, is_folder in found:
-            inner = f"{name}/{part}" if name else part
+            found = [(entry, entry.is_dir()) for entry in entries if entry.is_dir() or entry.is_file()]
+        for entry, is_folder in found:
+            inner = f"{name}/{entry.name}" if name else entry.name
             if is_name(inner) and is_folder:
                 yield from self._walk(inner)
             elif is_name(inner):
-                yield inner
+                yield inner, entry
+
+    def _sized(self, found: Iterable[tuple[str, os.DirEntry[str]]]) -> Iterator[tuple[str, int]]:
+        for name, entry in found:
+            with self._translated(f"look at {self._folder / name}"):
+                try:
+                    size = entry.stat().st_size
+                except FileNotFoundError:  # deleted meanwhile
+                    continue
+            yield name, size
 
     def _require_folder(self) -> None:
         if not self._folder.is_dir():

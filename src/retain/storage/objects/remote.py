@@ -124,6 +124,9 @@ class RemoteObjects:
         return self._parts(name, *self._read_first(name))
 
     def names(self, prefix: str = "") -> Iterator[str]:
+        return (name for name, _ in self._list(check_prefix(prefix)))
+
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         return self._list(check_prefix(prefix))
 
     def check(self) -> Sequence[str]:
@@ -256,7 +259,7 @@ class RemoteObjects:
         except FileNotFoundError:
             return
 
-    def _list(self, prefix: str) -> Iterator[str]:
+    def _list(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._translated("list objects"):
             pages = iter(self._obstore.list(self._clients.get(), prefix or None, chunk_size=_PAGE))
         while True:
@@ -266,7 +269,7 @@ class RemoteObjects:
                 return
             for found in page:
                 if is_name(found["path"]):  # anything else is not ours
-                    yield found["path"]
+                    yield found["path"], found["size"]
 
     def _require_bucket(self) -> None:
         """Raise unless the bucket is there: one that is gone also says 'not found' to everything."""

@@ -11,6 +11,7 @@ from retain.core.content import to_json
 from retain.core.holds import standing
 from retain.core.records import Scope
 from retain.core.rules import BIN
+from retain.core.selections import Labels
 from retain.core.types import LIVE, MemoryType, State
 from retain.storage.relational.database import Names, Row, Transaction
 from retain.storage.relational.moves import KINDS, PACKS, Mover, held_of, model_code
@@ -25,6 +26,10 @@ _AS_IT_WAS: Final = (
     *("agent_id", "session_id", "name", "reason", "bundle", "metadata", "terms", "vectors"),
 )
 _ID, _KEY, _KIND, _STATE, _VERSION, _SIZE, _AGENT, _SESSION, _METADATA, _PACK = range(10)
+
+
+#: What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels.
+_Whose = tuple[str, Scope, str | None, Labels | None]
 
 
 class PackRow(NamedTuple):
@@ -185,10 +190,11 @@ class RecordBatch:
             keyed.append((key, json.loads(row["derived_from"] or "[]")))
             if row["state"] in LIVE:
                 tally.count(1, row["size"])
+                self._counts["expired"] += profiles.is_over(kind.name.value, row, row["metadata"], self._now)
         self._tx.run_many(SQL["insert_record"], stored)
         note_derivations(self._tx, self._number, keyed)
         self._mover.save()
-        self._counts["memories"] = len(self._rows)
+        self._counts["memories"] = len(self._rows) - self._counts["expired"]
         entities = {row["id"] for row in self._rows if KINDS[row["kind"]].name is MemoryType.ENTITY}
         return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 
@@ -251,16 +257,28 @@ class ProfilesOf:
         self._profiles = profiles
         self._tenant, self._user_id = subject.split("/", 1)
         self._book = profiles.book(tx, self._tenant)
-        self._found: dict[tuple[Any, ...], int] = {}
+        self._found: dict[_Whose, int] = {}
+        self._ends: dict[_Whose, int | None] = {}
 
     def find(self, kind: str, row: Mapping[str, Any], metadata: str = "{}") -> int:
         """The number of the profile of a record or a session."""
-        scope = Scope(self._tenant, self._user_id, row["agent_id"], row["session_id"] or None)
-        singled = row["id"] if row["id"] in self._book.singled else None
-        whose = (kind, scope, singled, self._book.labels(metadata))
+        whose = self._whose(kind, row, metadata)
         if whose not in self._found:
             self._found[whose] = self._profiles.find(self._tx, *whose, book=self._book)
         return self._found[whose]
+
+    def is_over(self, kind: str, row: Mapping[str, Any], metadata: str, now: int) -> bool:
+        """Whether a live record is past its time by those rules: then nobody sees it, and the next sweep takes it."""
+        whose = self._whose(kind, row, metadata)
+        if whose not in self._ends:
+            self._ends[whose] = self._book.life(kind, self._book.selecting(*whose)).delete_after
+        ends = self._ends[whose]
+        return ends is not None and int(row["aged_from"]) + ends <= now
+
+    def _whose(self, kind: str, row: Mapping[str, Any], metadata: str) -> _Whose:
+        scope = Scope(self._tenant, self._user_id, row["agent_id"], row["session_id"] or None)
+        singled = row["id"] if row["id"] in self._book.singled else None
+        return kind, scope, singled, self._book.labels(metadata)
 
 
 def staying_in_bin(row: Mapping[str, Any], now: int) -> Mapping[str, Any]:

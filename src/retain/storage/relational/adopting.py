@@ -219,7 +219,9 @@ class SqlAdopter:
     def _note(self, tx: Transaction, number: int, counts: Counter[str], one: Values | None = None) -> None:
         """Write into the subject's chain what came back, if anything did; of one record, which it is."""
         brought = {
-            what: counts[what] for what in ("memories", "sessions", "messages", "facts", "holds") if counts[what]
+            what: counts[what]
+            for what in ("memories", "expired", "sessions", "messages", "facts", "holds")
+            if counts[what]
         }
         if brought:
             detail = {
