@@ -227,6 +227,7 @@ class AsyncHolds(_Wrapper[Holds]):
     """``retain.holds`` for async callers."""
 
     add = _verb(Holds.add)
+    covered = _verb(Holds.covered)
     list = _verb(Holds.list)
     release = _verb(Holds.release)
 

@@ -62,7 +62,16 @@ class Retain:
         self.backups = base.backups(tenant)
         self._parts = parts = base.parts
         self.quotas = Quotas(parts.records, tenant)
-        self.holds = Holds(parts.holds, tenant, parts.now, parts.new_id)
+        self.holds = Holds(
+            parts.holds,
+            tenant,
+            records=parts.records,
+            history=parts.history,
+            dues=parts.dues,
+            registered=parts.registry,
+            now=parts.now,
+            new_id=parts.new_id,
+        )
         self.audit = base.audit(tenant)
         self.sessions = base.sessions(tenant)
         self.policies = base.policies(tenant)

@@ -121,6 +121,7 @@ class Foundation:
             holds=stores.holds,
             audit=stores.audit,
             packs=stores.packs,
+            registry=stores.registry,
             reader=stores.reader,
             leadership=self.leadership,
             objects=cache(self._open_cold),

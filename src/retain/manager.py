@@ -19,6 +19,7 @@ from retain.core.filters import Filter, parse
 from retain.core.ids import is_id
 from retain.core.provenance import Origin, agent_source, check_source
 from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
+from retain.core.rules import HISTORY
 from retain.core.selections import labels_of
 from retain.core.times import iso
 from retain.core.types import (
@@ -42,8 +43,10 @@ from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
 from retain.lifecycle.clearing import Cleared, clear, clear_conversations, counted
-from retain.lifecycle.explanation import explain_gone, explain_record
+from retain.lifecycle.explanation import explain_gone, explain_message, explain_record
+from retain.lifecycle.holds import as_held_message
 from retain.lifecycle.survey import Extent
+from retain.ports import Turn
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
 
@@ -439,9 +442,15 @@ class Memory:
         gone: when, why and under which rule it went.
         """
         found = self._item(memory_id)
-        if found is not None:
-            return _explain_item(*found, self._shown_item(*found), self.short_term.get_ttl())
-        return explain(self._parts, self._scope.tenant, memory_id, self._scope.subject)
+        if found is None:
+            return explain(self._parts, self._scope.tenant, memory_id, self._scope.subject)
+        ttl = self.short_term.get_ttl()
+        turn = self._parts.history.find_message(self._scope.subject, memory_id)
+        if turn is None:
+            return _explain_item(*found, self._shown_item(*found), ttl)
+        said = _explain_turn(self._parts, turn)
+        leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
+        return {**said, "summary": f"{said['summary']} {leaves}"}
 
     def rehydrate(self, memory_id: str) -> dict[str, Any]:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
@@ -571,15 +580,53 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
     if found is not None:
         entries = parts.audit.of_item(found.scope.subject, memory_id)
         life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
-        derived = parts.provenance.derived(found.scope.subject, [memory_id])
-        live = [written.standing.id for written in derived if written.standing.state in LIVE]
-        return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=live)
+        derived = _live_derived(parts, found.scope.subject, memory_id)
+        agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
+        return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
     if subject is None:
-        raise NotFoundError(f"no memory {memory_id} is there; of one that is gone, say whose it was with user_id")
+        raise NotFoundError(
+            f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
+        )
+    turn = parts.history.find_message(subject, memory_id)
+    if turn is not None:
+        return _explain_turn(parts, turn)
     entries = parts.audit.of_item(subject, memory_id)
     if not entries:
         raise NotFoundError(f"no memory {memory_id} is there, and none of this id was ever removed from this user")
-    return explain_gone(memory_id, entries)
+    gone = explain_gone(memory_id, entries)
+    if gone is None:
+        last = entries[-1]
+        raise NotFoundError(
+            f"no memory {memory_id} is there; the last that the audit chain says of it is {last.action!r} on "
+            f"{iso(last.at)}, and of a message that went with its whole session it says no more"
+        )
+    return gone
+
+
+def _explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
+    """What can be said of a message of the conversation history."""
+    session, message = turn.session, turn.message
+    tenant, user_id = session.subject.split("/", 1)
+    scope = Scope(tenant, user_id, session.agent_id, session.session_id)
+    holds = [hold for hold in parts.holds.list(tenant) if hold.covers(as_held_message(turn))]
+    if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
+        hold = parts.history.hold_on(session.subject, session.id)
+        holds = [] if hold is None else [hold]
+    return explain_message(
+        turn,
+        parts.rules.life(HISTORY, scope, session.id),
+        holds,
+        parts.audit.of_item(session.subject, message.id),
+        parts.now(),
+        derived=_live_derived(parts, session.subject, message.id),
+        agent=parts.removed_agent(scope),
+    )
+
+
+def _live_derived(parts: Parts, subject: str, memory_id: str) -> list[str]:
+    """What is live and says that it was derived from a memory or a message."""
+    found = parts.provenance.derived(subject, [memory_id])
+    return [written.standing.id for written in found if written.standing.state in LIVE]
 
 
 def _explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | None) -> dict[str, Any]:

@@ -270,6 +270,18 @@ def test_a_memory_that_is_gone_for_good_is_explained_to_its_own_agent_only(retai
         bound.explain(persona)
 
 
+@on_sqlite
+def test_a_message_is_explained_to_its_own_agent_only(retain: Retain, clock: FakeClock) -> None:
+    message = retain.manager("ann", "doctor", "s").short_term.add_message("user", "it hurts")
+    clock.advance(hours=2)
+    gate = Gate(retain, caller(agents=["travel"]))
+
+    with pytest.raises(NotFoundError, match="no memory"):
+        gate.memory(Right.READ, "ann", "travel", "s").explain(message)
+    bound = Gate(retain, caller(agents=["doctor"])).memory(Right.READ, "ann", "doctor")
+    assert bound.explain(message)["state"] == "active"
+
+
 # --- what follows memories to other agents ----------------------------------------------------------------------------
 
 

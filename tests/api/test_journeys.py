@@ -181,6 +181,12 @@ def hold(api: Traveller) -> None:
     assert api.ask("GET", "/holds")["items"] == []
     assert len(api.ask("GET", "/holds", released=True)["items"]) == 1
     api.ask("POST", f"/holds/{made['hold_id']}/release", status=404)
+    assert made["covers"] is None, "what has a tag would have to be counted"
+    on_one = api.ask("POST", "/holds", {"memory_id": one, "reason": "Case 4711"}, status=201)
+    assert on_one["covers"] == {"memories": 1}
+    api.ask("POST", f"/holds/{on_one['hold_id']}/release")
+    for nothing in ({"memory_id": "zzz"}, {"tag": "="}):
+        api.ask("POST", "/holds", {**nothing, "reason": "Case 4711"}, status=422)
 
 
 def know_agents_and_tools(api: Traveller) -> None:

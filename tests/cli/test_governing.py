@@ -179,6 +179,13 @@ def test_a_hold_refuses_a_delete_until_it_is_released(shell: Shell) -> None:
     shell.ok("delete", memory_id, "-u", "alice")
 
 
+def test_a_hold_says_how_much_it_covers_now(shell: Shell) -> None:
+    shell.ok("add", "Likes tea", "-u", "alice")
+    assert shell.ok("hold", "add", "-u", "alice", "--reason", "r").endswith("It covers 1 memory now.\n")
+    assert shell.ok("hold", "add", "-u", "bob", "--reason", "r").endswith("It covers nothing now.\n")
+    assert shell.ok("hold", "add", "--tag", "a=b", "--reason", "r").endswith("stands on tag a=b.\n")
+
+
 def test_a_hold_names_its_author_by_the_login_name(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "someone")
     assert shell.json("hold", "add", "-u", "alice", "-s", "s1", "--reason", "r")["author"] == "someone"
@@ -188,6 +195,8 @@ def test_a_hold_on_nothing_or_without_a_reason_is_wrong_input(shell: Shell) -> N
     assert shell.error("hold", "add", "--reason", "r")[1]["code"] == "invalid_input"
     assert shell.error("hold", "add", "-u", "alice")[1]["code"] == "usage"
     assert shell.error("hold", "add", "-u", "alice", "--reason", "")[0] == 2
+    assert shell.error("hold", "add", "--memory", "zzz", "--reason", "r")[1]["code"] == "invalid_input"
+    assert shell.error("hold", "add", "--tag", "=", "--reason", "r")[1]["code"] == "invalid_input"
     assert shell.error("hold", "release", "nonsense")[1]["code"] == "not_found"
 
 

@@ -293,6 +293,31 @@ def test_a_session_can_be_active_without_a_message(history: History, me: Person)
 # --- single messages ---------------------------------------------------------------------------------------------------
 
 
+def test_a_message_is_found_by_its_id_in_whatever_state_it_and_its_session_are(history: History, me: Person) -> None:
+    scope, first, second = me.scope("guide", "trip"), message("first"), message("second", case=7)
+    append(history, scope, first, second)
+    append(history, me.scope("guide", "other"), message("elsewhere"))
+    found = history.find_message(me.subject, second.id)
+    assert found is not None
+    assert (found.message, found.session, found.purge_at) == (second, seen(history, scope), None)
+
+    remove(history, scope, [second.id])
+    found = history.find_message(me.subject, second.id)
+    assert found is not None
+    assert (found.message, found.purge_at) == (second, NOW + BIN)
+    assert move(history, seen(history, scope), State.RECYCLED, purge_at=NOW + BIN) is Outcome.DONE
+    found = history.find_message(me.subject, first.id)
+    assert found is not None
+    assert (found.session.state, found.purge_at) == (State.RECYCLED, None)
+    assert move(history, found.session, State.DELETING) is Outcome.DONE
+    found = history.find_message(me.subject, first.id)
+    assert found is not None
+    assert found.session.state is State.DELETING
+    history.erase(me.subject, found.session.id, limit=9)
+    assert history.find_message(me.subject, first.id) is None
+    assert history.find_message(f"{me.tenant}/nobody", second.id) is None
+
+
 def test_a_message_comes_back_to_its_place(history: History, me: Person) -> None:
     turns = [message(text) for text in ("first", "second", "third")]
     append(history, me.scope(), *turns)

@@ -85,7 +85,9 @@ def test_each_move_says_what_it_was(engine: Engine, me: Person) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.STALE, Outcome.TAKEN, Outcome.FULL])
-def test_a_move_that_was_not_made_is_not_on_the_chain(engine: Engine, me: Person, outcome: Outcome) -> None:
+def test_a_restore_that_was_refused_is_on_the_chain_and_a_stale_one_is_not(
+    engine: Engine, me: Person, outcome: Outcome
+) -> None:
     (record,) = add(engine, me, "one", name="the name")
     binned = bring(engine.records, me, record.id, State.RECYCLED)
     step = move(binned, State.ACTIVE)
@@ -98,7 +100,8 @@ def test_a_move_that_was_not_made_is_not_on_the_chain(engine: Engine, me: Person
 
     assert engine.records.transition(me.subject, [step], now=NOW) == [outcome]
 
-    assert len(engine.audit.of_item(me.subject, record.id)) == 1
+    actions = [found.action for found in engine.audit.of_item(me.subject, record.id)]
+    assert actions == ["recycled"] + ([] if outcome is Outcome.STALE else ["refused"])
     assert there(engine.records, me, record.id) == binned
 
 

@@ -107,6 +107,86 @@ def test_a_prune_passes_over_what_is_held(retain: Retain, memory: MemoryManager)
     check_sound(retain)
 
 
+def test_a_prune_that_a_hold_keeps_from_making_room_says_so_and_is_in_the_chain(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    retain.quotas.set("long_term", max_memories=2)
+    oldest = memory.add("fact 1", "long_term")["memory_id"]
+    memory.add("fact 2", "long_term")
+    hold = hold_all(retain, user_id="user_123")
+    with pytest.raises(QuotaExceededError) as refused:
+        memory.add_with_auto_prune("too much", "long_term")
+    assert f"hold {hold.id} (a lawsuit) keeps the oldest" in str(refused.value)
+    assert f"retain hold release {hold.id}" in str(refused.value)
+    assert "auto_prune" not in str(refused.value)
+    (entry,) = memory.explain(oldest)["history"]
+    assert (entry["action"], entry["to"], entry["cause"], entry["hold"]) == ("refused", "recycled", "prune", hold.id)
+    assert memory.count_memories() == 2
+    check_sound(retain)
+    with pytest.raises(QuotaExceededError, match="auto_prune"):
+        memory.add("too much", "long_term")
+    assert refusals(retain, hold) == 1
+
+
+def test_who_asked_for_pruning_is_not_told_to_ask_for_it(retain: Retain, memory: MemoryManager) -> None:
+    retain.quotas.set("long_term", max_bytes=10)
+    with pytest.raises(QuotaExceededError) as refused:
+        memory.add_with_auto_prune("this is far too long", "long_term")
+    assert "auto_prune" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ({"memory_id": "zzz"}, "memory_id 'zzz' is not the id"),
+        ({"memory_id": "search", "user_id": "user_123"}, "memory_id 'search' is not the id"),
+        ({"tag": "="}, "tag '=' lacks"),
+        ({"tag": "case="}, "tag 'case=' lacks"),
+        ({"tag": "=7"}, "tag '=7' lacks"),
+    ],
+)
+def test_a_hold_that_could_keep_nothing_is_refused(retain: Retain, what: dict[str, str], problem: str) -> None:
+    retain.tools.add("search")
+    with pytest.raises(InvalidInputError, match=problem):
+        hold_all(retain, **what)
+    assert retain.holds.list() == []
+
+
+def test_a_hold_says_how_much_it_covers_where_that_is_cheap(retain: Retain, memory: MemoryManager) -> None:
+    fact = memory.add("a fact", "long_term")["memory_id"]
+    memory.add("another", "persona")
+    message = memory.short_term.add_message("user", "hello")
+    retain.tools.add("search")
+    covered = retain.holds.covered
+    assert covered(hold_all(retain, user_id="user_123")) == {"memories": 2, "sessions": 1}
+    assert covered(hold_all(retain, user_id="nobody")) == {"memories": 0, "sessions": 0}
+    assert covered(hold_all(retain, memory_id=fact)) == {"memories": 1}
+    assert covered(hold_all(retain, memory_id=fact, user_id="nobody")) == {"memories": 0}
+    assert covered(hold_all(retain, memory_id=message, user_id="user_123")) == {"messages": 1}
+    assert covered(hold_all(retain, memory_id=message)) is None, "whose message it is, is not known"
+    assert covered(hold_all(retain, memory_id="search")) == {"tools": 1}
+    assert covered(hold_all(retain, tag="case=7")) is None
+    with pytest.raises(HeldError):
+        retain.tools.remove("search")
+
+
+@pytest.mark.parametrize("whom", [{"user_id": "user_123"}, {"agent_id": "travel_agent"}])
+def test_what_is_wholly_on_hold_is_held_and_not_set_aside(
+    retain: Retain, memory: MemoryManager, clock: FakeClock, whom: dict[str, str]
+) -> None:
+    memory.add_many([f"episode {n}" for n in range(1_200)], "episodic")
+    hold = hold_all(retain, **whom)
+    clock.advance(days=366)
+    plan = retain.sweep(dry_run=True)
+    assert (plan.set_aside, plan.held, plan.total) == ((), 1_200, 0)
+    report = retain.sweep()
+    assert (report.set_aside, report.held, report.total) == ((), 1_200, 0)
+    retain.holds.release(hold.id)
+    plan = retain.sweep(dry_run=True)
+    assert [(aside.due, aside.of) for aside in plan.set_aside][:1] == [(1_200, 1_200)], "now it is at risk"
+    assert plan.held == 0
+
+
 def test_a_prune_passes_over_what_a_rule_keeps(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
     retain.quotas.set("long_term", max_memories=10)
     ids = [memory.add(f"fact {n}", "long_term")["memory_id"] for n in range(10)]

@@ -219,6 +219,97 @@ def test_restoring_all_of_a_user_leaves_what_a_removed_agent_had_to_its_agent(
     assert in_bin(retain) == {persona}
 
 
+def test_restoring_all_of_a_user_says_so_where_all_that_is_left_waits_for_its_agent(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    add(memory, "persona")
+    memory.short_term.add_message("user", "hello")
+    retain.agents.remove("travel_agent")
+    with pytest.raises(
+        AgentRemovedError, match=r"nothing was restored: all .* \(2\) .* retain agent restore travel_agent"
+    ):
+        retain.recycle.restore(user_id="user_123")
+
+
+def test_a_message_of_a_removed_agent_keeps_nothing_else_of_its_user_in_the_bin(
+    retain: Retain, memory: MemoryManager
+) -> None:
+    gone = memory.short_term.add_message("user", "hello")
+    fact = add(memory, "long_term")
+    memory.delete(gone)
+    memory.delete(fact)
+    retain.holds.add(session_id="sess_abc123", reason="Case 1", author="legal")
+    retain.agents.remove("travel_agent")
+    assert retain.recycle.restore(user_id="user_123") == 1
+    with pytest.raises(AgentRemovedError, match="restore the agent first"):
+        retain.recycle.restore(memory_id=gone)
+    assert memory.explain(gone)["history"][-1]["action"] == "refused"
+
+
+def test_only_what_went_with_its_agent_is_said_to_come_back_with_it(retain: Retain, memory: MemoryManager) -> None:
+    before, along = add(memory, "persona"), add(memory, "persona")
+    memory.short_term.add_message("user", "hello")
+    memory.delete(before)
+    retain.sessions.remove("travel_agent", "sess_abc123")
+    retain.agents.remove("travel_agent")
+    for restore in (retain.recycle.restore, memory.restore):
+        with pytest.raises(AgentRemovedError, match="and it comes back too"):
+            restore(memory_id=along)
+        with pytest.raises(AgentRemovedError, match="did not go there with it; restore the agent first"):
+            restore(memory_id=before)
+    with pytest.raises(AgentRemovedError, match="did not go there with it; restore the agent first"):
+        retain.recycle.restore(session_id="sess_abc123")
+    retain.agents.restore("travel_agent")
+    assert in_bin(retain) == {before}
+    assert retain.recycle.restore(memory_id=before) == retain.recycle.restore(session_id="sess_abc123") == 1
+
+
+def test_what_followed_its_agent_late_is_not_said_to_come_back_with_one_that_no_longer_can(
+    retain: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    persona = add(memory, "persona")
+    hold = retain.holds.add(memory_id=persona, reason="Case 1", author="legal")
+    retain.agents.remove("travel_agent")
+    clock.advance(days=15)
+    retain.holds.release(hold.id)
+    retain.sweep()
+    assert in_bin(retain) == {persona}
+    with pytest.raises(AgentRemovedError, match="neither can be restored any more"):
+        memory.restore(persona)
+
+
+def test_every_refusal_of_a_restore_is_in_the_audit_chain(retain: Retain, memory: MemoryManager) -> None:
+    def last(item: str) -> tuple[str, str]:
+        entry = retain.parts.audit.of_item("default/user_123", item)[-1]
+        assert (entry.detail["from"], entry.detail["to"], entry.detail["cause"]) == ("recycled", "active", "restore")
+        return entry.action, entry.detail["reason"]
+
+    old, full, parted = (
+        memory.structured.put("trips", {"n": 1}, key="trip"),
+        add(memory, "entity"),
+        add(memory, "persona"),
+    )
+    memory.delete(old)
+    memory.structured.put("trips", {"n": 2}, key="trip")
+    memory.delete(full)
+    retain.quotas.set("entity", max_memories=0)
+    memory.short_term.add_message("user", "hello")
+    retain.sessions.remove("travel_agent", "sess_abc123")
+    (session,) = (item["id"] for item in retain.recycle.list() if item["type"] == "session")
+    memory.short_term.add_message("user", "hello again")
+    for refused in ({"memory_id": old}, {"memory_id": full}, {"session_id": session}):
+        with pytest.raises((ConflictError, QuotaExceededError)):
+            retain.recycle.restore(**refused)
+    assert last(old) == last(session) == ("refused", "another goes by its name")
+    assert last(full) == ("refused", "the quota has no room for it")
+    retain.agents.remove("travel_agent")
+    for refused in ({"memory_id": parted}, {"session_id": session}):
+        with pytest.raises(AgentRemovedError):
+            retain.recycle.restore(**refused)
+    assert last(parted) == last(session) == ("refused", "its agent is in the recycle bin")
+    check_sound(retain)
+
+
 def test_a_request_that_names_nothing_is_refused(retain: Retain) -> None:
     with pytest.raises(InvalidInputError, match="say what to restore"):
         retain.recycle.restore()

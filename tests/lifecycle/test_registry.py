@@ -631,6 +631,41 @@ def test_an_agent_is_forgotten_once_its_time_is_over_and_nothing_of_it_is_left(b
     assert busy.said(ANN.scope("guide", "trip")) == ["begun anew"]
 
 
+@pytest.mark.parametrize("sort", ["agent", "tool"])
+def test_what_could_no_longer_be_restored_is_no_obstacle_to_another_of_its_name(world: World, sort: str) -> None:
+    roster = getattr(world.registry, f"{sort}s")
+    roster.add("search", "the old one")
+    roster.remove("search")
+    world.now += BIN - 1
+    with pytest.raises(ConflictError, match="restore it with"):
+        roster.add("search")
+    world.now += 1
+    with pytest.raises(ConflictError, match="no longer be restored"):
+        roster.restore("search")
+
+    assert roster.add("search", "a new one")["created_at"] == iso(world.now)
+    assert roster.get("search")["description"] == "a new one"
+    assert world.actions("search") == ["registered", "recycled", "deleted", "registered"]
+    assert world.registry.purge_due(world.now) == 0
+
+
+def test_a_name_is_not_free_while_something_of_its_agent_is_left_or_held(busy: World) -> None:
+    busy.registry.agents.remove("guide")
+    busy.registry.tools.add("search")
+    busy.registry.tools.remove("search")
+    hold = busy.hold(memory_id="search")
+    busy.now += BIN
+    for roster, name in ((busy.registry.agents, "guide"), (busy.registry.tools, "search")):
+        with pytest.raises(ConflictError, match=r"not gone yet.*retain sweep"):
+            roster.add(name)
+    with pytest.raises(AgentRemovedError, match=f"restore it until {iso(NOW + BIN)[:10]}"):
+        busy.remember(ANN, MemoryType.PERSONA)
+    busy.release(hold)
+    clear_bin(busy)
+    assert busy.registry.agents.add("guide")
+    assert busy.registry.tools.add("search")
+
+
 def test_a_removal_that_was_cut_short_and_never_finished_is_finished_before_the_end(busy: World) -> None:
     crash_at(busy, 4, lambda registry: registry.agents.remove("guide"))
     busy.now += BIN

@@ -136,6 +136,9 @@ class BoundedMemory(MemoryManager):
         record = self._parts.records.get(self._scope.subject, memory_id) if is_id(memory_id) else None
         if record is not None and not self._records.selects(record):
             raise unknown
+        turn = self._parts.history.find_message(self._scope.subject, memory_id) if record is None else None
+        if turn is not None and turn.session.agent_id != self.agent_id:
+            raise unknown
         try:
             said = super().explain(memory_id)
         except NotFoundError:

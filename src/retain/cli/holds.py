@@ -12,10 +12,11 @@ from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
 from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from retain.cli.output import printable, show
-from retain.cli.rendering import minute, show_rows
+from retain.cli.rendering import counted, minute, show_rows
 from retain.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
 
 _WORDS = {"user_id": "user", "agent_id": "agent", "session_id": "session", "memory_id": "memory", "tag": "tag"}
+_ONE = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
 
 hold = add_group(
     "hold",
@@ -65,10 +66,11 @@ def add_hold(
         added = engine.holds.add(
             **scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author_of(author)
         )
+        covers = engine.holds.covered(added)
     if quiet and not as_json:
         typer.echo(added.id)
     else:
-        show(shown_hold(added), _show_added, as_json=as_json)
+        show({**shown_hold(added), "covers": covers}, _show_added, as_json=as_json)
 
 
 @command(hold, "list", examples=("retain hold list", "retain hold list --released --json"))
@@ -116,6 +118,9 @@ def _covered(one: Mapping[str, Any]) -> str:
 
 def _show_added(console: Console, added: Mapping[str, Any]) -> None:
     console.print(f"Hold {added['hold_id']} stands on {_covered(added)}.", soft_wrap=True)
+    if added["covers"] is not None:
+        counts = [counted(count, _ONE[what], what) for what, count in added["covers"].items() if count]
+        console.print(f"It covers {' and '.join(counts) or 'nothing'} now.")
 
 
 def _show_released(console: Console, released: Mapping[str, Any]) -> None:

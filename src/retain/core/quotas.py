@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 from retain.core.errors import QuotaExceededError
+from retain.core.holds import Hold
 from retain.core.records import Usage
 from retain.core.types import PRUNE_FRACTION, MemoryType
 
-_ADVICE = "delete old memories or upgrade the quota, or let Retain prune the oldest (auto_prune)"
+_ADVICE = "delete old memories or upgrade the quota"
+_PRUNING_ADVICE = f"{_ADVICE}, or let Retain prune the oldest (auto_prune)"
 _WORKING_ADVICE = "end the task, or let Retain drop the oldest (auto_prune)"
 
 
@@ -21,9 +23,19 @@ def excess(usage: Usage, memories: int, size: int) -> str | None:
     return None
 
 
-def refuse(kind: MemoryType, user_id: str, problem: str) -> QuotaExceededError:
-    """The error for a write that does not fit."""
-    advice = _WORKING_ADVICE if kind is MemoryType.WORKING else _ADVICE
+def refuse(
+    kind: MemoryType, user_id: str, problem: str, *, pruned: bool = False, hold: Hold | None = None
+) -> QuotaExceededError:
+    """The error for a write that does not fit; ``pruned``, if pruning did not help; ``hold``, if that is why."""
+    if hold is not None:
+        advice = (
+            f"nothing more can be pruned, since hold {hold.id} ({hold.reason}) keeps the oldest; release it first "
+            f"(retain hold release {hold.id}), or upgrade the quota"
+        )
+    elif kind is MemoryType.WORKING:
+        advice = _WORKING_ADVICE
+    else:
+        advice = _ADVICE if pruned else _PRUNING_ADVICE
     return QuotaExceededError(f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {advice}")
 
 

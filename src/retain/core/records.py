@@ -138,11 +138,11 @@ class Outcome(StrEnum):
     HELD = "held"
     """A hold stands; nothing was done, and the refusal was written into the audit chain."""
     TAKEN = "taken"
-    """Another record goes by its name now."""
+    """Another record goes by its name now; the refusal was written into the audit chain, as the next two are."""
     FULL = "full"
     """The quota has no room for it."""
     PARTED = "parted"
-    """It belongs to an agent that is in the recycle bin; it comes back with that."""
+    """It belongs to an agent that is in the recycle bin; it can come back with that, or after it."""
 
 
 class Keeping(NamedTuple):

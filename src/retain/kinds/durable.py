@@ -92,6 +92,13 @@ class Durable:
         if record.state is State.RECYCLED:
             raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
         if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
+            agent = self.parts.removed_agent(record.scope) if "agent" in TYPES[record.kind].scope else None
+            if agent is not None:
+                raise NotFoundError(
+                    f"memory {record_id} belongs to agent {agent.id!r}, which was removed on "
+                    f"{iso(agent.moved_at or 0)}, and follows it into the recycle bin once no hold keeps it; to see it "
+                    f"again, restore the agent until {iso(agent.purge_at or 0)}: retain agent restore {agent.id}"
+                )
             raise NotFoundError(f"memory {record_id} has come to the end of its time")
         return record
 
@@ -133,7 +140,7 @@ class Durable:
         move = restoring(record, now)
         (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
         if outcome is not Outcome.DONE:
-            raise not_restored(record, outcome)
+            raise not_restored(record, outcome, self.parts.registry, now)
         return replace(record, state=move.target)
 
     def rehydrate(self, record: Record) -> Record:

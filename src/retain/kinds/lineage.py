@@ -137,7 +137,7 @@ class Lineage:
         outcomes = self._parts.records.transition(self._subject, [restoring(one, now) for one in found], now=now)
         for one, outcome in zip(found, outcomes, strict=True):
             if outcome is not Outcome.DONE:  # what it was derived from is back all the same
-                _log.warning("%s", not_restored(one, outcome))
+                _log.warning("%s", not_restored(one, outcome, self._parts.registry, now))
         return _gone({one.id: outcome for one, outcome in zip(found, outcomes, strict=True)})
 
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 
 from retain.core.content import MAX_CONTENT_BYTES
 from retain.core.ids import IdSource
+from retain.core.records import Scope
 from retain.core.times import Clock, moment
+from retain.core.types import State
 from retain.kinds.latency import Latencies
 from retain.kinds.shelf import Shelf
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.leadership import Leadership
+from retain.lifecycle.registry import AGENT
 from retain.lifecycle.sweep import Leaves, Sweeper
 from retain.ports import (
     AuditStore,
@@ -25,6 +28,8 @@ from retain.ports import (
     PackStore,
     ProvenanceStore,
     RecordStore,
+    Registered,
+    RegistryStore,
     RuleStore,
     SchemaStore,
     ShortTermStore,
@@ -52,6 +57,7 @@ class Parts:
     holds: HoldStore
     audit: AuditStore
     packs: PackStore
+    registry: RegistryStore
     reader: SubjectReader
     leadership: Leadership
     """Whoever writes to cold storage, or sweeps, does so alone."""
@@ -111,6 +117,11 @@ class Parts:
             most_collected=most_collected,
             leaving=leaving,
         )
+
+    def removed_agent(self, scope: Scope) -> Registered | None:
+        """The agent of a scope, if it is in the recycle bin."""
+        agent = self.registry.get(scope.tenant, AGENT, scope.agent_id)
+        return None if agent is None or agent.state is State.ACTIVE else agent
 
     def now(self) -> int:
         """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""

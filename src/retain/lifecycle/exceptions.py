@@ -15,7 +15,7 @@ from retain.lifecycle.safety import MANY, takes_too_much
 from retain.lifecycle.survey import Survey
 from retain.ports import DueStore, History
 
-_WHOLE: Final = ("agent_id", "session_id", "memory_id", "tag")
+_PARTS: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class Exceptions:
     @property
     def held_subjects(self) -> frozenset[str]:
         """Subjects of whom everything is on hold."""
-        return frozenset(
-            f"{hold.tenant}/{hold.user_id}"
-            for hold in self.holds
-            if hold.user_id is not None and all(getattr(hold, part) is None for part in _WHOLE)
-        )
+        return frozenset(f"{hold.tenant}/{hold.user_id}" for hold in self.holds if _parts(hold) == {"user_id"})
+
+    @property
+    def held_agents(self) -> frozenset[str]:
+        """Agents of whom everything is on hold."""
+        return frozenset(hold.agent_id for hold in self.holds if hold.agent_id and _parts(hold) == {"agent_id"})
 
     @property
     def one_by_one(self) -> bool:
@@ -70,7 +71,7 @@ class Exceptions:
                 continue
             kept = bool(self.holds) and decide(standing, life, self.holds, at) is None
             whole = messages and standing.kind == HISTORY and standing.state is not State.DELETING
-            if kept or (whole and history.is_held(standing.subject, standing.id)):
+            if kept or (whole and history.hold_on(standing.subject, standing.id) is not None):
                 held += 1
             else:
                 decisions.append(due)
@@ -81,16 +82,26 @@ def find_exceptions(survey: Survey, dues: DueStore, tenant: str, holds: list[Hol
     """Whom a sweep of what was surveyed passes over; with ``confirm``, for holds alone."""
     if confirm:
         return Exceptions(holds)
-    users = _users(survey, dues)
-    return Exceptions(holds, (*users, *_agents(survey, dues, tenant, users)))
+    kept = Exceptions(holds)  # what is wholly on hold is not at risk
+    users = _users(survey, dues, kept)
+    aside = kept.held_subjects | {f"{tenant}/{user.user_id}" for user in users}
+    agents = _agents(survey, dues, tenant, aside)
+    return Exceptions(holds, (*users, *(agent for agent in agents if agent.agent_id not in kept.held_agents)))
 
 
-def _users(survey: Survey, dues: DueStore) -> list[Aside]:
+def _parts(hold: Hold) -> set[str]:
+    """What a hold names."""
+    return {part for part in _PARTS if getattr(hold, part) is not None}
+
+
+def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[Aside]:
     """Users who would lose too much."""
     losses: Counter[str] = Counter()
+    held, agents = kept.held_subjects, kept.held_agents
     for one, due in survey.due.items():
         if one.window.target is State.RECYCLED and one.profile.kind != HISTORY:
-            losses.update({census.subject: census.records for census in due})
+            free = survey.census(one, without=agents) if agents else due
+            losses.update({census.subject: census.records for census in free if census.subject not in held})
     return [
         Aside(subject.split("/", 1)[1], None, lost, of)
         for subject, lost in losses.items()
@@ -98,9 +109,8 @@ def _users(survey: Survey, dues: DueStore) -> list[Aside]:
     ]
 
 
-def _agents(survey: Survey, dues: DueStore, tenant: str, users: list[Aside]) -> list[Aside]:
-    """Agents that would lose too much of what is their own, counted without users who are set aside already."""
-    aside = {f"{tenant}/{user.user_id}" for user in users}
+def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[str]) -> list[Aside]:
+    """Agents that would lose too much of what is their own, counted without users who are on hold, or aside already."""
     own = [one for one in survey.due if one.window.target is State.RECYCLED and one.profile.kind in OWN]
     if sum(census.records for one in own for census in survey.due[one] if census.subject not in aside) <= MANY:
         return []

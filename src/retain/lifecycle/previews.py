@@ -113,7 +113,7 @@ class Previews:
         if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
             for one in due_one_by_one(self._dues, profile, state, window):
                 kept = standing(one.thing, holds) is not None
-                kept = kept or (whole and self._history.is_held(one.subject, one.id))
+                kept = kept or (whole and self._history.hold_on(one.subject, one.id) is not None)
                 yield Share(one.thing, 1, one.size), kept
             return
         named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))

@@ -22,7 +22,7 @@ from retain.core.records import Cause, Move, Outcome, Record, Scope
 from retain.core.times import DAY, iso
 from retain.core.types import MemoryType, State
 from retain.lifecycle.registry import AGENT, TOOL, Registry
-from retain.ports import BinnedMessage, DueStore, History, RecordStore, RegistryStore, Session
+from retain.ports import BinnedMessage, DueStore, History, RecordStore, Registered, RegistryStore, Session
 
 _BATCH: Final = 500
 _MOST: Final = 100_000
@@ -127,26 +127,22 @@ class Recycle:
             raise NotFoundError(f"no memory {told(memory_id)} is in the recycle bin")
         (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
         if outcome is not Outcome.DONE:
-            raise not_restored(record, outcome)
+            raise not_restored(record, outcome, self._registered, now)
         self._retell(record.scope.subject, [record.id])
         return 1 + (self._restore_derived(memory_id, now) if record.bundle == memory_id else 0)
 
     def _restore_derived(self, memory_id: str, now: int) -> int:
         """Bring back what was derived from a memory or a message and went with it; how much did."""
-        outcomes, _ = self._bring_back(bundled(self._records, self._tenant, memory_id), now)
-        return outcomes[Outcome.DONE]
+        return self._bring_back(bundled(self._records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
 
     def _restore_bundle(self, bundle: str, user_id: str | None) -> int:
         now = self._now()
         found = bundled(self._records, self._tenant, bundle)
         theirs = (record for record in found if user_id in (None, record.scope.user_id))
-        outcomes, problem = self._bring_back(theirs, now)
-        if not outcomes:
+        back = self._bring_back(theirs, now)
+        if not back.outcomes:
             raise NotFoundError(f"nothing that went as {told(bundle)} is in the recycle bin")
-        _check_came_back(outcomes, problem)
-        if problem is not None and not outcomes[Outcome.DONE]:
-            raise not_restored(problem, Outcome.PARTED)
-        return outcomes[Outcome.DONE]
+        return back.checked()
 
     def _find(self, memory_id: str, user_id: str | None) -> Record | None:
         """A record in the bin, whoever's it is."""
@@ -181,10 +177,8 @@ class Recycle:
                 f"session {session_id!r} cannot be restored: another of this name has begun since; remove that first"
             )
         if outcome is Outcome.PARTED:
-            raise AgentRemovedError(
-                f"session {session_id!r} belongs to agent {session.agent_id!r}, which is in the recycle bin; "
-                f"restore the agent, and it comes back too: retain agent restore {session.agent_id}"
-            )
+            agent = self._registered.get(self._tenant, AGENT, session.agent_id)
+            raise _parted(f"session {session_id!r}", session.agent_id, session.bundle, agent, now)
         if outcome is not Outcome.DONE:
             raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
         return 1
@@ -212,34 +206,36 @@ class Recycle:
 
     def _restore_user(self, subject: str) -> int:
         now = self._now()
-        outcomes, problem = self._bring_back(self._all(subject), now)
+        back = self._bring_back(self._all(subject), now)
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
         for session in sessions:
             if session.purge_at is not None and session.purge_at > now:
-                outcomes[self._bring_back_session(subject, session.id, now)] += 1
+                back.count(self._bring_back_session(subject, session.id, now), session.agent_id)
         for binned in self._history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
-            outcomes[Outcome.DONE] += self._history.restore_message(subject, binned.message.id, now=now)
-        if not outcomes:
+            try:
+                if self._history.restore_message(subject, binned.message.id, now=now):
+                    back.count(Outcome.DONE, binned.agent_id)
+            except AgentRemovedError:
+                back.count(Outcome.PARTED, binned.agent_id)
+        if not back.outcomes:
             raise NotFoundError(f"nothing of user {subject.split('/', 1)[1]!r} is in the recycle bin")
-        _check_came_back(outcomes, problem)
-        return outcomes[Outcome.DONE]
+        return back.checked()
 
-    def _bring_back(self, found: Iterable[Record], now: int) -> tuple[Counter[Outcome], Record | None]:
-        """Bring back records, each subject's together, in batches; what became of them, and one that did not come."""
-        outcomes: Counter[Outcome] = Counter()
-        problem: Record | None = None
+    def _bring_back(self, found: Iterable[Record], now: int) -> _Back:
+        """Bring back records, each subject's together, in batches; what became of them."""
+        back = _Back()
         in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
         for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
             while batch := list(islice(theirs, _BATCH)):
                 answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
                 for record, outcome in zip(batch, answers, strict=True):
-                    outcomes[outcome] += 1
-                    if outcome is Outcome.FULL or (problem is None and outcome in (Outcome.TAKEN, Outcome.PARTED)):
-                        problem = record
+                    back.count(outcome, record.scope.agent_id)
+                    if outcome is Outcome.FULL:
+                        back.full = record
                 entities = [record.id for record in batch if record.kind is MemoryType.ENTITY]
                 if entities:
                     self._retell(subject, entities)
-        return outcomes, problem
+        return back
 
     def _all(self, subject: str | None) -> Iterator[Record]:
         after: dict[str, Any] = {}
@@ -310,18 +306,41 @@ def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
             return
 
 
-def _check_came_back(outcomes: Counter[Outcome], problem: Record | None) -> None:
-    """Raise an error where not all came back."""
-    if outcomes[Outcome.FULL] and problem is not None:
-        raise QuotaExceededError(
-            f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: "
-            f"the quota for {problem.kind} memories of user {problem.scope.user_id!r} has no room for them"
-        )
-    if outcomes[Outcome.TAKEN]:
-        raise ConflictError(
-            f"{outcomes[Outcome.DONE]:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
-            "others go by their names now; delete or rename those first"
-        )
+class _Back:
+    """What became of things that were to come back together."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.full: Record | None = None
+        """One that there is no room for."""
+        self._parted: set[str] = set()
+
+    def count(self, outcome: Outcome, agent_id: str) -> None:
+        """Count what became of one that is with this agent."""
+        self.outcomes[outcome] += 1
+        if outcome is Outcome.PARTED:
+            self._parted.add(agent_id)
+
+    def checked(self) -> int:
+        """How many came back; an error where others have to make way first, or nothing came for want of its agent."""
+        outcomes, done = self.outcomes, self.outcomes[Outcome.DONE]
+        if self.full is not None:
+            raise QuotaExceededError(
+                f"{done:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: the quota for "
+                f"{self.full.kind} memories of user {self.full.scope.user_id!r} has no room for them"
+            )
+        if outcomes[Outcome.TAKEN]:
+            raise ConflictError(
+                f"{done:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
+                "others go by their names now; delete or rename those first"
+            )
+        if self._parted and not done:
+            agents = "; ".join(f"retain agent restore {agent_id}" for agent_id in sorted(self._parted))
+            raise AgentRemovedError(
+                f"nothing was restored: all that is in the recycle bin ({outcomes[Outcome.PARTED]:,}) belongs to "
+                f"agents that are there too; restore the agents first: {agents}"
+            )
+        return done
 
 
 def restoring(record: Record, now: int) -> Move:
@@ -336,7 +355,20 @@ def restoring(record: Record, now: int) -> Move:
     return Move(record.id, record.version, record.state, target, "restored", Cause.RESTORE, aged_from=aged_from)
 
 
-def not_restored(record: Record, outcome: Outcome) -> RetainError:
+def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | None, now: int) -> AgentRemovedError:
+    """The error for something whose agent is in the recycle bin. Only what went with the agent comes back with it."""
+    where = f"{what} belongs to agent {agent_id!r}, which is in the recycle bin"
+    if agent is not None and agent.purge_at is not None and agent.purge_at <= now:
+        until = iso(agent.purge_at)
+        return AgentRemovedError(f"{where} and could be restored until {until}; neither can be restored any more")
+    if agent is not None and bundle is not None and bundle == agent.bundle:
+        return AgentRemovedError(f"{where}; restore the agent, and it comes back too: retain agent restore {agent_id}")
+    return AgentRemovedError(
+        f"{where}, but did not go there with it; restore the agent first (retain agent restore {agent_id}), then this"
+    )
+
+
+def not_restored(record: Record, outcome: Outcome, registered: RegistryStore, now: int) -> RetainError:
     """The error for a record that did not come back."""
     if outcome is Outcome.TAKEN:
         name = told(record.metadata.get("name") or record.metadata.get("key"))
@@ -350,10 +382,8 @@ def not_restored(record: Record, outcome: Outcome) -> RetainError:
             f"{record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota first"
         )
     if outcome is Outcome.PARTED:
-        return AgentRemovedError(
-            f"memory {record.id} belongs to agent {record.scope.agent_id!r}, which is in the recycle bin; "
-            f"restore the agent, and it comes back too: retain agent restore {record.scope.agent_id}"
-        )
+        agent = registered.get(record.scope.tenant, AGENT, record.scope.agent_id)
+        return _parted(f"memory {record.id}", record.scope.agent_id, record.bundle, agent, now)
     return StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
 
 

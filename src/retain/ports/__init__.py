@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from retain.ports.access import KeyStore, ReplyStore, StoredReply
 from retain.ports.audit import AuditStore
-from retain.ports.conversations import BinnedMessage, History, Session, ShortTermStore, ShortWindow, Summarize
+from retain.ports.conversations import BinnedMessage, History, Session, ShortTermStore, ShortWindow, Summarize, Turn
 from retain.ports.feed import (
     Candidates,
     Changes,
@@ -82,6 +82,7 @@ __all__ = [
     "SubjectStore",
     "Summarize",
     "Summarizer",
+    "Turn",
     "Vectors",
     "Wanted",
     "Written",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from retain.core.holds import Hold
 from retain.core.records import Message, Move, Outcome, Scope
 from retain.core.types import State
 from retain.ports.work import Lease
@@ -30,6 +31,15 @@ class Session(NamedTuple):
     messages: int
     size: int
     summary: str
+
+
+class Turn(NamedTuple):
+    """A message, and the conversation that it is in."""
+
+    message: Message
+    session: Session
+    purge_at: int | None
+    """Until when it is in the recycle bin, if it was deleted by itself."""
 
 
 class BinnedMessage(NamedTuple):
@@ -81,7 +91,7 @@ class History(Protocol):
 
     def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
         """Bring a message back to its place; whether it was in the bin. ``ConflictError`` if its session is not
-        active, or its time in the bin is over.
+        active (audited), or its time in the bin is over; ``AgentRemovedError``, audited, if its agent is there too.
         """
 
     def binned_messages(
@@ -99,8 +109,11 @@ class History(Protocol):
     def get(self, subject: str, item_id: str) -> Session | None:
         """A session by its id, in whatever state."""
 
-    def is_held(self, subject: str, item_id: str) -> bool:
-        """Whether a hold keeps a session, or any message of it."""
+    def find_message(self, subject: str, message_id: str) -> Turn | None:
+        """A message by its id, in whatever state it and its session are. Costs what the subject has said."""
+
+    def hold_on(self, subject: str, item_id: str) -> Hold | None:
+        """The hold that keeps a session, or any message of it."""
 
     def transition_all(
         self,

@@ -58,8 +58,9 @@ class RecordStore(Protocol):
     def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
         """Carry out each move, or say why not and change nothing of that record.
 
-        The only way from one state to another: state, version and holds are checked, and the audit entry is written,
-        in the same transaction. A record whose target is ``DELETED`` is gone, with all that is known of it.
+        The only way from one state to another: state, version and holds are checked, and the audit entry (of the move,
+        or of its refusal; of a stale one, none) is written, in the same transaction. A record whose target is
+        ``DELETED`` is gone, with all that is known of it.
         """
 
     def transition_all(

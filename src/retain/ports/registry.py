@@ -64,7 +64,10 @@ class RegistryStore(Protocol):
     def put(
         self, tenant: str, sort: str, entry_id: str, *, description: str, metadata: dict[str, Any], now: int
     ) -> Registered:
-        """Make one known, or say anew what is known; ``ConflictError`` if it is in the recycle bin."""
+        """Make one known, or say anew what is known; ``ConflictError`` if it is in the recycle bin.
+
+        One whose time there is over is forgotten first, as ``erase`` does; ``ConflictError`` if it cannot be yet.
+        """
 
     def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
         """One, in whatever state."""

@@ -19,6 +19,15 @@ from retain.lifecycle.holds import shown_hold
 
 routes = Routes("holds", "What nothing may remove, however old it is and whoever asks.")
 
+_EXAMPLE = {
+    "hold_id": MEMORY_ID,
+    "user_id": "alice",
+    "reason": "Case 4711",
+    "author": "key:0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77",
+    "created_at": MOMENT,
+    "released_at": None,
+    "released_by": None,
+}
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
@@ -30,7 +39,7 @@ class NewHold(Request):
     user_id: UserId | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
-    memory_id: Name | None = Field(default=None, description="This memory alone.")
+    memory_id: Name | None = Field(default=None, description="This memory, message or tool alone.")
     tag: Name | None = Field(
         default=None, description="`key=value`: a field of the metadata; any other text: one of its `tags`."
     )
@@ -40,17 +49,7 @@ class NewHold(Request):
 class Hold(Answer):
     """A hold."""
 
-    model_config = example(
-        {
-            "hold_id": MEMORY_ID,
-            "user_id": "alice",
-            "reason": "Case 4711",
-            "author": "key:0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77",
-            "created_at": MOMENT,
-            "released_at": None,
-            "released_by": None,
-        }
-    )
+    model_config = example(_EXAMPLE)
 
     hold_id: str
     user_id: str | None = None
@@ -65,17 +64,28 @@ class Hold(Answer):
     released_by: str | None
 
 
+class NewlyHeld(Hold):
+    """A hold that stands from now on."""
+
+    model_config = example({**_EXAMPLE, "covers": {"memories": 1_204, "sessions": 17}})
+
+    covers: dict[str, int] | None = Field(
+        description="How much it covers now, of a user or of one memory; null where that would have to be counted."
+    )
+
+
 class HoldPage(Page):
     """Some holds, oldest first."""
 
     items: list[Hold]
 
 
-@routes.add("POST", "/holds", Right.GOVERN, Reach.WHOSE, answer=Hold, status=201)
+@routes.add("POST", "/holds", Right.GOVERN, Reach.WHOSE, answer=NewlyHeld, status=201)
 def add_hold(caller: Asking, new: NewHold) -> Response:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
-    hold = caller.whose(new.user_id).holds.add(**new.model_dump(exclude_none=True), author=caller.name)
-    return answer(shown_hold(hold), 201)
+    holds = caller.whose(new.user_id).holds
+    hold = holds.add(**new.model_dump(exclude_none=True), author=caller.name)
+    return answer({**shown_hold(hold), "covers": holds.covered(hold)}, 201)
 
 
 @routes.add("GET", "/holds", Right.READ, Reach.TENANT, answer=HoldPage)

@@ -87,6 +87,14 @@ SELECT history.key, history.purge_at, octet_length(content) - CASE WHEN get_byte
 FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
 WHERE history.purge_at IS NOT NULL AND history.id = $1 AND history.subject = $2
 
+-- name: said
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at,
+       sessions.no, sessions.id, agent_id, session_id, state, version, sessions.created_at, updated_at, aged_from,
+       aged_from + delete_after, moved_at, reason, sessions.purge_at, bundle, messages, size, summary
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+JOIN profiles ON profiles.no = sessions.profile
+WHERE history.subject = $1 AND history.id = $2
+
 -- name: binned_messages
 SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
        history.purge_at, history.key, sessions.subject

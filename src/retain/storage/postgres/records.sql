@@ -191,7 +191,7 @@ SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, me
 WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
 
 -- name: removed_agent
-SELECT 1 FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
+SELECT purge_at FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
 
 -- name: embed
 WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL

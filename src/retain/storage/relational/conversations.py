@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from retain.core.chain import Event
 from retain.core.content import pack, parse_json_object, to_json, unpack
-from retain.core.errors import ConflictError, HeldError, StoreFullError
-from retain.core.holds import standing
+from retain.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
+from retain.core.holds import Hold, standing
 from retain.core.records import Message, Move, Outcome, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import BinnedMessage, Lease, Session, ShortWindow, Summarize
+from retain.ports import BinnedMessage, Lease, Session, ShortWindow, Summarize, Turn
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Transaction
 from retain.storage.relational.jobs import check_lease
-from retain.storage.relational.moves import Mover, held_of, standing_holds
-from retain.storage.relational.records import refuse_removed_agents
+from retain.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
 from retain.storage.relational.rules import Profiles, check_rules
 from retain.storage.relational.scopes import START
 from retain.storage.relational.sessions import (
@@ -131,27 +130,41 @@ class SqlHistory:
             )
         return len(found)
 
+    def find_message(self, subject: str, message_id: str) -> Turn | None:
+        with self._database.read() as tx:
+            row = tx.one(SQL["said"], (tx.number_of(subject), message_id))
+        return None if row is None else Turn(as_message(row[:5]), as_session(subject, row[6:]), row[5])
+
     def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+        refused: ConflictError | None = None
         with self._database.write() as tx:
             number = tx.number_of(subject)
             row = tx.one(SQL["binned_message"], (message_id, number))
             if row is None or number is None:
                 return False
             key, purge_at, size, session, agent_id, session_id, state, _ = row
-            tenant, user_id = subject.split("/", 1)
-            refuse_removed_agents(tx, [Scope(tenant, user_id, agent_id)])
-            if state != State.ACTIVE:
-                raise ConflictError(
-                    f"message {message_id} belongs to session {session_id!r}, which is {state}; restore that"
-                )
             if purge_at <= now:
                 raise ConflictError(
                     f"message {message_id} was in the recycle bin until {iso(purge_at)}; it can no longer be restored"
                 )
-            tx.run(SQL["bin_message"], (number, None, key))
-            tx.run(SQL["count_messages"], (number, 1, size, None, session))
-            append(tx, number, [_event(now, "restored", message_id, reason="restored by the user")])
-            return True
+            if is_removed(tx, subject.split("/", 1)[0], agent_id):
+                refused = AgentRemovedError(
+                    f"message {message_id} belongs to agent {agent_id!r}, which is in the recycle bin; restore the "
+                    f"agent first (retain agent restore {agent_id}), then the message"
+                )
+                append(tx, number, [_event(now, "refused", message_id, reason=REFUSALS[Outcome.PARTED])])
+            elif state != State.ACTIVE:
+                refused = ConflictError(
+                    f"message {message_id} belongs to session {session_id!r}, which is {state}; restore that"
+                )
+                append(tx, number, [_event(now, "refused", message_id, reason=f"its session is {state}")])
+            else:
+                tx.run(SQL["bin_message"], (number, None, key))
+                tx.run(SQL["count_messages"], (number, 1, size, None, session))
+                append(tx, number, [_event(now, "restored", message_id, reason="restored by the user")])
+        if refused is not None:
+            raise refused
+        return True
 
     def binned_messages(
         self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = START, limit: int
@@ -191,11 +204,11 @@ class SqlHistory:
             row = tx.one(SQL["session_by_id"], (item_id, tx.number_of(subject)))
         return None if row is None else as_session(subject, row)
 
-    def is_held(self, subject: str, item_id: str) -> bool:
+    def hold_on(self, subject: str, item_id: str) -> Hold | None:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             row = tx.one(SQL["session_by_id"], (item_id, number))
-            return row is not None and hold_on(tx, Mover(tx, subject, number, now=0), row) is not None
+            return None if row is None else hold_on(tx, Mover(tx, subject, number, now=0), row)
 
     def transition_all(
         self,

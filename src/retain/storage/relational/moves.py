@@ -24,6 +24,12 @@ PACKS: Final = Names("packs")
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
+#: Why something does not come back, as the audit chain says it.
+REFUSALS: Final = {
+    Outcome.TAKEN: "another goes by its name",
+    Outcome.FULL: "the quota has no room for it",
+    Outcome.PARTED: "its agent is in the recycle bin",
+}
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
 _STATES: Final = {state.value: state for state in State}
 
@@ -62,15 +68,16 @@ class Mover:
         kind = KINDS[code]
         if move.target in LIVE and move.source not in LIVE:
             if "agent" in kind.scope and is_removed(self._tx, self.subject.split("/", 1)[0], agent_id):
-                return Outcome.PARTED
+                return self.answer(move, kind.name.value, Outcome.PARTED)
             self.make_way(kind, name)
         if self.holds and _is_removal(move):
             thing = held_of(self.subject, agent_id, session_id, move.id, metadata)
             hold = standing(thing, self.holds)
             if hold is not None:
-                self.refuse(move, kind.name.value, hold)
+                self.refuse(move, kind.name.value, hold=hold.id)
                 return Outcome.HELD
-        return self._carry_out(move, kind, key, size, packed, named=name is not None)
+        outcome = self._carry_out(move, kind, key, size, packed, named=name is not None)
+        return self.answer(move, kind.name.value, outcome)
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
         """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
@@ -109,12 +116,12 @@ class Mover:
     def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
         """Carry out a move of a conversation in the way given, unless it is a removal and a hold stands."""
         if hold is not None and _is_removal(move):
-            self.refuse(move, HISTORY, hold)
+            self.refuse(move, HISTORY, hold=hold.id)
             return Outcome.HELD
         outcome = carry_out()
         if outcome is Outcome.DONE:
             self._note(move, HISTORY)
-        return outcome
+        return self.answer(move, HISTORY, outcome)
 
     def make_way(self, kind: Kind, name: str | None) -> None:
         """Recycle a record whose time is over and whose name is wanted: nobody can see it, and no sweep has come yet.
@@ -199,14 +206,20 @@ class Mover:
         self._events.append(Event(self._now, action, move.id, detail))
         self._moved[about] += 1
 
-    def refuse(self, move: Move, kind: str, hold: Hold) -> None:
-        """Write down that a hold kept a record, or a conversation."""
+    def answer(self, move: Move, kind: str, outcome: Outcome) -> Outcome:
+        """An outcome itself; where it is that something does not come back, that is written down."""
+        if outcome in REFUSALS and not _is_removal(move):
+            self.refuse(move, kind, reason=REFUSALS[outcome])
+        return outcome
+
+    def refuse(self, move: Move, kind: str, **why: str) -> None:
+        """Write down that a record, or a conversation, was not moved."""
         detail = {
             "kind": kind,
             "from": move.source.value,
             "to": move.target.value,
             "cause": move.cause.value,
-            "hold": hold.id,
+            **why,
         }
         self._events.append(Event(self._now, "refused", move.id, detail))
 

@@ -11,11 +11,12 @@ from typing import Any, Final
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from retain.core.decisions import Standing
 from retain.core.errors import AgentRemovedError, HeldError, StorageError
-from retain.core.holds import Held, standing
+from retain.core.holds import Held, Hold, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
 from retain.core.rules import BIN
 from retain.core.selections import Labels, labels_of
+from retain.core.times import iso
 from retain.core.types import LIVE, TYPES, Kind, State
 from retain.ports import Added, Changes, Cursor, IndexRow, Lease
 from retain.storage.relational.database import AgainError, Database, Transaction
@@ -57,6 +58,16 @@ class SqlRecords:
         self._profiles = Profiles()
 
     def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        try:
+            return self._insert_surely(subject, kind, entries, prune=prune, now=now)
+        except _KeptError as kept:  # nothing of it was done, but that it was refused is written down
+            with self._database.write(subject) as tx:
+                mover = Mover(tx, subject, tx.number_for(subject), now=now, is_held=False)
+                mover.refuse(kept.move, kind.name.value, hold=kept.hold.id)
+                mover.save()
+            raise refuse(kind.name, subject.split("/", 1)[1], kept.problem, hold=kept.hold) from None
+
+    def _insert_surely(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         before: list[str] = []
         try:
             return self._insert(subject, kind, entries, prune=prune, now=now, pruned=before)
@@ -98,8 +109,11 @@ class SqlRecords:
             if excess(tally.usage(maximum), len(stored), size):
                 _recycle_expired(tx, mover, number, kind, now)
             while problem := excess(tally.usage(maximum), len(stored), size):
-                if not prune or not (moved := _prune(tx, mover, number, kind, now)):
-                    raise refuse(kind.name, subject.split("/", 1)[1], problem)
+                moved, kept = _prune(tx, mover, number, kind, now) if prune else ([], None)
+                if kept is not None and not moved:
+                    raise _KeptError(problem, *kept)
+                if not moved:
+                    raise refuse(kind.name, subject.split("/", 1)[1], problem, pruned=prune)
                 pruned += moved
             models: dict[str | None, int | None] = {}
             profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
@@ -350,23 +364,34 @@ def _transition(tx: Transaction, subject: str, moves: Sequence[Move], now: int, 
     return outcomes
 
 
-def _prune(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> list[str]:
-    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went."""
+class _KeptError(Exception):
+    """A prune found nothing that it may take, and a hold is why."""
+
+    def __init__(self, problem: str, move: Move, hold: Hold) -> None:
+        self.problem, self.move, self.hold = problem, move, hold
+
+
+def _prune(
+    tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int
+) -> tuple[list[str], tuple[Move, Hold] | None]:
+    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
+    hold kept from it.
+    """
     most = prune_count(mover.tally(kind).memories)
     reason = "pruned: the quota was reached"
     moved: list[str] = []
+    kept: tuple[Move, Hold] | None = None
     found = tx.rows(SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most))
     for _, record_id, _, state, version, *whose, metadata in found:
         if len(moved) == most:
             break
-        if (
-            mover.holds
-            and standing(held_of(mover.subject, whose[0], whose[1], record_id, metadata), mover.holds) is not None
-        ):
-            continue
         move = Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
-        moved += [record_id] if mover.move(move) is Outcome.DONE else []
-    return moved
+        thing = held_of(mover.subject, whose[0], whose[1], record_id, metadata) if mover.holds else None
+        if thing is not None and (hold := standing(thing, mover.holds)) is not None:
+            kept = kept or (move, hold)
+        elif mover.move(move) is Outcome.DONE:
+            moved.append(record_id)
+    return moved, kept
 
 
 def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
@@ -399,10 +424,11 @@ def _seen(tx: Transaction, record: Record) -> Record:
 def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
     """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
     for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes}:
-        if is_removed(tx, tenant, agent_id):
+        removed = tx.one(SQL["removed_agent"], (tenant, agent_id))
+        if removed is not None:
             raise AgentRemovedError(
-                f"agent {agent_id!r} is in the recycle bin; restore it with retain agent restore {agent_id}, "
-                "or use another agent"
+                f"agent {agent_id!r} is in the recycle bin; restore it until {iso(removed[0] or 0)} with "
+                f"retain agent restore {agent_id}, or use another agent"
             )
 
 

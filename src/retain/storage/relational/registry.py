@@ -52,9 +52,17 @@ class SqlRegistry:
         with self._database.govern(tenant) as tx:
             known = _get(tx, tenant, sort, entry_id)
             if known is not None and known.state is not State.ACTIVE:
-                raise ConflictError(
-                    f"{sort} {entry_id!r} is in the recycle bin; restore it with retain {sort} restore {entry_id}"
-                )
+                if not _is_over(known, now):
+                    raise ConflictError(
+                        f"{sort} {entry_id!r} is in the recycle bin; restore it with retain {sort} restore {entry_id}"
+                    )
+                if not _forget(tx, known, now):
+                    raise ConflictError(
+                        f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}, and is not gone "
+                        "yet: it, or something of its own, is on hold or not swept; release the hold (retain hold "
+                        "list), then sweep: retain sweep"
+                    )
+                known = None
             tx.run(SQL["put"], (tenant, sort, entry_id, description, to_json(metadata), now))
             _note(tx, (tenant, sort, entry_id), "registered" if known is None else "changed", now=now)
             return _known(tx, tenant, sort, entry_id)
@@ -100,7 +108,7 @@ class SqlRegistry:
                 raise NotFoundError(f"no {sort} {entry_id!r} is known, in the recycle bin or out of it")
             if known.state is not State.RECYCLED:
                 raise ConflictError(f"{sort} {entry_id!r} is not in the recycle bin; nothing to restore")
-            if (known.purge_at or 0) <= now:
+            if _is_over(known, now):
                 raise ConflictError(
                     f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}; "
                     "it can no longer be restored"
@@ -217,16 +225,9 @@ class SqlRegistry:
         with self._database.govern(entry.tenant) as tx:
             check_lease(tx, lease)
             known = _get(tx, *where)
-            if known is None or known.version != entry.version or known.purge_at is None or known.purge_at > now:
+            if known is None or known.version != entry.version or not _is_over(known, now):
                 return False
-            left = tx.value(SQL["bundle_left"], (known.bundle,))
-            if left or (known.sort == AGENT and _has_own(tx, known.tenant, known.id)):
-                return False
-            if _hold_on(tx, where, known.metadata) is not None:
-                return False
-            tx.run(SQL["erase"], where)
-            _note(tx, where, "deleted", now=now, reason="its time in the recycle bin was over")
-            return True
+            return _forget(tx, known, now)
 
     def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
         with self._database.read() as tx:
@@ -261,6 +262,24 @@ def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[
         if len(found) < _PAGE:
             return
         after = (found[-1][0], found[-1][1])
+
+
+def _is_over(entry: Registered, now: int) -> bool:
+    """Whether an entry's time in the recycle bin is over, swept or not."""
+    return entry.purge_at is not None and entry.purge_at <= now
+
+
+def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
+    """Forget an entry whose time is over, unless a hold keeps it, or something of its own is left; whether it went."""
+    where = (entry.tenant, entry.sort, entry.id)
+    left = tx.value(SQL["bundle_left"], (entry.bundle,))
+    if left or (entry.sort == AGENT and _has_own(tx, entry.tenant, entry.id)):
+        return False
+    if _hold_on(tx, where, entry.metadata) is not None:
+        return False
+    tx.run(SQL["erase"], where)
+    _note(tx, where, "deleted", now=now, reason="its time in the recycle bin was over")
+    return True
 
 
 def _counted(row: Row, *, records: bool) -> dict[str, int]:

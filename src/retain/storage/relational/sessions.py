@@ -34,7 +34,7 @@ def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, 
     if row is None or (row[4], row[5]) != (move.source, move.version) or move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
     if move.target is State.ACTIVE and is_removed(tx, mover.subject.split("/", 1)[0], row[2]):
-        return Outcome.PARTED
+        return mover.answer(move, HISTORY, Outcome.PARTED)
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
         there = tx.one(SQL["session"], (mover.number, *row[2:4]))
         if there is not None and _is_over(there, now):

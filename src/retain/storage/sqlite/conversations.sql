@@ -80,6 +80,18 @@ SELECT history.key, history.purge_at, length(CAST(content AS BLOB)), sessions.no
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
 WHERE history.purge_at IS NOT NULL AND history.id = ? AND sessions.subject = ?
 
+-- Those in the recycle bin have an index of their own.
+-- name: said
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at,
+       sessions.no, sessions.id, agent_id, session_id, state, version, sessions.created_at, updated_at, aged_from,
+       aged_from + delete_after, moved_at, reason, sessions.purge_at, bundle, messages, size, summary
+FROM (SELECT no AS number FROM sessions WHERE subject = ?1 AND state = 'active'
+      UNION ALL
+      SELECT no FROM sessions WHERE subject = ?1 AND state IN ('recycled', 'deleting')) AS theirs
+CROSS JOIN history ON history.key BETWEEN theirs.number << 24 AND (theirs.number + 1 << 24) - 1
+CROSS JOIN sessions ON sessions.no = theirs.number CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE history.id = ?2
+
 -- name: binned_messages
 SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
        history.purge_at, history.key, sessions.subject

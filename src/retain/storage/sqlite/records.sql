@@ -159,7 +159,7 @@ SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, me
 WHERE tenant = ? AND released_at IS NULL AND (user_id IS NULL OR user_id = ?)
 
 -- name: removed_agent
-SELECT 1 FROM registry WHERE tenant = ? AND sort = 'agent' AND id = ? AND state != 'active'
+SELECT purge_at FROM registry WHERE tenant = ? AND sort = 'agent' AND id = ? AND state != 'active'
 
 -- name: embed
 UPDATE records SET model = ?, vectors = ?, terms = ? WHERE key = ? AND version = ?
