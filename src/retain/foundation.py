@@ -17,6 +17,7 @@ from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
 from retain.kinds.entity import retell_entities
 from retain.kinds.parts import Parts
+from retain.kinds.shelf import Shelf
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
@@ -127,6 +128,7 @@ class Foundation:
             objects=cache(self._open_cold),
             erase=self.erase,
             recall=self.recall,
+            working=Shelf(stores.reader.alias, stores.subjects.know),
             summarizer=self._summarizer,
             clock=clock or system_clock,
             check=self.database.check_usable,
@@ -227,7 +229,7 @@ class Foundation:
             return found
 
     def _is_erased(self, alias: str) -> bool:
-        return self.ledger.find(alias) is not None
+        return self.ledger.is_carried_out(alias)
 
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
@@ -304,7 +306,7 @@ class Foundation:
             now=self.parts.now,
             watch=self._watch,
             load=self.settings.sweep_load,
-            finish_erasures=self.eraser.finish_unfinished,
+            finish_erasures=self.eraser.go_on,
             domains=domains,
             shrink=self.stores.subjects.scrub,
             take_back=self.schedule.take_back,

@@ -268,6 +268,22 @@ def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> Non
     assert examine("--home", str(home))[0] == 0
 
 
+def test_an_erasure_that_a_hold_keeps_is_a_warning_and_names_nobody(home: Path, store: Path) -> None:
+    with Retain.open(home=home) as engine:
+        alias = str(engine.parts.reader.alias("default/alice"))
+        engine.ledger.begin(alias, at=1)  # and it died
+        engine.holds.add(user_id="alice", reason="Case 4711", author="legal")
+    with Retain.open(home=home):
+        pass
+
+    code, checks = examine("--home", str(home))
+
+    assert (code, checks["erasures"]["status"]) == (0, "warning")
+    assert alias in checks["erasures"]["detail"]
+    assert "alice" not in checks["erasures"]["detail"]
+    assert "retain hold list" in checks["erasures"]["fix"]
+
+
 def test_a_bucket_that_does_not_answer_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://memories/cold")
     for name, value in (

@@ -47,6 +47,16 @@ def test_a_dry_run_shows_what_would_go_and_changes_nothing(alice: Shell) -> None
     assert alice.json("certificate", "list") == []
 
 
+@pytest.mark.parametrize("how", [["--dry-run"], [], ["--yes"]], ids=str)
+def test_whom_a_hold_keeps_is_said_before_anyone_is_asked(alice: Shell, how: list[str]) -> None:
+    hold = alice.ok("hold", "add", "--user", "alice", "--reason", "Case 4711", "--quiet").strip()
+
+    code, error = alice.error("erase", "alice", *how)
+
+    assert (code, error["code"]) == (5, "held")
+    assert f"hold {hold} (Case 4711)" in error["message"]
+
+
 def test_nothing_is_erased_before_someone_has_said_yes(alice: Shell) -> None:
     code, error = alice.error("erase", "alice")
 

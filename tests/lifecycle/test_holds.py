@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from retain import MemoryManager, Retain
 from retain.core.content import unpack
 from retain.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
 from retain.core.holds import Hold
+from retain.lifecycle.holds import digest_of
 
 
 def refusals(retain: Retain, hold: Hold) -> int:
@@ -330,6 +332,20 @@ def test_a_hold_is_audited_when_it_is_added_and_when_it_is_released(retain: Reta
     assert retain.holds.list(released=True) == [released]
     with pytest.raises(NotFoundError):
         retain.holds.release(hold.id)
+
+
+def test_what_a_hold_says_is_in_the_hold_and_the_chain_can_tell_that_it_is_what_was_said(retain: Retain) -> None:
+    hold = retain.holds.add(user_id="ann", tag="about=ann", reason="what Ann said", author="counsel")
+
+    (entry,) = retain.audit.tail(10)
+    assert (entry["detail"]["on"], entry["detail"]["author"]) == (["user", "tag"], "counsel")
+    assert entry["detail"]["words"] == digest_of(hold) != digest_of(replace(hold, reason="something else"))
+    retain.holds.release(hold.id, author="counsel")
+    retain.erase_user("ann")
+    rows = str(raw.rows(retain, "SELECT entry FROM audit"))
+    assert "about=ann" not in rows
+    assert "what Ann said" not in rows
+    assert retain.audit.verify()
 
 
 def test_a_hold_says_on_what_and_why(retain: Retain) -> None:

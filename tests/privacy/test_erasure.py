@@ -174,6 +174,63 @@ def test_what_another_process_has_in_its_index_is_gone_at_once(home: Path, clock
         assert memory.count_memories("long_term") == 0
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["with memories", "with notes alone"])
+def test_what_another_process_has_in_mind_of_a_user_is_gone_at_once(
+    home: Path, clock: FakeClock, *, is_known: bool
+) -> None:
+    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+        memory, bobs = other.manager("ann", "guide", "s"), other.manager("bob", "guide", "s")
+        note = memory.add("Ann is on her way to Paris", "working")["memory_id"]
+        bobs.add("Bob stays in Paris", "working")
+        if is_known:
+            memory.add("likes the window seat", "long_term")
+        assert len(memory.retrieve("Paris", ["working"])) == 1
+
+        erasure = one.erase_user("ann")
+
+        assert erasure.certificate is not None
+        assert any("Working memory" in remark for remark in erasure.certificate["remarks"])
+        assert memory.retrieve("Paris", ["working"]) == []
+        assert other.export_user("ann")["memories"]["working"] == []
+        assert (memory.working.items(), memory.count_memories("working")) == ([], 0)
+        with pytest.raises(LookupError):
+            memory.get(note)
+        assert len(bobs.retrieve("Paris", ["working"])) == 1, "nobody else's"
+        memory.add("Ann came back", "working")
+        assert [item["content"] for item in memory.retrieve("Ann", ["working"])] == ["Ann came back"]
+
+
+def test_notes_that_come_after_an_erasure_are_not_lost_with_those_before_it(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+        memory = other.manager("ann", "guide", "s")
+        memory.working.add("before")
+        one.erase_user("ann")
+
+        memory.working.add("after")
+
+        assert [item.content for item in memory.working.items()] == ["after"]
+
+
+def test_rules_and_released_holds_on_a_session_that_is_only_theirs_go_and_are_exported(retain: Retain) -> None:
+    for user_id, session_id in (("ann", "ann's trip"), ("ann", "shared"), ("bob", "shared"), ("bob", "bob's")):
+        retain.manager(user_id, "guide", session_id).add("likes tea", "long_term")
+    tenant = retain.of_tenant("elsewhere")
+    tenant.manager("eve", "guide", "ann's trip").add("likes tea", "long_term")
+    for session_id in ("ann's trip", "shared", "bob's"):
+        retain.policies.set("long_term", session_id=session_id, keep_days=3)
+        hold = retain.holds.add(session_id=session_id, reason=f"about {session_id}", author="counsel")
+        retain.holds.release(hold.id, author="counsel")
+
+    exported = retain.export_user("ann")
+    assert [rule["session_id"] for rule in exported["rules"]] == ["ann's trip"]
+    assert [hold["session_id"] for hold in exported["holds"]] == ["ann's trip"]
+    erasure = retain.erase_user("ann")
+
+    assert place(erasure, "rules") == place(erasure, "released holds") == (1, 1, 0)
+    assert {hold.session_id for hold in retain.holds.list(released=True)} == {"shared", "bob's"}
+    assert {rule["session_id"] for rule in retain.policies.list() if "session_id" in rule} == {"shared", "bob's"}
+
+
 def test_a_user_who_comes_back_begins_anew(retain: Retain, clock: FakeClock) -> None:
     memory = retain.manager("ann", "guide", "s")
     retain.quotas.set("long_term", max_memories=1, user_id="ann")
@@ -314,6 +371,92 @@ def test_a_hold_on_others_does_not_refuse(retain: Retain) -> None:
 
     assert retain.erase_user("ann").kinds["long_term"] == 1
     assert len(retain.holds.list()) == 4
+
+
+def cut_short(retain: Retain, user_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an erasure die when it is in the ledger, and nothing has been changed."""
+
+    def dying(*_args: object, **_options: object) -> None:
+        raise DeathError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("retain.storage.relational.subjects._detach", dying)
+        with pytest.raises(DeathError):
+            retain.erase_user(user_id)
+    assert retain.ledger.last() == 1
+
+
+@pytest.mark.parametrize("by", ["opening", "a sweep", "erasing again"])
+@pytest.mark.parametrize("whom", [{"user_id": "ann"}, {"tag": "case=7"}], ids=str)
+def test_a_hold_that_comes_after_an_erasure_was_cut_short_keeps_everything_until_it_is_released(
+    *,
+    homes: Homes,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    whom: dict[str, str],
+    by: str,
+) -> None:
+    home = homes.new()
+    with Retain.open(home=home, clock=clock) as retain:
+        memory_id = retain.manager("ann", "guide").add("evidence", "long_term", {"case": 7})["memory_id"]
+        retain.manager("bob", "guide").add("likes tea", "long_term")
+        before = retain.backups.create().id
+        cut_short(retain, "ann", monkeypatch)
+        hold = retain.holds.add(**whom, reason="a case", author="counsel")
+
+    for _ in range(2):
+        with Retain.open(home=home, clock=clock) as retain:
+            assert retain.manager("ann", "guide").get(memory_id)["content"] == "evidence"
+            assert [one.id for one in retain.holds.list()] == [hold.id]
+            assert retain.certificates.list() == []
+            assert len(retain.ledger.deferred()) == 1
+            assert f"the erasure of {retain.ledger.deferred()[0]} has begun" in caplog.text
+            assert "'ann'" not in caplog.text
+    with Retain.open(home=home, clock=clock) as retain:
+        (refused,) = [entry for entry in retain.audit.tail(user_id="ann") if entry["action"] == "refused"]
+        assert refused["detail"]["hold"] == hold.id, "once, however often it was opened"
+        with pytest.raises(HeldError, match="goes on after it"):
+            retain.erase_user("ann")
+        assert retain.backups.rotate(confirm=True).rewritten == []
+        assert retain.backups.verify(before, restore=True).erased == 0, "it is in backups as ever"
+        assert retain.backups.create().users == 2
+        retain.erase_user("bob")
+        assert retain.manager("ann", "guide").get(memory_id)["content"] == "evidence"
+        retain.holds.release(hold.id, author="counsel")
+        if by == "a sweep":
+            retain.sweep()
+        elif by == "erasing again":
+            assert retain.erase_user("ann").kinds["long_term"] == 1
+        assert (retain.manager("ann", "guide").count_memories("long_term") == 0) is (by != "opening")
+
+    with Retain.open(home=home, clock=clock) as retain:
+        assert retain.manager("ann", "guide").retrieve("evidence") == []
+        assert retain.holds.list(released=True) == [] or "tag" in whom
+        assert (len(retain.certificates.list()), retain.ledger.deferred()) == (2, [])
+        retain.backups.rotate(confirm=True)
+        assert [retain.backups.verify(one.id).erased for one in retain.backups.list()] == [0, 0], "taken out of them"
+        assert retain.audit.verify()
+
+
+def test_what_is_archived_stays_readable_while_a_hold_keeps_an_erasure_that_was_cut_short(
+    homes: Homes, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = homes.new()
+    with Retain.open(home=home, clock=clock) as retain:
+        memory = retain.manager("ann", "guide")
+        memory_id = memory.add("evidence " * 300, "long_term")["memory_id"]
+        clock.advance(days=366)
+        retain.sweep()
+        cut_short(retain, "ann", monkeypatch)
+        retain.holds.add(user_id="ann", reason="a case", author="counsel")
+        memory.add("more evidence", "long_term")
+        clock.advance(days=366)
+        retain.sweep()
+    with Retain.open(home=home, clock=clock) as retain:
+        memory = retain.manager("ann", "guide")
+        memory.rehydrate(memory_id)
+        assert memory.get(memory_id)["content"].startswith("evidence")
 
 
 # --- what is away just now ----------------------------------------------------------------------------------------

@@ -61,14 +61,29 @@ def test_an_erasure_that_is_killed_anywhere_is_made_good(homes: Homes, clock: Fa
     with Retain.open(home=before, clock=clock) as retain:
         retain.manager("bob", "guide").add("Likes tea", "long_term")
         sentinel.plant(retain, clock)
-        retain.backups.create()
+        backup = retain.backups.create().id
     killed = 0
     while victims.kill(home := homes.copy(before, f"at {killed}"), clock, killed, "erase", user_id=sentinel.user_id):
         with Retain.open(home=home, clock=clock) as retain:
+            begun = [entry.key for entry in retain.ledger.entries()]
+            certified = {one["subject"] for one in retain.certificates.list()}
+            assert certified == set(begun), f"opening finished it, killed before effect {killed}"
             assert not retain.erase_user(sentinel.user_id).pending
             assert retain.manager("bob", "guide").count_memories("long_term") == 1
             assert retain.audit.verify()
+            (alias,) = {entry.key for entry in retain.ledger.entries()}
+            assert {one["subject"] for one in retain.certificates.list()} == {alias}
+            assert retain.ledger.is_carried_out(alias)
+            checked = retain.backups.verify(backup, restore=True)
+            assert (checked.problems, checked.erased) == ((), 1)
         assert sentinel.hits(homes, home) == [], f"killed before effect {killed}"
+        for name in ("retain.db", "retain.db-wal", "retain.db-shm"):
+            (home / name).unlink(missing_ok=True)
+        with Retain.open(home=home, clock=clock) as retain:
+            assert retain.backups.restore(backup).whole
+            assert retain.manager("bob", "guide").count_memories("long_term") == 1
+            assert retain.manager(sentinel.user_id, "guide").count_memories("long_term") == 0
+        assert sentinel.hits(homes, home) == [], f"restored after being killed before effect {killed}"
         homes.remove(home)
         killed += 1
     assert killed > 10

@@ -35,6 +35,41 @@ def test_an_erasure_that_is_begun_again_is_the_same_one(tmp_path: Path) -> None:
     assert ledger(tmp_path).last() == 1
 
 
+def test_an_entry_whose_mark_a_crash_has_taken_is_found_again(tmp_path: Path) -> None:
+    entry = ledger(tmp_path).begin(KEYS[3], at=1)
+    (mark,) = (path for path in (tmp_path / "erased").rglob("*") if path.is_file())
+    mark.unlink()
+    assert ledger(tmp_path).find(KEYS[3]) is None
+
+    ledger(tmp_path).mend(entry)
+
+    assert ledger(tmp_path).find(KEYS[3]) == entry
+
+
+def test_an_erasure_that_is_put_off_goes_on_under_an_entry_of_its_own(tmp_path: Path) -> None:
+    kept = ledger(tmp_path)
+    first, other = kept.begin(KEYS[0], at=1), kept.begin(KEYS[1], at=1)
+    kept.defer(KEYS[0])
+
+    assert (kept.deferred(), kept.find(KEYS[0]), kept.erased(after=0)) == ([KEYS[0]], None, {KEYS[1]})
+
+    again = kept.begin(KEYS[0], at=2)
+    kept.carry_out(again)
+    assert (again.no, kept.find(KEYS[0]), kept.deferred()) == (3, again, [])
+    assert (kept.erased(after=first.no), kept.erased(after=other.no)) == ({KEYS[0], KEYS[1]}, {KEYS[0]})
+
+
+def test_what_was_carried_out_is_not_put_off(tmp_path: Path) -> None:
+    kept = ledger(tmp_path)
+    kept.carry_out(kept.begin(KEYS[0], at=1))
+
+    kept.mend(next(kept.entries()))
+    kept.defer(KEYS[0])
+    kept.defer(KEYS[1])
+
+    assert (kept.is_carried_out(KEYS[0]), kept.is_carried_out(KEYS[1]), kept.deferred()) == (True, False, [])
+
+
 def test_none_is_lost_when_many_begin_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: ledger(tmp_path).begin(key, at=1), KEYS))

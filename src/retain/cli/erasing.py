@@ -43,7 +43,9 @@ def erase(
     *,
     user: Annotated[str, typer.Argument(metavar="USER", help="Who is to be forgotten.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; you have looked at what goes.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go, or what keeps it; change nothing.")
+    ] = False,
     certificate: Annotated[
         Path | None,
         typer.Option(
@@ -75,9 +77,10 @@ def erase(
 
 
 def _look(engine: Retain, user: str) -> dict[str, Any]:
-    """What there is of a user, more or less: others may be writing."""
+    """What there is of a user, more or less: others may be writing. ``HeldError`` while a hold keeps it."""
     from retain.core.types import DURABLE  # noqa: PLC0415 - not needed for --help
 
+    engine.eraser.check(f"{engine.tenant}/{user}")  # what would be refused is not asked about
     kinds = {kind.value: engine.quotas.get(kind, user).memories for kind in DURABLE}
     total = engine.parts.reader.size(f"{engine.tenant}/{user}")
     return {"user_id": user, "memories": kinds, "memories_and_messages": max(total, sum(kinds.values()))}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from retain.core.errors import RetainError
 from retain.core.rules import spoken
 from retain.core.times import DAY, iso, moment
 from retain.foundation import system_clock
@@ -19,7 +20,9 @@ from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import ClockWatch
 from retain.lifecycle.schedule import GRACE, JOBS, Schedule
+from retain.privacy.ledger import Ledger
 from retain.settings import Settings
+from retain.storage.objects import open_keeping
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.database import Database
 from retain.storage.relational.dues import SqlDues
@@ -39,6 +42,7 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     yield checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
     yield checked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
     yield checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
+    yield from _erasures(settings)
     yield checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
     yield from check_cold(database, settings)
 
@@ -91,6 +95,19 @@ def _waiting(dues: SqlDues, now: int) -> dict[str, int]:
         for kind, since in dues.overdue_since(tenant, now):
             waiting[kind] = max(waiting.get(kind, 0), now - since)
     return waiting
+
+
+def _erasures(settings: Settings) -> Iterator[Check]:
+    """Those that have begun and that a hold keeps; nothing is said where there are none."""
+    try:
+        deferred = Ledger(open_keeping(settings)).deferred()
+    except RetainError as problem:
+        yield failed("erasures", problem, "correct RETAIN_STATE_URL, or the permissions there")
+        return
+    if deferred:
+        found = f"begun, and kept by a hold: {', '.join(deferred)}"
+        fix = "retain hold list; an erasure goes on when the hold that keeps it is released"
+        yield warned("erasures", found, fix)
 
 
 def _audit(database: Database, home: Path) -> Check:

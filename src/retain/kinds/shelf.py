@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retain.core.quotas import excess, prune_count, refuse
@@ -13,6 +13,8 @@ from retain.core.types import TYPES, MemoryType
 
 @dataclass
 class _Pile:
+    alias: str
+    """The pseudonym of whom it is: another, or none, and that user was erased."""
     items: dict[str, Message] = field(default_factory=dict)
     size: int = 0
 
@@ -32,17 +34,28 @@ class _Pile:
 
 
 class Shelf:
-    """Items of each scope, in their order; nothing of it is ever written down."""
+    """Items of each scope, in their order; nothing of it is ever written down.
 
-    def __init__(self) -> None:
+    A user may be erased by any process that has the store open, and this one is not told. So whoever gets at a scope
+    that has items asks the store for the user's pseudonym first, which is one point read (``alias``); no other scope
+    costs anything. ``know`` gives the pseudonym of a user, made if there is none: the first item of someone of whom the
+    store has never heard writes that down, so that they can be told to have been erased.
+    """
+
+    def __init__(
+        self, alias: Callable[[str], str | None] = lambda _subject: "", know: Callable[[str], str] = lambda _subject: ""
+    ) -> None:
+        self._alias = alias
+        self._know = know
         self._piles: dict[Scope, _Pile] = {}
         self._lock = threading.Lock()
 
     def put(self, scope: Scope, items: Sequence[Message], *, prune: bool) -> tuple[Usage, int]:
         """Add items, or none of them where they exceed the quota; what is there then, and how many old ones went."""
         size = sum(map(_size, items))
+        alias = self._look(scope) or self._know(scope.subject)
         with self._lock:
-            pile = self._piles.setdefault(scope, _Pile())
+            pile = self._piles.setdefault(scope, _Pile(alias))
             pruned = 0
             while problem := excess(pile.usage(), len(items), size):
                 if not prune or not pile.items:
@@ -56,6 +69,7 @@ class Shelf:
 
     def replace(self, scope: Scope, item: Message) -> bool:
         """Put an item in the place of the one with its id; whether that was there."""
+        self._look(scope)
         with self._lock:
             pile = self._piles.get(scope)
             if pile is None or item.id not in pile.items:
@@ -69,18 +83,21 @@ class Shelf:
 
     def items(self, scope: Scope) -> list[Message]:
         """All items of a scope."""
+        self._look(scope)
         with self._lock:
             pile = self._piles.get(scope)
             return [] if pile is None else list(pile.items.values())
 
     def get(self, scope: Scope, item_id: str) -> Message | None:
         """One item."""
+        self._look(scope)
         with self._lock:
             pile = self._piles.get(scope)
             return None if pile is None else pile.items.get(item_id)
 
     def remove(self, scope: Scope, item_id: str) -> bool:
         """Take one item away; whether it was there."""
+        self._look(scope)
         with self._lock:
             pile = self._piles.get(scope)
             return pile is not None and pile.take(item_id)
@@ -93,9 +110,8 @@ class Shelf:
     def of_user(self, subject: str) -> list[tuple[Scope, list[Message]]]:
         """All items of a subject, by their scopes."""
         with self._lock:
-            return [
-                (scope, list(pile.items.values())) for scope, pile in self._piles.items() if scope.subject == subject
-            ]
+            theirs = [scope for scope in self._piles if scope.subject == subject]
+        return [(scope, self.items(scope)) for scope in theirs]
 
     def clear_user(self, subject: str) -> int:
         """Take all items of a subject away, whatever the agent and the session; how many there were."""
@@ -108,6 +124,16 @@ class Shelf:
         with self._lock:
             pile = self._piles.pop(scope, None)
             return 0 if pile is None else len(pile.items)
+
+    def _look(self, scope: Scope) -> str | None:
+        """Whose a scope is, if it has items; those of a user who was erased go."""
+        pile = self._piles.get(scope)
+        if pile is None or self._alias(scope.subject) == pile.alias:
+            return None if pile is None else pile.alias
+        with self._lock:
+            if self._piles.get(scope) is pile:
+                del self._piles[scope]
+        return None
 
 
 def _size(item: Message) -> int:

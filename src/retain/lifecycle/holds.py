@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from retain.core.chain import Event
-from retain.core.content import check_content, check_id
+from retain.core.content import check_content, check_id, to_json
 from retain.core.errors import InvalidInputError, NotFoundError, told
 from retain.core.holds import Held, Hold
 from retain.core.ids import is_id
@@ -77,7 +78,7 @@ class Holds:
             memory_id=whom["memory_id"],
             tag=whom["tag"],
         )
-        self._store.add(hold, Event(now, "hold.added", hold.id, {**_public(hold), "reason": hold.reason}))
+        self._store.add(hold, Event(now, "hold.added", hold.id, _public(hold)))
         return hold
 
     def _check_names_something(self, whom: dict[str, str | None]) -> None:
@@ -131,10 +132,20 @@ class Holds:
 
 
 def _public(hold: Hold) -> dict[str, Any]:
-    """What the audit chain says of a hold: not whose memory it is about, which is the chain's own secret."""
-    named = ("agent_id", "session_id", "memory_id", "tag")
+    """What the audit chain says of a hold: not whose memory it is about, which is the chain's own secret.
+
+    Nothing of the words that people wrote, either, since they may speak of a person and the chain stays: the hold has
+    them as long as it is kept, and the chain a digest of them, by which they can be told to be what they were.
+    """
+    named = ("agent_id", "session_id", "memory_id")
     parts = {name: getattr(hold, name) for name in named if getattr(hold, name) is not None}
-    return {"on": [*(["user"] if hold.user_id else []), *parts], **parts, "author": hold.author}
+    on = [*(["user"] if hold.user_id else []), *parts, *(["tag"] if hold.tag is not None else [])]
+    return {"on": on, **parts, "author": hold.author, "words": digest_of(hold)}
+
+
+def digest_of(hold: Hold) -> str:
+    """The digest of a hold's reason and tag that is on the audit chain."""
+    return hashlib.sha256(to_json(["retain-hold 1", hold.id, hold.reason, hold.tag]).encode()).hexdigest()
 
 
 def _given(parts: Mapping[str, str | None]) -> set[str]:

@@ -59,6 +59,9 @@ class SubjectReader(Protocol):
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         """The limits that were set for a user."""
 
+    def own_sessions(self, subject: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of the names that are sessions of the subject, and of nobody else in its tenant."""
+
 
 class Found(NamedTuple):
     """What there was of a subject."""
@@ -76,16 +79,30 @@ class SubjectStore(Protocol):
     """
 
     def detach(
-        self, subject: str, *, alias: str | None = None, now: int, begin: Callable[[str], None]
+        self,
+        subject: str,
+        *,
+        alias: str | None = None,
+        even_held: bool = False,
+        now: int,
+        begin: Callable[[str], None],
+        defer: Callable[[str], None] = lambda _alias: None,
     ) -> tuple[Tombstone | None, Found]:
         """Take a subject's name away, with all that is found by it: from that instant nobody finds anything of it, and
         a user who comes back under the name begins anew. ``None``, if there is no such subject.
 
         ``HeldError`` (audited), changing nothing, while a hold stands that names the user or covers anything of theirs.
         ``begin`` is called with the pseudonym once that is settled, before anything is changed, while nobody can add a
-        hold. With ``alias``, an erasure that began before is done again: for the subject of that pseudonym only,
-        whatever is held by now.
+        hold; ``defer`` if there is such a hold. With ``alias``, an erasure that began before is gone on with: for the
+        subject of that pseudonym only. It is audited once that a hold keeps it; with ``even_held``, holds are those of
+        an old copy, and keep nothing.
         """
+
+    def check(self, subject: str) -> None:
+        """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
+
+    def know(self, subject: str) -> str:
+        """The pseudonym of a subject, seen before or not."""
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
         """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""

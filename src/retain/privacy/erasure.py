@@ -2,7 +2,8 @@
 
 The name goes first, in the same transaction that no hold can come between, and the ledger has it before that. What
 follows can be repeated: a crash anywhere is made good by asking again, by the next sweep, or by opening the store. A
-store that comes from before an erasure is held against the ledger before anyone can read.
+store that comes from before an erasure is held against the ledger before anyone can read. An erasure that was cut short
+before the name was gone, and that a hold keeps by now, is put off until the hold is released.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from retain.core.errors import LedgerError, ObjectStoreError, StoreAwayError
+from retain.core.errors import HeldError, LedgerError, ObjectStoreError, StoreAwayError
 from retain.core.packs import pack_folder
 from retain.core.tombstones import Tombstone
 from retain.core.types import MemoryType
@@ -125,12 +126,33 @@ class Eraser:
         One of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
         """
         now = self._now()
-        tombstone, found = self._subjects.detach(subject, now=now, begin=lambda alias: self._begin(alias, now))
+        try:
+            tombstone, found = self._detach(subject, now=now)
+        except HeldError as problem:
+            if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
+                raise HeldError(f"{problem}. Its erasure had begun before the hold, and goes on after it") from None
+            raise
         unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
         erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
         if tombstone is not None:
             return self._finish(tombstone, found)
         return erasures[-1] if erasures else self._nobody(subject, found, now)
+
+    def check(self, subject: str) -> None:
+        """Raise the ``HeldError`` with which erasing a subject would be refused just now; nothing is changed."""
+        self._subjects.check(subject)
+
+    def go_on(self) -> int:
+        """Go on with every erasure that was cut short, wherever that was; how many are finished now.
+
+        A state store that is away, or a ledger that is not the right one, is a warning: the rest of a sweep is done.
+        """
+        done = 0
+        try:
+            done = self.replay()
+        except (ObjectStoreError, LedgerError) as problem:
+            _log.warning("the store cannot be held against the ledger of erasures just now: %s", problem)
+        return done + self.finish_unfinished()
 
     def finish_unfinished(self) -> int:
         """Go on with every erasure that is not finished; how many are now.
@@ -156,6 +178,8 @@ class Eraser:
     def replay(self) -> int:
         """Hold the store against the ledger: whoever is in it and is there (again) is erased; how many there were.
 
+        One who was erased for good, and comes from an old copy, is erased whatever that copy holds. One whose erasure
+        was cut short before the name was gone is kept by a hold, and tried again each time until that is released.
         ``LedgerError`` if this is not the ledger that the store was held against before.
         """
         seen, seen_hash = self._subjects.ledger_seen() or (0, "")
@@ -171,52 +195,80 @@ class Eraser:
                 f"entry {seen} is another; name the right one in RETAIN_STATE_URL"
             )
         entries = list(self._ledger.entries(after=seen)) if last > seen else []
+        for entry in entries:
+            self._ledger.mend(entry)
+        keys = list(dict.fromkeys([*(entry.key for entry in entries), *self._ledger.deferred()]))
         count = 0
-        for start in range(0, len(entries), _KEYS):
-            for alias, subject in self._subjects.having([entry.key for entry in entries[start : start + _KEYS]]):
-                tombstone, found = self._subjects.detach(
-                    subject, alias=alias, now=self._now(), begin=lambda _alias: None
-                )
-                if tombstone is not None:
-                    self._finish(tombstone, found)
-                    count += 1
+        for start in range(0, len(keys), _KEYS):
+            for alias, subject in self._subjects.having(keys[start : start + _KEYS]):
+                count += self._erase_again(subject, alias)
         if entries:
             self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
         return count
 
+    def _erase_again(self, subject: str, alias: str) -> bool:
+        """Erase whoever is in the ledger and is there; whether there was something to do that no hold forbids."""
+        even_held = self._ledger.is_carried_out(alias)
+        try:
+            tombstone, found = self._detach(subject, alias, now=self._now(), even_held=even_held)
+        except HeldError:  # whose words name the user, beside the pseudonym
+            _log.warning("the erasure of %s has begun, and waits for a hold to be released: retain hold list", alias)
+            return False
+        if tombstone is not None:
+            self._finish(tombstone, found)
+        return tombstone is not None
+
+    def _detach(
+        self, subject: str, alias: str | None = None, *, now: int, even_held: bool = False
+    ) -> tuple[Tombstone | None, Found]:
+        return self._subjects.detach(
+            subject,
+            alias=alias,
+            even_held=even_held,
+            now=now,
+            begin=lambda alias: self._begin(alias, now),
+            defer=self._ledger.defer,
+        )
+
     def _begin(self, alias: str, now: int) -> None:
         self._ledger.begin(alias, at=now)
 
-    def _note(self, entry: Erased | None) -> None:
-        """The store agrees with an entry that follows what it has been held against."""
-        if entry is not None and entry.no == (self._subjects.ledger_seen() or (0, ""))[0] + 1:
-            self._subjects.see_ledger(entry.no, entry.hash)
+    def _note(self) -> None:
+        """The store agrees with the entries that follow what it has been held against, as far as they are done."""
+        seen = self._subjects.ledger_seen() or (0, "")
+        with suppress(ObjectStoreError, LedgerError):  # whoever opens the store next looks again
+            for entry in self._ledger.entries(after=seen[0]):
+                if not self._ledger.is_carried_out(entry.key) or self._subjects.having([entry.key]):
+                    break
+                self._subjects.see_ledger(entry.no, entry.hash)
 
     # --- one of them -------------------------------------------------------------------------------------------------
 
     def _finish(self, tombstone: Tombstone, found: Found) -> Erasure:
         """Do what is left to do, look again, and say what became of it."""
         tally = _Tally()
+        entry = None
+        with tally.coping():
+            entry = self._ledger.begin(tombstone.alias, at=self._now())  # the one that is there, but for what was lost
+            self._ledger.carry_out(entry)
         working = self._end_by_name(tombstone, tally)
         with tally.coping():
             self._remove_objects(tombstone, tally)
-        with tally.coping():
-            tally.add(KEY, self._keyring.destroy(tombstone.alias))
+        if entry is not None:  # who writes to cold storage meanwhile makes no other key, since the ledger says so
+            with tally.coping():
+                tally.add(KEY, self._keyring.destroy(tombstone.alias))
         while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
             pass
         if not self._subjects.scrub():
             tally.waiting_for.append("a reader keeps an older view of the store's file; it ends when that is closed")
         with tally.coping():
             self._look_again(tombstone, found, tally)
-        entry = None
-        with tally.coping():
-            entry = self._ledger.find(tombstone.alias)
         erasure = self._told(tombstone, found, tally, entry, working)
         if erasure.pending:
             return erasure
         certificate = None if self._certify is None else self._certify(erasure)  # a crash after this issues it again
         self._subjects.bury(tombstone)
-        self._note(entry)
+        self._note()
         return replace(erasure, certificate=certificate or None)
 
     def _end_by_name(self, tombstone: Tombstone, tally: _Tally) -> int:

@@ -78,6 +78,13 @@ class Person:
         return frozenset((session.agent_id, session.session_id) for session in found)
 
     @cached_property
+    def own_sessions(self) -> frozenset[str]:
+        """Those of the sessions that rules and holds name which are theirs alone: what erasing removes, too."""
+        rules = {rule.session_id for rule in self.sources.rules.rules(self.tenant) if rule.user_id is None}
+        holds = {hold.session_id for hold in self.sources.holds.list(self.tenant, released=True) if not hold.user_id}
+        return self.sources.reader.own_sessions(self.subject, sorted({name for name in rules | holds if name}))
+
+    @cached_property
     def _named(self) -> frozenset[str]:
         """What rules and holds name, whoever's it is."""
         rules = {rule.memory_id for rule in self.sources.rules.rules(self.tenant)}
@@ -210,17 +217,19 @@ def quotas(person: Person) -> Iterator[Line]:
 
 
 def rules(person: Person) -> Iterator[Line]:
-    """Rules that name them, or one of their memories that have been read."""
+    """Rules that name them, a session that is theirs alone, or one of their memories that have been read."""
     for rule in person.sources.rules.rules(person.tenant):
-        if rule.user_id == person.user_id or (rule.user_id is None and rule.memory_id in person.pointed_at):
+        theirs = rule.session_id in person.own_sessions or rule.memory_id in person.pointed_at
+        if rule.user_id == person.user_id or (rule.user_id is None and theirs):
             yield lines.rule(rule)
 
 
 def holds(person: Person) -> Iterator[Line]:
-    """Holds, also released ones, on them, on a session of theirs, or on something of theirs that has been read."""
-    names = {session_id for _, session_id in person.sessions if session_id is not None}
+    """Holds, also released ones, on them, on a session that is theirs alone, or on something of theirs that has been
+    read.
+    """
     for hold in person.sources.holds.list(person.tenant, released=True):
-        theirs = hold.session_id in names or hold.memory_id in person.pointed_at
+        theirs = hold.session_id in person.own_sessions or hold.memory_id in person.pointed_at
         if hold.user_id == person.user_id or (hold.user_id is None and theirs):
             yield lines.hold(hold)
 

@@ -45,6 +45,14 @@ _REACH: Final = (
     "This is about the places that Retain keeps memories in. It says nothing of what other programs, logs or people "
     "have kept."
 )
+_WORKING: Final = (
+    "Working memory lies in the processes that have the store open. What this one had is counted; the others let go of "
+    "theirs when they next look for it, before they tell anyone."
+)
+_CHAIN: Final = (
+    "The audit chain stays. It knows the person by the pseudonym only; ids of agents, sessions and memories, names of "
+    "sources and authors, and digests of what holds said are in it as they were given."
+)
 _SHORT_TERM: Final = (
     "Short-term memory was on a server of its own: what that server wrote to its disk goes when it next writes its "
     "snapshot or rewrites its log."
@@ -68,7 +76,7 @@ def remarks_on(engine: str, *, pending: bool, short_term_elsewhere: bool) -> lis
         about = [_READER if pending else _OVERWRITTEN]
     else:
         about = [*([_UNFINISHED] if pending else []), _SERVER]
-    return [*about, *([_SHORT_TERM] if short_term_elsewhere else []), _SEALED, _REACH]
+    return [*about, *([_SHORT_TERM] if short_term_elsewhere else []), _SEALED, _WORKING, _CHAIN, _REACH]
 
 
 def erasure_on(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:

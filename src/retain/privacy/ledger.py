@@ -3,6 +3,10 @@
 An entry names the key that was destroyed, which is the pseudonym of whoever was erased, and nothing of the person. Each
 goes on from the hash of the one before it; none is ever changed or removed. A store that was restored from a backup is
 held against it before anyone can read.
+
+Beside the entries lies how far each erasure came. One that has begun is marked (``erased/``), and the mark says so once
+the name was taken away, which nothing undoes. One that was cut short before that, and that a hold keeps by now, is put
+off (``deferred/``): whoever it is about is not erased until it goes on, under an entry of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from retain.core.errors import ConflictError, LedgerError, ObjectMissingError
 from retain.ports import ObjectStore
 
 FOLDER: Final = "ledger/"
+DEFERRED: Final = "deferred/"
+_DONE: Final = b"done"
 _NAME: Final = re.compile(r"ledger/(\d{12})\.json")
 _GENESIS: Final = "0" * 64
 _TRIES: Final = 1_000
@@ -57,17 +63,45 @@ class Ledger:
             with suppress(ConflictError):  # another has written that one
                 self._objects.put(_name(entry.no), _text(entry), absent=True)
                 self._objects.put(_mark(key), b"%d\n" % entry.no)
+                if self._is_there(_deferral(key)):
+                    self._objects.delete([_deferral(key)])
                 return entry
         raise LedgerError("the ledger is written by so many others that no entry could be added; try again")
 
+    def mend(self, entry: Erased) -> None:
+        """Mark what an entry says, should a crash have come between the two."""
+        with suppress(ConflictError):
+            self._objects.put(_mark(entry.key), b"%d\n" % entry.no, absent=True)
+
     def find(self, key: str) -> Erased | None:
-        """The entry of a key, if whoever had it was erased. A crash may leave an entry that is not found by its key;
-        then it is there twice, which changes nothing.
+        """The entry of a key, if whoever had it was erased, or is being erased. A crash may leave an entry that is not
+        found by its key until it is mended; then it may be there twice, which changes nothing.
         """
-        try:
-            return self._read(int(self._objects.get(_mark(key))))
-        except ObjectMissingError:
-            return None
+        mark = self._marked(key)
+        return None if mark is None or self._is_there(_deferral(key)) else self._read(int(mark[0]))
+
+    def carry_out(self, entry: Erased) -> None:
+        """The name was taken away: from here on no hold, of whatever copy of the store, keeps anything."""
+        self._objects.put(_mark(entry.key), b"%d %b\n" % (entry.no, _DONE))
+
+    def is_carried_out(self, key: str) -> bool:
+        """Whether the name of whoever had a key was taken away. The key is not destroyed before."""
+        return _DONE in (self._marked(key) or [])
+
+    def defer(self, key: str) -> None:
+        """Put an erasure off that has begun and was not carried out: its subject goes on as it was until then."""
+        if self._marked(key) is not None and not self.is_carried_out(key):
+            self._objects.put(_deferral(key), b"")
+
+    def deferred(self) -> list[str]:
+        """The keys of those whose erasure was put off."""
+        return sorted(name.removeprefix(DEFERRED) for name in self._objects.names(DEFERRED))
+
+    def erased(self, *, after: int) -> set[str]:
+        """The keys of all who were erased, or are being erased, by the entries after a number."""
+        if self.last() <= after:
+            return set()
+        return {entry.key for entry in self.entries(after=after)}.difference(self.deferred())
 
     def last(self) -> int:
         """The number of the last entry; 0 if there is none."""
@@ -109,6 +143,19 @@ class Ledger:
             if found:
                 yield int(found[1]), name
 
+    def _marked(self, key: str) -> list[bytes] | None:
+        try:
+            return self._objects.get(_mark(key)).split()
+        except ObjectMissingError:
+            return None
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._objects.get(name)
+        except ObjectMissingError:
+            return False
+        return True
+
     def _read(self, number: int) -> Erased:
         data = self._objects.get(_name(number))
         try:
@@ -136,3 +183,7 @@ def _name(number: int) -> str:
 
 def _mark(key: str) -> str:
     return f"erased/{key[:2]}/{key}"
+
+
+def _deferral(key: str) -> str:
+    return f"{DEFERRED}{key}"

@@ -204,8 +204,8 @@ class Creation:
 
     def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
         """The documents but for those of whoever was erased meanwhile, whose key this may have made anew."""
-        erased = {entry.key for entry in self._ledger.entries(after=after)} if self._ledger.last() > after else set()
-        for alias in erased:
+        erased = self._ledger.erased(after=after)
+        for alias in filter(self._ledger.is_carried_out, erased):  # the others have yet to come to their keys
             self._keyring.destroy(alias)
         return [doc for doc in docs if doc.key not in erased]
 

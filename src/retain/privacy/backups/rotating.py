@@ -160,7 +160,7 @@ class _Rewriting:
         self._staying = staying
         self.damaged: set[str] = set()
         known = min((one.ledger for one in staying), default=self._last)
-        self._erased = {entry.key for entry in ledger.entries(after=known)} if known < self._last else set()
+        self._erased = ledger.erased(after=known)
         self._docs = self._read_indexes() if self._erased else {}
         self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
         self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()

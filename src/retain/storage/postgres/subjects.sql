@@ -90,8 +90,34 @@ DELETE FROM totals WHERE subject = $1
 -- name: remove_quotas
 DELETE FROM quotas WHERE tenant = $1 AND user_id = $2
 
+-- Sessions that rules and holds name, without a word of whose they are.
+-- name: sessions_named
+SELECT session_id FROM rules WHERE tenant = $1 AND user_id = '' AND session_id <> ''
+UNION SELECT session_id FROM holds WHERE tenant = $1 AND user_id IS NULL AND session_id IS NOT NULL
+
+-- name: sessions_of
+SELECT session_id FROM records
+WHERE subject = $1 AND session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb)))
+UNION SELECT session_id FROM sessions
+WHERE subject = $1 AND session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb)))
+UNION SELECT session_id FROM short_windows
+WHERE subject = $1 AND session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb)))
+
+-- Of all others in the tenant, whose names lie between the last two.
+-- name: sessions_of_others
+WITH others AS (SELECT no FROM subjects WHERE subject >= $3 AND subject < $4 AND no <> $1)
+SELECT session_id FROM records
+WHERE session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb))) AND subject IN (SELECT no FROM others)
+UNION SELECT session_id FROM sessions
+WHERE session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb))) AND subject IN (SELECT no FROM others)
+UNION SELECT session_id FROM short_windows
+WHERE session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb))) AND subject IN (SELECT no FROM others)
+
+-- Those that name a user, or a session that is theirs alone.
 -- name: remove_rules
-DELETE FROM rules WHERE tenant = $1 AND user_id = $2
+DELETE FROM rules
+WHERE tenant = $1 AND (user_id = $2 OR user_id = ''
+                       AND session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($3::jsonb))))
 
 -- What is left of rules that are gone.
 -- name: remove_profiles
@@ -100,7 +126,9 @@ WHERE rules <> '[]' AND EXISTS (SELECT 1 FROM jsonb_array_elements_text(profiles
                                 WHERE named.no::bigint NOT IN (SELECT rules.no FROM rules))
 
 -- name: remove_holds
-DELETE FROM holds WHERE tenant = $1 AND user_id = $2 AND (released_at IS NOT NULL OR $3)
+DELETE FROM holds
+WHERE tenant = $1 AND (released_at IS NOT NULL OR $3)
+  AND (user_id = $2 OR user_id IS NULL AND session_id = ANY (ARRAY(SELECT jsonb_array_elements_text($4::jsonb))))
 
 -- Holds on one memory, without a word of whose that is.
 -- name: holds_on_memories

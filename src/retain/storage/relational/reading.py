@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from retain.core.chain import Entry, parse_entry
@@ -16,6 +17,7 @@ from retain.storage.relational.records import EXTRA, as_record
 from retain.storage.relational.scopes import all_keys, key_range
 from retain.storage.relational.sessions import SQL as CONVERSATIONS
 from retain.storage.relational.sessions import as_session, message_keys
+from retain.storage.relational.subjects import own_sessions
 
 SQL: Final = Names("reading")
 #: A page of records or messages has at most so many bytes, or one of them.
@@ -73,3 +75,7 @@ class SqlSubjectReader:
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         with self._database.read() as tx:
             return [SetQuota(KINDS[row[0]], *row[1:]) for row in tx.rows(SQL["quotas"], (tenant, user_id))]
+
+    def own_sessions(self, subject: str, names: Sequence[str]) -> frozenset[str]:
+        with self._database.read() as tx:
+            return own_sessions(tx, subject, tx.number_of(subject) or 0, names)

@@ -50,28 +50,41 @@ class SqlSubjects:
     # --- taking the name away --------------------------------------------------------------------------------------
 
     def detach(
-        self, subject: str, *, alias: str | None = None, now: int, begin: Callable[[str], None]
+        self,
+        subject: str,
+        *,
+        alias: str | None = None,
+        even_held: bool = False,
+        now: int,
+        begin: Callable[[str], None],
+        defer: Callable[[str], None] = lambda _alias: None,
     ) -> tuple[Tombstone | None, Found]:
-        hold = None
         with self._database.govern(subject.split("/", 1)[0]) as tx:
             number = tx.number_of(subject)
             known = None if number is None else _alias(tx, number)
-            if alias is None:
-                hold = _hold_on(tx, subject, number)
-            elif alias != known:
+            if alias not in (None, known):
                 return None, Found({}, {})  # another was faster
+            hold = None if even_held else _hold_on(tx, subject, number)
             if hold is not None:
-                detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
-                append(tx, tx.number_for(subject), [Event(now, "refused", None, detail)])
+                _refuse(tx, subject, hold, now=now, once=alias is not None)
+                if known is not None:
+                    defer(known)
             elif number is None or known is None:
                 return None, Found(_remove_named(tx, subject, 0, even_standing=False), {})
             else:
                 begin(known)
-                return _detach(tx, subject, number, known, now=now, even_standing=alias is not None)
-        raise HeldError(
-            f"user {subject.split('/', 1)[1]!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
-            f"release the hold first: retain hold release {hold.id}"
-        )
+                return _detach(tx, subject, number, known, now=now, even_standing=even_held)
+        raise _held(subject, hold)
+
+    def check(self, subject: str) -> None:
+        with self._database.read() as tx:
+            hold = _hold_on(tx, subject, tx.number_of(subject))
+        if hold is not None:
+            raise _held(subject, hold)
+
+    def know(self, subject: str) -> str:
+        with self._database.write(subject) as tx:
+            return _alias(tx, tx.number_for(subject))
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
         with self._database.read() as tx:
@@ -158,22 +171,24 @@ def _detach(
 def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: bool) -> dict[str, int]:
     """Remove what names a user in clear, wherever it is; how much of what there was."""
     tenant, user_id = subject.split("/", 1)
-    rules = tx.run(SQL["remove_rules"], (tenant, user_id))
+    named = [row[0] for row in tx.rows(SQL["sessions_named"], (tenant,))]
+    own = to_json(sorted(own_sessions(tx, subject, number, named)))
+    rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
     if rules:
         tx.run(RULES["turn_page"], (tenant,))
     return {
         "quotas": tx.run(SQL["remove_quotas"], (tenant, user_id)),
         "rules": rules,
-        "released holds": _remove_holds(tx, subject, number, even_standing=even_standing),
+        "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
         "api keys": unbind(tx, tenant, user_id),
         "job results": sum(_reword(tx, subject, *row) for row in tx.rows(SQL["job_words"])),
     }
 
 
-def _remove_holds(tx: Transaction, subject: str, number: int, *, even_standing: bool) -> int:
-    """Remove the holds that name a user, or a memory of theirs; how many."""
+def _remove_holds(tx: Transaction, subject: str, number: int, own: str, *, even_standing: bool) -> int:
+    """Remove the holds that name a user, a session that is theirs alone, or a memory of theirs; how many."""
     tenant, user_id = subject.split("/", 1)
-    removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing))
+    removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing, own))
     for hold, memory_id in tx.rows(SQL["holds_on_memories"], (tenant, even_standing)):
         if tx.one(RECORDS["standing"], (memory_id, number, False)) is not None:
             removed += tx.run(SQL["remove_hold"], (hold,))
@@ -215,6 +230,35 @@ def _hold_on(tx: Transaction, subject: str, number: int | None) -> Hold | None:
         if hold is not None:
             return hold
     return None
+
+
+def _held(subject: str, hold: Hold) -> HeldError:
+    return HeldError(
+        f"user {subject.split('/', 1)[1]!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
+        f"release the hold first: retain hold release {hold.id}"
+    )
+
+
+def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) -> None:
+    """Write down that a hold keeps a user from being erased; ``once``, unless that is the last that was written."""
+    number = tx.number_for(subject)
+    detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
+    last = tx.one(AUDIT["tail_of_subject"], (number, 1)) if once else None
+    if last is None or parse_entry(*last).detail != detail:
+        append(tx, number, [Event(now, "refused", None, detail)])
+
+
+def own_sessions(tx: Transaction, subject: str, number: int, names: Sequence[str]) -> frozenset[str]:
+    """Those of the names that are sessions of a subject, and of nobody else in its tenant.
+
+    Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
+    """
+    theirs = {row[0] for row in tx.rows(SQL["sessions_of"], (number, to_json(list(names))))} if names else set()
+    if not theirs:
+        return frozenset()
+    tenant = subject.split("/", 1)[0]
+    others = tx.rows(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), f"{tenant}/", f"{tenant}0"))
+    return frozenset(theirs.difference(row[0] for row in others))
 
 
 def _rows(tx: Transaction, number: int) -> dict[str, int]:

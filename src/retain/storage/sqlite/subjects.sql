@@ -92,8 +92,32 @@ DELETE FROM totals WHERE subject = ?
 -- name: remove_quotas
 DELETE FROM quotas WHERE tenant = ? AND user_id = ?
 
+-- Sessions that rules and holds name, without a word of whose they are.
+-- name: sessions_named
+SELECT session_id FROM rules WHERE tenant = ?1 AND user_id = '' AND session_id != ''
+UNION SELECT session_id FROM holds WHERE tenant = ?1 AND user_id IS NULL AND session_id IS NOT NULL
+
+-- name: sessions_of
+SELECT session_id FROM records
+WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 AND session_id IN (SELECT value FROM json_each(?2))
+UNION SELECT session_id FROM sessions WHERE subject = ?1 AND session_id IN (SELECT value FROM json_each(?2))
+UNION SELECT session_id FROM short_windows WHERE subject = ?1 AND session_id IN (SELECT value FROM json_each(?2))
+
+-- Of all others in the tenant, whose names lie between the last two.
+-- name: sessions_of_others
+WITH others AS (SELECT no FROM subjects WHERE subject >= ?3 AND subject < ?4 AND no != ?1),
+     named AS (SELECT value FROM json_each(?2))
+SELECT session_id FROM records
+WHERE session_id IN (SELECT value FROM named) AND subject IN (SELECT no FROM others)
+UNION SELECT session_id FROM sessions
+WHERE session_id IN (SELECT value FROM named) AND subject IN (SELECT no FROM others)
+UNION SELECT session_id FROM short_windows
+WHERE session_id IN (SELECT value FROM named) AND subject IN (SELECT no FROM others)
+
+-- Those that name a user, or a session that is theirs alone.
 -- name: remove_rules
-DELETE FROM rules WHERE tenant = ? AND user_id = ?
+DELETE FROM rules
+WHERE tenant = ?1 AND (user_id = ?2 OR user_id = '' AND session_id IN (SELECT value FROM json_each(?3)))
 
 -- What is left of rules that are gone.
 -- name: remove_profiles
@@ -101,7 +125,9 @@ DELETE FROM profiles
 WHERE rules != '[]' AND EXISTS (SELECT 1 FROM json_each(profiles.rules) WHERE value NOT IN (SELECT no FROM rules))
 
 -- name: remove_holds
-DELETE FROM holds WHERE tenant = ?1 AND user_id = ?2 AND (released_at IS NOT NULL OR ?3)
+DELETE FROM holds
+WHERE tenant = ?1 AND (released_at IS NOT NULL OR ?3)
+  AND (user_id = ?2 OR user_id IS NULL AND session_id IN (SELECT value FROM json_each(?4)))
 
 -- Holds on one memory, without a word of whose that is.
 -- name: holds_on_memories
