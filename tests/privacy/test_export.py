@@ -459,7 +459,7 @@ def test_cold_content_in_a_bucket_is_exported_and_a_bucket_that_is_away_is_an_er
             assert not (tmp_path / "me.zip").exists()
 
 
-def test_of_what_was_sealed_under_a_destroyed_key_the_rest_is_exported_with_a_note(
+def test_of_what_was_sealed_under_a_key_that_is_gone_the_rest_is_exported_with_a_note(
     retain: Retain, clock: FakeClock, tmp_path: Path
 ) -> None:
     memory_id = cold_one(retain, clock)
@@ -472,7 +472,7 @@ def test_of_what_was_sealed_under_a_destroyed_key_the_rest_is_exported_with_a_no
     assert export.manifest["incomplete"] == 1
     cold, warm = export.lines("memories/long_term.jsonl")
     assert cold["memory_id"] == memory_id
-    assert "was destroyed" in cold["note"]
+    assert "is not in the keyring" in cold["note"]
     assert LONG.startswith(cold["content"][:20]), "its summary is left"
     assert (warm["content"], warm["note"]) == ("not cold", None)
 
