@@ -53,7 +53,7 @@ class Shelf:
     def put(self, scope: Scope, items: Sequence[Message], *, prune: bool) -> tuple[Usage, int]:
         """Add items, or none of them where they exceed the quota; what is there then, and how many old ones went."""
         size = sum(map(_size, items))
-        alias = self._look(scope) or self._know(scope.subject)
+        alias = self._look(scope) or self._alias(scope.subject) or self._know(scope.subject)
         with self._lock:
             pile = self._piles.setdefault(scope, _Pile(alias))
             pruned = 0
