@@ -27,7 +27,7 @@ from retain.lifecycle.previews import Previews
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
 from retain.lifecycle.safety import ClockWatch
-from retain.lifecycle.schedule import Schedule
+from retain.lifecycle.schedule import Schedule, take_back
 from retain.lifecycle.sessions import Belongings, Sessions
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
@@ -309,7 +309,7 @@ class Foundation:
             finish_erasures=self.eraser.go_on,
             domains=domains,
             shrink=self.stores.subjects.scrub,
-            take_back=self.schedule.take_back,
+            take_back=lambda: take_back(self.stores.jobs, self.parts.now()),
         )
 
     def domains(self, tenant: str) -> Domains:

@@ -25,7 +25,7 @@ WRONG: dict[str, tuple[str, str, Any, list[str]]] = {
         "POST",
         "/v1/backups",
         {"colour": SECRET},
-        ["body.colour is not known; known are: kinds, full"],
+        ["body.colour is not known; known are: kinds, full, confirm"],
     ),
     "alternatives": (
         "POST",

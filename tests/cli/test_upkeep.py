@@ -53,7 +53,7 @@ def test_a_whole_chain_is_verified_and_sealed(shell: Shell) -> None:
 
 def test_a_broken_chain_ends_with_3_and_says_what_is_wrong(shell: Shell) -> None:
     shell.ok("hold", "add", "-u", "alice", "--reason", "Case 4711")
-    break_store(shell.home, "UPDATE audit SET entry = replace(entry, '4711', '4712')")
+    break_store(shell.home, "UPDATE audit SET entry = replace(entry, 'hold.added', 'hold.adder')")
     broken = shell("audit", "verify")
     assert broken.exit_code == 3
     assert "BROKEN: 1 problems" in broken.stdout

@@ -155,18 +155,19 @@ class Child:
             leases.release(held)
 
     def run_due(self, minutes: float, dies_at: int | None = None) -> dict[str, Any]:
-        """The slots that were run here, and how many statements that took; unless it is killed before one of them."""
+        """The slots that were run here, and with which statement that was done; unless it is killed before one of them."""
         self.at(minutes)
-        counted = [0]
+        finish = [0]
 
-        def count(_name: str, number: int) -> None:
-            counted[0] = number
+        def count(name: str, number: int) -> None:
+            if name == "jobs.finish":
+                finish[0] = number
             if number == dies_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         on_statement(count)
         ran = self.retain.schedule.run_due()
-        return {"ran": [[row["name"], row["slot"], row["error"]] for row in ran], "statements": counted[0]}
+        return {"ran": [[row["name"], row["slot"], row["error"]] for row in ran], "finish": finish[0]}
 
     # --- everything at once --------------------------------------------------------------------------------------
 

@@ -93,6 +93,14 @@ class _Standing(NamedTuple):
         return self.row.slot is not None and self.row.finished_at is None
 
 
+def take_back(jobs: JobStore, now: int, name: str | None = None) -> list[str]:
+    """Let jobs whose last slot lies ahead of the clock, which was ahead then, go on from now; their names.
+
+    Slots up to now are not run again. One that lies ahead by less than clocks may differ has run in its time.
+    """
+    return jobs.take_back(now=now, beyond=now + TOLERANCE, name=name)
+
+
 class Schedule:
     """The jobs of a store. ``clock`` tells which slots are due. Safe for many threads; one at a time runs jobs."""
 
@@ -143,16 +151,8 @@ class Schedule:
             enabled=enabled,
             now=self._now(),
         )
-        self.take_back(job.name)
+        take_back(self._jobs, self._now(), job.name)
         return next(row for row in self.list() if row["name"] == job.name)
-
-    def take_back(self, name: str | None = None) -> list[str]:
-        """Let jobs whose last slot lies ahead of the clock, which was ahead then, go on from now; their names.
-
-        Slots up to now are not run again. One that lies ahead by less than clocks may differ has run in its time.
-        """
-        now = self._now()
-        return self._jobs.take_back(now=now, beyond=now + TOLERANCE, name=name)
 
     def run(self, name: str) -> dict[str, Any]:
         """Run a job now, by hand, and give its result; its slots stay as they are, and how it went is recorded."""
