@@ -402,8 +402,11 @@ def test_a_copy_that_is_not_the_same_is_not_made_usable(full: Full, url: str, st
 
 def test_a_broken_audit_chain_is_copied_as_it_is_and_told(full: Full, url: str) -> None:
     with closing(Database(full.home / "retain.db")) as database:
-        latest = "SELECT max(no) FROM audit WHERE entry LIKE '%hold.added%'"
-        raw.run(database, f"UPDATE audit SET entry = replace(entry, 'hold.added', 'hold.adder') WHERE no = ({latest})")
+        raw.run(
+            database,
+            "UPDATE audit SET entry = replace(entry, 'hold.added', 'hold.adder') "
+            "WHERE no = (SELECT max(no) FROM audit WHERE entry LIKE '%hold.added%')",
+        )
         raw.run(database, "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'audit'")
     found = migrate(full, url).findings
     assert len(found) == 2, "also what only the source can know: how many entries it ever wrote"
