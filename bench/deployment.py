@@ -152,10 +152,10 @@ def _short_term(url: str, home: Path, short: str) -> list[Figure]:
     with retain, client:
         store, scope = retain.parts.short_term, Scope(retain.tenant, "chatty", "agent", "session")
         memory = retain.manager("chatty", "agent", "session")
-        messages = list(itertools.islice(_messages(retain), ROUNDS + AT_A_TIME))
+        messages, now = list(itertools.islice(_messages(retain), ROUNDS + AT_A_TIME)), retain.parts.now()
         raw, part = timed_together(
             lambda _: client.ping(),
-            lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=retain.parts.now(), most=100),
+            lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=now, most=100),
         )
         whole = timed(lambda n: memory.short_term.add_message("user", f"message {n} of a conversation"))
     return [

@@ -26,14 +26,14 @@ _ERRORS: Final = (exceptions.ValkeyError, exceptions.ValkeyClusterException)
 class Script(NamedTuple):
     """A Lua script, and the digest that the server knows it by once it has run there."""
 
-    text: str
-    sha: str
+    text: bytes
+    sha: bytes
 
 
 def read_script(name: str) -> Script:
     """The script in ``scripts/<name>.lua``."""
-    text = resources.files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
-    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    text = resources.files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
 class Run(NamedTuple):
