@@ -267,6 +267,12 @@ def test_what_was_left_is_relied_on_once_it_has_been_found_again() -> None:
     assert expectations.take(question) is None, "another has written here"
 
 
+def test_nothing_names_whom_a_write_was_for() -> None:
+    expectations = Expectations()
+    expectations.leave(("records.opening", ("t/ann", "t", "ann", 3, '["guide"]')), None, (1, 1))
+    assert "ann" not in repr(vars(expectations))
+
+
 def test_of_many_scopes_those_that_were_written_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retain.storage.postgres.expecting._MOST", 2)
     expectations = Expectations()

@@ -222,7 +222,7 @@ class PostgresTransaction:
         """Carry out what is left to be done, and commit; what the server calls it."""
         if self._relied is not None and [statement for statement, _ in self._later] == _ADD:
             values = (*self._relied, *(value for one in self._later for value in piece(*one)[1]))
-            if not self._cursor.execute(STATEMENTS["records.add_relying"].text, values).fetchone() == (True,):
+            if self._cursor.execute(STATEMENTS["records.add_relying"].text, values).fetchone() != (True,):
                 raise AgainError
             return COMMITTED
         if self._relied is not None:
