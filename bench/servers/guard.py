@@ -64,6 +64,28 @@ class Service:
         self._guard.ask("kill")
 
 
+class Server:
+    """A service that can be started again."""
+
+    _service: Service
+
+    def start(self) -> None:
+        """Start on the data that is there, if it keeps any, and return when it answers."""
+        self._service.start()
+
+    def stop(self) -> None:
+        """Shut down in order; whatever is only in its memory is lost."""
+        self._service.stop()
+
+    def kill(self) -> None:
+        """Crash: every process is gone at once, without a word to anyone."""
+        self._service.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
 class Guard:
     """The process that runs ``ward.py``, from the side of the caller: one question, one answer, one at a time."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, LiteralString
 from urllib.parse import quote
 
-from bench.servers.guard import Guard, ServerError, Service, find_package, guarded, is_open, reserved_port
+from bench.servers.guard import Guard, Server, ServerError, Service, find_package, guarded, is_open, reserved_port
 
 _NOT_ROOT: Final = "nobody"
 """Who runs PostgreSQL where root runs the tests, since it refuses to be run by root."""
@@ -61,7 +61,7 @@ def postgres(*, durable: bool = False, settings: Mapping[str, str] | None = None
         yield server
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """A PostgreSQL server: on a Unix socket for everyone, and on 127.0.0.1 for those who know the password."""
 
     user: Final = "retain"
@@ -99,22 +99,10 @@ class PostgresServer:
 
         self._execute("DROP DATABASE {} WITH (FORCE)", str(conninfo_to_dict(url)["dbname"]))
 
-    def start(self) -> None:
-        """Start on the data that is there, and return when it answers."""
-        self._service.start()
-
-    def stop(self) -> None:
-        """Shut down in order; open transactions are rolled back."""
-        self._service.stop()
-
     def kill(self) -> None:
         """Crash: every process is gone at once, without a word to anyone."""
-        self._service.kill()
+        super().kill()
         self._remove_traces()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def _execute(self, statement: LiteralString, name: str) -> None:
         import psycopg

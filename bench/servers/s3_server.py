@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from bench.servers.guard import Guard, Service, find_package, guarded, reserved_port
+from bench.servers.guard import Guard, Server, Service, find_package, guarded, reserved_port
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-class S3Server:
+class S3Server(Server):
     """An S3 server; its buckets are gone when it stops."""
 
     def __init__(self, guard: Guard, port: int) -> None:
@@ -53,22 +53,6 @@ class S3Server:
         request = urllib.request.Request(f"{self.url}/{name}", data=b"", method="PUT")  # noqa: S310
         with self._open(request, timeout=30):
             return f"s3://{name}"
-
-    def start(self) -> None:
-        """Start, empty, and return when it answers."""
-        self._service.start()
-
-    def stop(self) -> None:
-        """Shut down in order; all buckets are lost."""
-        self._service.stop()
-
-    def kill(self) -> None:
-        """Crash; all buckets are lost."""
-        self._service.kill()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def _is_ready(self) -> bool:
         try:

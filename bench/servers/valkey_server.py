@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
-from bench.servers.guard import Guard, ServerError, Service, find_package, guarded, reserved_port
+from bench.servers.guard import Guard, Server, ServerError, Service, find_package, guarded, reserved_port
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def valkey() -> Iterator[ValkeyServer]:
         yield server
 
 
-class ValkeyServer:
+class ValkeyServer(Server):
     """A Valkey server; what it holds is gone when it stops."""
 
     def __init__(self, guard: Guard, program: str, port: int) -> None:
@@ -41,22 +41,6 @@ class ValkeyServer:
         """Remove every key of every database."""
         with self._client() as client:
             client.flushall()
-
-    def start(self) -> None:
-        """Start, empty, and return when it answers."""
-        self._service.start()
-
-    def stop(self) -> None:
-        """Shut down in order; all keys are lost."""
-        self._service.stop()
-
-    def kill(self) -> None:
-        """Crash; all keys are lost."""
-        self._service.kill()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def _client(self) -> Any:
         import valkey as client

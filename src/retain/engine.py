@@ -20,6 +20,7 @@ from retain.core.times import Clock
 from retain.core.types import DURABLE
 from retain.foundation import Foundation
 from retain.kinds.entity import retell_entities
+from retain.kinds.explaining import explain
 from retain.kinds.latency import Latencies
 from retain.kinds.parts import Parts
 from retain.lifecycle.holds import Holds
@@ -27,7 +28,7 @@ from retain.lifecycle.metrics import Collector, exposition
 from retain.lifecycle.plan import Plan, Report
 from retain.lifecycle.provenance import Sources
 from retain.lifecycle.quotas import Quotas
-from retain.manager import Memory, explain
+from retain.manager import Memory
 from retain.privacy.abandoning import Abandoned
 from retain.privacy.erasure import Erasure
 from retain.privacy.export import Target

@@ -12,19 +12,15 @@ from retain.core.errors import (
     InvalidContentError,
     InvalidInputError,
     LeaseLostError,
-    NotFoundError,
     told,
 )
 from retain.core.filters import Filter, parse
 from retain.core.ids import is_id
 from retain.core.provenance import Origin, agent_source, check_source
 from retain.core.records import ALL, Cause, Message, Record, Scope, Usage
-from retain.core.rules import HISTORY
-from retain.core.selections import labels_of
 from retain.core.times import iso
 from retain.core.types import (
     EMPTY_LATENCY_MS,
-    LIVE,
     SEVERAL_LATENCY_MS,
     TYPES,
     Archive,
@@ -36,6 +32,7 @@ from retain.core.types import (
 from retain.kinds.durable import Draft, Durable, check_at_hand, refuse_kind, shown
 from retain.kinds.entity import Entity, retell_entities
 from retain.kinds.episodic import Episodic
+from retain.kinds.explaining import explain, explain_item, explain_turn
 from retain.kinds.latency import Stopwatch
 from retain.kinds.lineage import Lineage
 from retain.kinds.parts import Parts
@@ -43,10 +40,7 @@ from retain.kinds.short_term import ShortTerm
 from retain.kinds.structured import Structured
 from retain.kinds.working import Working
 from retain.lifecycle.clearing import Cleared, clear, clear_conversations, counted
-from retain.lifecycle.explanation import explain_gone, explain_message, explain_record
-from retain.lifecycle.holds import as_held_message
 from retain.lifecycle.survey import Extent
-from retain.ports import Turn
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
 
@@ -447,8 +441,8 @@ class Memory:
         ttl = self.short_term.get_ttl()
         turn = self._parts.history.find_message(self._scope.subject, memory_id)
         if turn is None:
-            return _explain_item(*found, self._shown_item(*found), ttl)
-        said = _explain_turn(self._parts, turn)
+            return explain_item(*found, self._shown_item(*found), ttl)
+        said = explain_turn(self._parts, turn)
         leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
         return {**said, "summary": f"{said['summary']} {leaves}"}
 
@@ -569,79 +563,6 @@ class Memory:
             return self._parts.records.usage(self._scope.subject, kind)
         held = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
-
-
-def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
-    """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
-    if not is_id(memory_id):
-        raise NotFoundError(f"{told(memory_id)} is not the id of a memory")
-    now = parts.now()
-    found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
-    if found is not None:
-        entries = parts.audit.of_item(found.scope.subject, memory_id)
-        life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
-        derived = _live_derived(parts, found.scope.subject, memory_id)
-        agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
-        return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
-    if subject is None:
-        raise NotFoundError(
-            f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
-        )
-    turn = parts.history.find_message(subject, memory_id)
-    if turn is not None:
-        return _explain_turn(parts, turn)
-    entries = parts.audit.of_item(subject, memory_id)
-    if not entries:
-        raise NotFoundError(f"no memory {memory_id} is there, and none of this id was ever removed from this user")
-    gone = explain_gone(memory_id, entries)
-    if gone is None:
-        last = entries[-1]
-        raise NotFoundError(
-            f"no memory {memory_id} is there; the last that the audit chain says of it is {last.action!r} on "
-            f"{iso(last.at)}, and of a message that went with its whole session it says no more"
-        )
-    return gone
-
-
-def _explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
-    """What can be said of a message of the conversation history."""
-    session, message = turn.session, turn.message
-    tenant, user_id = session.subject.split("/", 1)
-    scope = Scope(tenant, user_id, session.agent_id, session.session_id)
-    holds = [hold for hold in parts.holds.list(tenant) if hold.covers(as_held_message(turn))]
-    if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
-        hold = parts.history.hold_on(session.subject, session.id)
-        holds = [] if hold is None else [hold]
-    return explain_message(
-        turn,
-        parts.rules.life(HISTORY, scope, session.id),
-        holds,
-        parts.audit.of_item(session.subject, message.id),
-        parts.now(),
-        derived=_live_derived(parts, session.subject, message.id),
-        agent=parts.removed_agent(scope),
-    )
-
-
-def _live_derived(parts: Parts, subject: str, memory_id: str) -> list[str]:
-    """What is live and says that it was derived from a memory or a message."""
-    found = parts.provenance.derived(subject, [memory_id])
-    return [written.standing.id for written in found if written.standing.state in LIVE]
-
-
-def _explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | None) -> dict[str, Any]:
-    ends = "its task ends" if kind.name is MemoryType.WORKING else f"{ttl} seconds from now, unless a message comes"
-    return {
-        "memory_id": item.id,
-        "memory_type": kind.name.value,
-        "state": State.ACTIVE.value,
-        "is_visible": True,
-        "is_archived": False,
-        "created_at": seen["created_at"],
-        "next": {"action": "delete", "at": None, "due": False, "rule": f"the rule for {kind.name}", "reason": ends},
-        "protected_by": [],
-        "summary": f"This {kind.name} memory is gone when {ends}." if ttl is None else f"It is gone {ends}.",
-    }
 
 
 class Plain:

@@ -33,9 +33,10 @@ from retain.ports import RegistryStore
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
 from retain.storage.relational.database import Database
+from retain.storage.relational.feed import SqlFeed
 from retain.storage.relational.holds import SqlHolds
 from retain.storage.relational.jobs import SqlLeases
-from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.records import SqlRecords
 from retain.storage.relational.registry import SqlRegistry
 
 TENANT = "acme"

@@ -15,7 +15,8 @@ import pytest
 from conformance.samples import MODEL, there
 from retain.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
 from retain.core.types import TYPES, MemoryType
-from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.feed import SqlFeed
+from retain.storage.relational.records import SqlRecords
 from retain.storage.sqlite.database import Database
 from storage.children import answers
 from storage.conftest import ME, Put

@@ -22,7 +22,8 @@ from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
 from retain.storage.relational.dues import SqlDues
 from retain.storage.relational.facts import SqlFacts
-from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.feed import SqlFeed
+from retain.storage.relational.records import SqlRecords
 from retain.storage.relational.rules import SqlRules
 from retain.storage.relational.schemas import SqlSchemas
 from retain.storage.relational.statements import migrations

@@ -13,12 +13,13 @@ from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
 from retain.storage.relational.database import Database
 from retain.storage.relational.dues import SqlDues
 from retain.storage.relational.facts import SqlFacts
+from retain.storage.relational.feed import SqlFeed
 from retain.storage.relational.holds import SqlHolds
 from retain.storage.relational.jobs import SqlJobs, SqlLeases
 from retain.storage.relational.packs import SqlPacks
 from retain.storage.relational.provenance import SqlProvenance
 from retain.storage.relational.reading import SqlSubjectReader
-from retain.storage.relational.records import SqlFeed, SqlRecords
+from retain.storage.relational.records import SqlRecords
 from retain.storage.relational.registry import SqlRegistry
 from retain.storage.relational.rules import SqlRules
 from retain.storage.relational.schemas import SqlSchemas
