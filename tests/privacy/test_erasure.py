@@ -386,6 +386,16 @@ def cut_short(retain: Retain, user_id: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert retain.ledger.last() == 1
 
 
+def test_an_entry_that_lacks_its_mark_is_marked_whoever_it_is_about(home: Path, clock: FakeClock) -> None:
+    with Retain.open(home=home, clock=clock) as retain:
+        retain.manager("bob", "guide").add("likes trains")
+        retain.ledger.begin("0" * 32, at=1)  # of somebody whom this store has never had
+        retain.ledger._objects.delete(list(retain.ledger._objects.names("erased/")))
+    with Retain.open(home=home, clock=clock) as retain:
+        assert retain.ledger.find("0" * 32) is not None, "a backup that has them is restored without them"
+        assert retain.ledger.last() == 1
+
+
 @pytest.mark.parametrize("by", ["opening", "a sweep", "erasing again"])
 @pytest.mark.parametrize("whom", [{"user_id": "ann"}, {"tag": "case=7"}], ids=str)
 def test_a_hold_that_comes_after_an_erasure_was_cut_short_keeps_everything_until_it_is_released(

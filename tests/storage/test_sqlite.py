@@ -142,6 +142,7 @@ def test_the_settings_that_durability_and_deletion_rest_on_are_in_force_on_every
                 assert connection.pragma("synchronous") == 2
                 assert connection.pragma("secure_delete") == 1
                 assert connection.pragma("foreign_keys") == 1
+                assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1), "plans are made once"
 
 
 def test_a_write_that_raises_leaves_nothing_behind(database: Database, put: Put) -> None:
