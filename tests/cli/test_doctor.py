@@ -18,6 +18,7 @@ from clocks import FakeClock
 from retain import Retain
 from retain.cli.app import app
 from retain.health import Check, Status, check_health
+from retain.health import sqlite as sqlite_health
 from retain.privacy.backups.service import DAILY, WEEKLY
 from retain.privacy.ledger import Ledger
 from retain.storage.objects import open_objects
@@ -92,10 +93,11 @@ def test_a_file_that_is_no_store_is_a_failed_check_and_the_rest_is_still_looked_
     assert checks["embedder"]["status"] == "ok"
 
 
-def test_a_store_of_an_older_version_is_left_as_it_is(home: Path) -> None:
+def test_a_store_of_an_older_version_is_left_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_health, "_NEWEST", sqlite_health._NEWEST + 1)
     home.mkdir()
     path = home / "retain.db"
-    number, script = migrations("retain.storage.sqlite")[0]
+    number, script = migrations("retain.storage.sqlite")[-1]
     connection = apsw.Connection(str(path))
     connection.execute(f"{script};PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={number}")
     connection.close()

@@ -1,21 +1,40 @@
--- The lifecycle: rules, due times, the recycle bin, holds, the audit chain, cold archives, agents and tools, the schedule.
+-- Everything that Retain keeps: records and what recall needs of them, conversations, facts, the lifecycle, the schedule.
 --
--- A record carries what its age counts from and which profile it has. A profile is what the rules come to for all the
--- records that the same rules select, so that a change of a rule is a change of its profiles, at once for all records,
--- and what is due is one range of an index for each profile and state.
+-- A subject is a tenant and a user. Everything of a subject lies together: a record's key is made of the subject's
+-- number (31 bits), the kind (3 bits) and a count (29 bits), so that a scope is one run of neighbouring rows, which a
+-- first recall reads in one sweep. Moments are microseconds since 1970, UTC.
 
-ALTER TABLE subjects ADD COLUMN alias BLOB;          -- the subject's pseudonym
-UPDATE subjects SET alias = randomblob(16);
+CREATE TABLE subjects (
+    no      INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice, so that an erased one stays gone
+    subject TEXT NOT NULL UNIQUE,
+    alias   BLOB                                 -- the subject's pseudonym
+) STRICT;
 
--- Changed and removed records, listed by transaction: one row for all that one of them changed.
-DROP TABLE changes;
+CREATE INDEX subjects_by_alias ON subjects (alias);
+
+-- One row for each subject and kind: what it holds, and how far its changes have come.
+CREATE TABLE scopes (
+    scope    INTEGER PRIMARY KEY,                -- subject number << 3 | kind
+    seq      INTEGER NOT NULL DEFAULT 0,         -- counts the transactions that changed it
+    floor    INTEGER NOT NULL DEFAULT 0,         -- changes up to here are no longer listed
+    next     INTEGER NOT NULL DEFAULT 0,         -- count for the next record's key
+    memories INTEGER NOT NULL DEFAULT 0,         -- live records
+    bytes    INTEGER NOT NULL DEFAULT 0          -- and their size
+) STRICT;
+
+-- Changed and removed records, one row a transaction (new ones are found by their key), so that an index reads again only those.
 CREATE TABLE changes (
     scope INTEGER NOT NULL,
     seq   INTEGER NOT NULL,
     ids   TEXT    NOT NULL,                          -- JSON
     PRIMARY KEY (scope, seq)
 ) STRICT, WITHOUT ROWID;
-UPDATE scopes SET floor = seq;
+
+CREATE TABLE models (
+    code    INTEGER PRIMARY KEY,
+    id      TEXT NOT NULL UNIQUE,
+    current INTEGER NOT NULL DEFAULT 0           -- what records are to be embedded with
+) STRICT;
 
 -- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again.
 CREATE TABLE books (
@@ -32,13 +51,16 @@ CREATE TABLE rules (
     agent_id   TEXT    NOT NULL,
     session_id TEXT    NOT NULL,
     memory_id  TEXT    NOT NULL,
+    selection  TEXT    NOT NULL DEFAULT '',          -- JSON: source types, sessions and contexts that are kept; '' is none
     terms      TEXT    NOT NULL,                     -- JSON: archive_after, delete_after, keep_for in microseconds
     pending    TEXT,                                 -- the terms to come, while records are being given their profiles
     version    INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    UNIQUE (tenant, kind, user_id, agent_id, session_id, memory_id)
+    UNIQUE (tenant, kind, user_id, agent_id, session_id, memory_id, selection)
 ) STRICT;
 
+-- A profile is what the rules come to for all the records that the same rules select, so that a change of a rule is a
+-- change of its profiles, at once for all records, and what is due is one range of an index for each profile and state.
 CREATE TABLE profiles (
     no            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant        TEXT    NOT NULL,
@@ -49,20 +71,6 @@ CREATE TABLE profiles (
     keep_for      INTEGER,
     UNIQUE (tenant, kind, rules)
 ) STRICT;
-
-INSERT INTO profiles (tenant, kind, rules, archive_after, delete_after, keep_for)
-SELECT DISTINCT substr(subject, 1, instr(subject, '/') - 1), column1, '[]', column2, column3, column4
-FROM subjects, (VALUES
-    ('long_term', 31536000000000, NULL, NULL),
-    ('persona', NULL, NULL, 4611686018427387904),
-    ('episodic', 7776000000000, 31536000000000, NULL),
-    ('entity', NULL, NULL, NULL),
-    ('structured', 15552000000000, NULL, NULL),
-    ('history', NULL, 2592000000000, NULL));
-
-DROP INDEX records_by_id;
-DROP INDEX records_by_name;
-ALTER TABLE records RENAME TO old_records;
 
 CREATE TABLE records (
     key         INTEGER PRIMARY KEY,                 -- scope << 29 | count
@@ -91,26 +99,11 @@ CREATE TABLE records (
     terms       BLOB    NOT NULL,
     metadata    TEXT    NOT NULL,
     content     ANY     NOT NULL,                    -- text, or zlib-compressed bytes
-    body        ANY
+    body        ANY,
+    source      TEXT,                                -- who or what wrote it; NULL: its agent
+    derived_from TEXT                                -- JSON: ids of memories and messages; NULL: none
 ) STRICT;
 
-INSERT INTO records (key, subject, kind, id, state, previous, version, profile, aged_from, agent_id, session_id, name,
-                     created_at, updated_at, dated_at, moved_at, reason, purge_at, size, model, vectors, terms, metadata,
-                     content, body)
-SELECT old.key, old.subject, old.kind, old.id, old.state, old.previous, old.version, profiles.no, old.dated_at,
-       old.agent_id, old.session_id, old.name, old.created_at, old.updated_at, old.dated_at, old.moved_at, old.reason,
-       CASE old.state WHEN 'recycled' THEN old.moved_at + 1296000000000 WHEN 'deleting' THEN old.moved_at END,
-       old.size, old.model, old.vectors, old.terms, old.metadata, old.content, old.body
-FROM old_records AS old
-JOIN subjects ON subjects.no = old.subject
-JOIN (VALUES (3, 'long_term'), (4, 'persona'), (5, 'episodic'), (6, 'entity'), (7, 'structured')) AS kinds
-  ON kinds.column1 = old.kind
-JOIN profiles ON profiles.tenant = substr(subjects.subject, 1, instr(subjects.subject, '/') - 1)
-             AND profiles.kind = kinds.column2
-WHERE old.state != 'deleted'
-ORDER BY old.key;
-
-DROP TABLE old_records;
 CREATE UNIQUE INDEX records_by_id ON records (id, subject);
 CREATE UNIQUE INDEX records_by_name ON records (subject, kind, name)
     WHERE name IS NOT NULL AND state IN ('active', 'archived');
@@ -119,11 +112,29 @@ CREATE INDEX records_binned ON records (purge_at) WHERE state IN ('recycled', 'd
 CREATE INDEX records_by_agent ON records (agent_id) WHERE kind IN (4, 5);
 CREATE INDEX records_by_bundle ON records (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack) WHERE pack IS NOT NULL;
+CREATE INDEX records_by_source ON records (source) WHERE source IS NOT NULL;
+
+-- What records say they were derived from, to be looked up the other way round. A row goes with its record.
+CREATE TABLE derivations (
+    subject   INTEGER NOT NULL,
+    source_id TEXT    NOT NULL,                          -- a memory or a message, there or not
+    key       INTEGER NOT NULL REFERENCES records (key) ON DELETE CASCADE,
+    PRIMARY KEY (subject, source_id, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX derivations_by_key ON derivations (key);
+
+-- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
+CREATE TABLE quotas (
+    tenant       TEXT    NOT NULL,
+    user_id      TEXT    NOT NULL,
+    kind         INTEGER NOT NULL,
+    max_memories INTEGER,
+    max_bytes    INTEGER,
+    PRIMARY KEY (tenant, user_id, kind)
+) STRICT, WITHOUT ROWID;
 
 -- Conversations. One session of a name is active; those of the same name before it may be in the recycle bin.
-ALTER TABLE sessions RENAME TO old_sessions;
-DROP INDEX sessions_by_agent;
-
 CREATE TABLE sessions (
     no         INTEGER PRIMARY KEY AUTOINCREMENT,
     subject    INTEGER NOT NULL,
@@ -146,27 +157,69 @@ CREATE TABLE sessions (
     aside      INTEGER NOT NULL DEFAULT 0            -- its own number, if it is over, held, and another has its name
 ) STRICT;
 
-INSERT INTO sessions (no, subject, id, agent_id, session_id, state, version, profile, created_at, updated_at, aged_from,
-                      messages, size, summary)
-SELECT old.no, old.subject, lower(hex(randomblob(16))), old.agent_id, old.session_id, 'active', 1, profiles.no,
-       old.created_at, old.updated_at, old.updated_at, old.messages,
-       (SELECT ifnull(sum(length(CAST(content AS BLOB))), 0) FROM history WHERE key >> 24 = old.no), ''
-FROM old_sessions AS old
-JOIN subjects ON subjects.no = old.subject
-JOIN profiles ON profiles.tenant = substr(subjects.subject, 1, instr(subjects.subject, '/') - 1)
-             AND profiles.kind = 'history';
-
-DROP TABLE old_sessions;
 CREATE UNIQUE INDEX sessions_by_id ON sessions (id, subject);
 CREATE UNIQUE INDEX sessions_active ON sessions (subject, agent_id, session_id, aside) WHERE state = 'active';
 CREATE INDEX sessions_by_agent ON sessions (agent_id, session_id);
 CREATE INDEX sessions_due ON sessions (profile, aged_from) WHERE state = 'active';
 CREATE INDEX sessions_binned ON sessions (purge_at) WHERE state IN ('recycled', 'deleting');
 CREATE INDEX sessions_by_bundle ON sessions (bundle) WHERE bundle IS NOT NULL;
+CREATE INDEX sessions_of_subject ON sessions (subject);
 
--- A message that was deleted by itself is in the recycle bin until then.
-ALTER TABLE history ADD COLUMN purge_at INTEGER;
+CREATE TABLE history (
+    key        INTEGER PRIMARY KEY,              -- session number << 24 | count
+    id         TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    metadata   TEXT    NOT NULL,
+    content    ANY     NOT NULL,
+    purge_at   INTEGER                           -- one that was deleted by itself is in the recycle bin until then
+) STRICT;
+
 CREATE INDEX history_binned ON history (purge_at) WHERE purge_at IS NOT NULL;
+
+CREATE TABLE short_windows (
+    no         INTEGER PRIMARY KEY AUTOINCREMENT,
+    subject    INTEGER NOT NULL,
+    agent_id   TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    expires_at INTEGER NOT NULL,
+    UNIQUE (subject, agent_id, session_id)
+) STRICT;
+
+CREATE INDEX short_windows_by_expiry ON short_windows (expires_at);
+
+CREATE TABLE short_messages (
+    window     INTEGER NOT NULL REFERENCES short_windows (no) ON DELETE CASCADE,
+    id         TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    metadata   TEXT    NOT NULL,
+    content    ANY     NOT NULL,
+    PRIMARY KEY (window, id)
+) STRICT;
+
+CREATE TABLE facts (
+    subject     INTEGER NOT NULL,
+    id          TEXT    NOT NULL,
+    source      TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    target      TEXT,
+    value       TEXT,                            -- JSON
+    since       INTEGER NOT NULL,
+    until       INTEGER,
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (subject, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX facts_by_source ON facts (subject, source);
+CREATE INDEX facts_by_target ON facts (subject, target) WHERE target IS NOT NULL;
+
+CREATE TABLE schemas (
+    tenant     TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    schema     TEXT NOT NULL,                    -- JSON
+    PRIMARY KEY (tenant, collection)
+) STRICT, WITHOUT ROWID;
 
 -- Agents and tools that were made known.
 CREATE TABLE registry (
@@ -296,3 +349,38 @@ CREATE TABLE seen (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     at  INTEGER NOT NULL
 ) STRICT;
+
+-- The last entry of the ledger of erasures that this store has been held against.
+CREATE TABLE ledger_seen (
+    one  INTEGER PRIMARY KEY CHECK (one = 1),
+    no   INTEGER NOT NULL,
+    hash TEXT    NOT NULL
+) STRICT;
+
+-- API keys, of which only a hash is kept.
+CREATE TABLE api_keys (
+    id           TEXT    PRIMARY KEY,
+    tenant       TEXT    NOT NULL,                       -- '*': an operator's
+    name         TEXT    NOT NULL,
+    rights       TEXT    NOT NULL,                       -- JSON: a list
+    users        TEXT,                                   -- JSON: those that it is bound to; NULL: to none
+    agents       TEXT,                                   -- JSON: the same
+    hashed       BLOB    NOT NULL,                       -- SHA-256 of the secret
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    revoked_at   INTEGER,
+    last_used_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at);
+
+-- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
+CREATE TABLE replies (
+    id          BLOB    PRIMARY KEY,
+    fingerprint BLOB    NOT NULL,
+    claim       BLOB    NOT NULL,
+    claimed_at  INTEGER NOT NULL,
+    reply       BLOB                                     -- NULL while the request is at work
+) STRICT;
+
+CREATE INDEX replies_by_age ON replies (claimed_at);

@@ -12,6 +12,8 @@ CREATE TABLE subjects (
     UNIQUE (no)
 );
 
+CREATE INDEX subjects_by_alias ON subjects (alias);
+
 -- Whoever writes for a subject locks its row here first.
 CREATE TABLE turns (
     subject bigint PRIMARY KEY
@@ -60,11 +62,12 @@ CREATE TABLE rules (
     agent_id   text   COLLATE "C" NOT NULL,
     session_id text   COLLATE "C" NOT NULL,
     memory_id  text   COLLATE "C" NOT NULL,
+    selection  text   COLLATE "C" NOT NULL DEFAULT '',  -- JSON: source types, sessions and contexts that are kept; '' is none
     terms      text   COLLATE "C" NOT NULL,          -- JSON: archive_after, delete_after, keep_for in microseconds
     pending    text   COLLATE "C",                   -- the terms to come, while records are being given their profiles
     version    bigint NOT NULL,
     updated_at bigint NOT NULL,
-    UNIQUE (tenant, kind, user_id, agent_id, session_id, memory_id)
+    CONSTRAINT rules_once UNIQUE (tenant, kind, user_id, agent_id, session_id, memory_id, selection)
 );
 
 -- A profile is what the rules come to for all the records that the same rules select, so that a change of a rule is a
@@ -108,6 +111,8 @@ CREATE TABLE records (
     vectors    bytea,
     content    bytea  NOT NULL,                      -- 0 and the text, or the text compressed with zlib
     body       bytea,
+    source     text   COLLATE "C",                   -- who or what wrote it; NULL: its agent
+    derived_from text COLLATE "C",                   -- JSON: ids of memories and messages; NULL: none
     PRIMARY KEY (subject, key)
 );
 
@@ -126,6 +131,18 @@ CREATE INDEX records_binned ON records (purge_at, key) WHERE state IN ('recycled
 CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (4, 5);
 CREATE INDEX records_by_bundle ON records (bundle, key) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack, key) WHERE pack IS NOT NULL;
+CREATE INDEX records_by_source ON records (source, key) WHERE source IS NOT NULL;
+
+-- What records say they were derived from, to be looked up the other way round. A row goes with its record.
+CREATE TABLE derivations (
+    subject   bigint NOT NULL,
+    source_id text   COLLATE "C" NOT NULL,                       -- a memory or a message, there or not
+    key       bigint NOT NULL,
+    PRIMARY KEY (subject, source_id, key),
+    FOREIGN KEY (subject, key) REFERENCES records (subject, key) ON DELETE CASCADE
+);
+
+CREATE INDEX derivations_by_key ON derivations (subject, key);
 
 -- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
 CREATE TABLE quotas (
@@ -370,6 +387,72 @@ CREATE TABLE seen (
     at  bigint NOT NULL
 );
 
+-- The last entry of the ledger of erasures that this store has been held against.
+CREATE TABLE ledger_seen (
+    one  bigint PRIMARY KEY CHECK (one = 1),
+    no   bigint NOT NULL,
+    hash text   COLLATE "C" NOT NULL
+);
+
+-- API keys, of which only a hash is kept.
+CREATE TABLE api_keys (
+    id           text   COLLATE "C" PRIMARY KEY,
+    tenant       text   COLLATE "C" NOT NULL,                    -- '*': an operator's
+    name         text   COLLATE "C" NOT NULL,
+    rights       text   COLLATE "C" NOT NULL,                    -- JSON: a list
+    users        text   COLLATE "C",                             -- JSON: those that it is bound to; NULL: to none
+    agents       text   COLLATE "C",                             -- JSON: the same
+    hashed       bytea  NOT NULL,                                -- SHA-256 of the secret
+    created_at   bigint NOT NULL,
+    expires_at   bigint,
+    revoked_at   bigint,
+    last_used_at bigint
+) WITH (fillfactor = 70);
+
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at);
+
+-- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
+CREATE TABLE replies (
+    id          bytea  PRIMARY KEY,
+    fingerprint bytea  NOT NULL,
+    claim       bytea  NOT NULL,
+    claimed_at  bigint NOT NULL,
+    reply       bytea                                            -- NULL while the request is at work
+) WITH (fillfactor = 70);
+
+CREATE INDEX replies_by_age ON replies (claimed_at);
+
+-- Scopes with too many records to be held in memory are searched here. Rows are made from records, for records of such
+-- scopes only, and go with their record.
+
+CREATE TABLE passages (
+    subject    bigint  NOT NULL,
+    key        bigint  NOT NULL,                     -- the record's
+    place      integer NOT NULL,                     -- which of its passages
+    length     real,                                 -- words of the whole record; at place 0, with session and id
+    scope      bigint  NOT NULL,                     -- subject number << 3 | kind
+    model      bigint,                               -- NULL while there is no vector
+    session_id text    COLLATE "C",
+    id         text    COLLATE "C",
+    words      bigint[],                             -- the record's terms (at place 0) and fields, as numbers; NULL: stale
+    vector     halfvec,
+    PRIMARY KEY (subject, key, place),
+    FOREIGN KEY (subject, key) REFERENCES records (subject, key) ON DELETE CASCADE
+);
+
+-- A posting is found in the index itself, never in a list of what is yet to be added to it.
+CREATE INDEX passages_by_word ON passages USING gin (words) WITH (fastupdate = off);
+CREATE INDEX passages_by_session ON passages (subject, scope, session_id, id) WHERE session_id IS NOT NULL;
+CREATE INDEX passages_stale ON passages (subject, scope, key) WHERE place = 0 AND words IS NULL;
+
+-- How far a scope's records have been filled in: those with a count below have their rows.
+CREATE TABLE fillings (
+    subject bigint NOT NULL,
+    scope   bigint NOT NULL,
+    filled  bigint NOT NULL,
+    PRIMARY KEY (subject, scope)
+) WITH (fillfactor = 70);
+
 -- How a write begins: past the tenant's gate, which governing closes, and alone with its subject; and by which number it
 -- can be asked about later. Each statement sees what was committed before it.
 CREATE FUNCTION take_turn(gate bigint, wanted text, OUT number bigint, OUT xid text) LANGUAGE plpgsql AS $$
@@ -380,5 +463,77 @@ BEGIN
     IF number IS NOT NULL THEN
         PERFORM 1 FROM turns WHERE turns.subject = number FOR NO KEY UPDATE;
     END IF;
+END
+$$;
+
+-- All that a write asks before it begins, as a function: its plans are made once for each connection, and each of them names
+-- the subject that it is about.
+
+CREATE FUNCTION opening(
+    whose text, whose_tenant text, whose_user text, of_kind bigint, agents text,
+    OUT number bigint, OUT seq bigint, OUT floor bigint, OUT next bigint, OUT memories bigint, OUT bytes bigint,
+    OUT their_memories bigint, OUT their_bytes bigint, OUT own_memories bigint, OUT own_bytes bigint,
+    OUT version bigint, OUT is_held boolean, OUT is_removed boolean
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT no INTO number FROM subjects WHERE subject = whose;
+    SELECT scopes.seq, scopes.floor, scopes.next, scopes.memories, scopes.bytes INTO seq, floor, next, memories, bytes
+    FROM scopes WHERE scopes.subject = number AND scopes.scope = (number << 3 | of_kind);
+    IF NOT FOUND THEN
+        seq := 0; floor := 0; next := 0; memories := 0; bytes := 0;
+    END IF;
+    SELECT everyone.max_memories, everyone.max_bytes, own.max_memories, own.max_bytes,
+           coalesce((SELECT books.version FROM books WHERE tenant = whose_tenant), 0),
+           EXISTS (SELECT 1 FROM holds
+                   WHERE tenant = whose_tenant AND released_at IS NULL AND (user_id IS NULL OR user_id = whose_user)),
+           EXISTS (SELECT 1 FROM registry
+                   WHERE tenant = whose_tenant AND sort = 'agent' AND state != 'active'
+                     AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(agents::jsonb))))
+    INTO their_memories, their_bytes, own_memories, own_bytes, version, is_held, is_removed
+    FROM (SELECT 1 AS one) AS look
+    LEFT JOIN quotas AS everyone ON everyone.tenant = whose_tenant AND everyone.user_id = '' AND everyone.kind = of_kind
+    LEFT JOIN quotas AS own ON own.tenant = whose_tenant AND own.user_id = whose_user AND own.kind = of_kind;
+END
+$$;
+
+-- Takes a subject's turn; whether a write is then opened by what it was expected to be.
+CREATE FUNCTION expect_opening(
+    gate bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM take_turn(gate, whose);
+    RETURN expected IS NOT DISTINCT FROM (
+        SELECT actual::text FROM opening(whose, whose_tenant, whose_user, of_kind, agents) AS actual
+    );
+END
+$$;
+
+-- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise nothing is done.
+CREATE FUNCTION add_relying(
+    gate bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text,
+    record_key bigint, record_subject bigint, record_kind bigint, record_profile bigint,
+    record_id text, record_agent_id text, record_session_id text, record_name text,
+    record_created_at bigint, record_updated_at bigint, record_dated_at bigint, record_aged_from bigint,
+    record_size bigint, record_model bigint, record_vectors bytea, record_terms bytea,
+    record_metadata text, record_content bytea, record_body bytea, record_source text,
+    record_derived_from text,
+    counted_scope bigint, counted_seq bigint, counted_floor bigint, counted_next bigint, counted_memories bigint,
+    counted_bytes bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT expect_opening(gate, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
+                         updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
+                         derived_from)
+    VALUES (record_key, record_subject, record_kind, record_profile, record_id, 'active', 1, record_agent_id,
+            record_session_id, record_name, record_created_at, record_updated_at, record_dated_at, record_aged_from,
+            record_size, record_model, record_vectors, record_terms, record_metadata, record_content, record_body,
+            record_source, record_derived_from);
+    UPDATE scopes
+    SET seq = counted_seq, floor = counted_floor, next = counted_next, memories = counted_memories, bytes = counted_bytes
+    WHERE scopes.subject = record_subject AND scopes.scope = counted_scope;
+    RETURN true;
 END
 $$;
