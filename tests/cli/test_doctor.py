@@ -54,7 +54,7 @@ def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
     unwell = {name: check["detail"] for name, check in checks.items() if check["status"] != "ok"}
     assert list(unwell) == ["keys"], "they lie on the same disk as the backups"
     expected = (
-        "python settings home disk store schema journal integrity clock schedule overdue audit archive "
+        "python settings home disk store schema foreign_tables journal integrity clock schedule overdue audit archive "
         "master_key backups keys embedder summarizer"
     )
     assert list(checks) == expected.split()
@@ -237,7 +237,7 @@ def test_an_audit_chain_that_was_set_back_is_a_failed_check(home: Path, store: P
     _, checks = examine("--home", str(home))
     assert "checkpoint 1 seals" in checks["audit"]["detail"]
     with Retain.open(home=home) as engine:
-        raw.run(engine, "DELETE FROM checkpoints")
+        raw.run(engine, "DELETE FROM audit_checkpoints")
     code, checks = examine("--home", str(home))
     assert (code, checks["audit"]["status"]) == (3, "failed")
     assert "retain audit verify" in checks["audit"]["fix"]

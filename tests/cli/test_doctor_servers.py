@@ -38,7 +38,7 @@ OF_POSTGRES = [
     "autovacuum",
     "pgvector",
 ]
-OF_POSTGRES += ["schema", "privileges", "distribution", "clock", "schedule", "overdue", "audit"]
+OF_POSTGRES += ["schema", "foreign_tables", "privileges", "distribution", "clock", "schedule", "overdue", "audit"]
 OWNER = {"user": "retain_owner", "password": "choose-one"}
 WRONG = {"password": "not-the-password"}
 APP = {"user": "retain_app", "password": "choose-another"}
@@ -337,7 +337,7 @@ def test_the_checks_of_the_lifecycle_are_made_on_a_server_too(server: PostgresSe
     url = server.new_database()
     with Retain.open(url, home=home) as engine:
         engine.audit.seal()
-    run(url, "DELETE FROM retain.checkpoints")
+    run(url, "DELETE FROM retain.audit_checkpoints")
     code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["audit"]["status"]) == (3, "failed")
 

@@ -67,7 +67,7 @@ def test_a_broken_chain_ends_with_3_and_says_what_is_wrong(shell: Shell) -> None
 def test_a_store_that_was_set_back_is_sealed_only_with_a_reason(shell: Shell) -> None:
     shell.ok("hold", "add", "-u", "alice", "--reason", "Case 4711")
     shell.ok("audit", "seal")
-    break_store(shell.home, "DELETE FROM checkpoints")
+    break_store(shell.home, "DELETE FROM audit_checkpoints")
     break_store(shell.home, "DELETE FROM sealed")
     assert shell("audit", "verify").exit_code == 3
     assert shell.error("audit", "seal")[1]["code"] == "conflict"
@@ -143,7 +143,7 @@ def test_a_job_that_fails_ends_with_1_and_says_why(shell: Shell) -> None:
     shell.ok("hold", "add", "-u", "alice", "--reason", "Case 4711")
     shell.ok("audit", "seal")
     shell.ok("schedule", "run", "--once")
-    break_store(shell.home, "DELETE FROM checkpoints")
+    break_store(shell.home, "DELETE FROM audit_checkpoints")
     break_store(shell.home, "INSERT INTO jobs (name, since) VALUES ('daily', 0) ON CONFLICT DO UPDATE SET since = 0")
     with Retain.open(home=shell.home) as engine:
         engine.manager("alice", "cli").add("Likes tea")

@@ -29,7 +29,7 @@ from retain.storage.sqlite.database import SqliteTransaction
 
 ME, YOU, ALL = "t/me", "t/you", "t/"
 #: The tables of the chain, and what tells their rows apart.
-KEYS = {"audit": "no", "chains": "subject", "sealed": "subject", "checkpoints": "no"}
+KEYS = {"audit": "no", "chains": "subject", "sealed": "subject", "audit_checkpoints": "no"}
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 
 
@@ -539,14 +539,14 @@ def vanish(tx: Transaction, draw: Any, table: str, found: list[dict[str, Any]]) 
 
 def unseal(tx: Transaction, draw: Any, table: str, found: list[dict[str, Any]]) -> None:
     """Take away the last checkpoint, or all that were ever made."""
-    assume(raw.rows(tx, "SELECT 1 FROM checkpoints LIMIT 1"))
+    assume(raw.rows(tx, "SELECT 1 FROM audit_checkpoints LIMIT 1"))
     if draw(st.booleans()):
-        raw.run(tx, "DELETE FROM checkpoints WHERE no = (SELECT max(no) FROM checkpoints)")
+        raw.run(tx, "DELETE FROM audit_checkpoints WHERE no = (SELECT max(no) FROM audit_checkpoints)")
     else:
-        raw.run(tx, "DELETE FROM checkpoints")
+        raw.run(tx, "DELETE FROM audit_checkpoints")
         raw.run(tx, "DELETE FROM sealed")
         if isinstance(tx, SqliteTransaction):
-            raw.run(tx, "DELETE FROM sqlite_sequence WHERE name = 'checkpoints'")
+            raw.run(tx, "DELETE FROM sqlite_sequence WHERE name = 'audit_checkpoints'")
 
 
 TAMPERINGS = [alter, alter, remove, swap, add, shorten, behead, vanish, unseal]

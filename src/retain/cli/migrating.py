@@ -143,7 +143,7 @@ def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
             f"The master key, which opens those keys, is in {file}: every machine needs it, by RETAIN_MASTER_KEY or in "
             "that file of its home; not in a bucket."
         )
-    if counts["checkpoints"]:
+    if counts["audit_checkpoints"]:
         notes.append(
             f"The last audit checkpoint is noted in {settings.home / 'state'}: keep this home, or copy that folder "
             "to the new one."

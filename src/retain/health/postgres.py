@@ -60,6 +60,7 @@ def _check_connected(
     yield _looked("pgvector", lambda: postgres_store.look_at_vectors(asking, version))
     made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
     yield made
+    yield _looked("foreign_tables", lambda: postgres_store.look_at_foreign_tables(asking, schema, version))
     allowed = _looked("privileges", lambda: postgres_store.look_at_privileges(asking, schema, version))
     yield allowed
     yield _looked("distribution", lambda: postgres_store.look_at_nodes(asking, schema, wanted=settings.distribute))

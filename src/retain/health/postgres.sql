@@ -58,6 +58,13 @@ SELECT (SELECT extversion FROM pg_extension WHERE extname = $1),
 -- name: tables
 SELECT relname::text FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')
 
+-- Tables of these names that applications of this database find in other schemas.
+-- name: namesakes
+SELECT nspname || '.' || relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind IN ('r', 'p') AND nspname <> $1 AND nspname <> 'information_schema' AND left(nspname, 3) <> 'pg_'
+  AND relname = ANY ($2::text[]) AND has_schema_privilege(relnamespace, 'USAGE')
+ORDER BY 1
+
 -- Who this is; whether it may do everything, or make schemas, or is the owner of the tables.
 -- name: role
 SELECT current_user::text, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from retain.health.asking import Asking
 from retain.health.checks import Check, failed, ok, warned
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
+from retain.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from retain.storage.postgres.complaints import in_our_words
 from retain.storage.postgres.opening import quoted
 from retain.storage.postgres.transactions import PACKAGE
@@ -60,9 +60,28 @@ def look_at_schema(asking: Asking, schema: str, version: int) -> Check:
         fix = f"open it once as the owner of its tables: {_OPEN}"
         return warned("schema", f"version {version} in the schema {schema}, to be brought to {NEWEST}", fix)
     there = {str(name) for (name,) in asking.rows("tables", quoted(schema))}
-    if missing := sorted({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR} - there):
+    if missing := sorted(ALL_TABLES - there):
         return failed("schema", f"tables are missing: {', '.join(missing)}", "restore a backup")
     return ok("schema", f"version {version} in the schema {schema} (this Retain knows up to {NEWEST})")
+
+
+def look_at_foreign_tables(asking: Asking, schema: str, version: int) -> Check:
+    """That other applications keep out of the schema, and that the schema hides none of their tables from them."""
+    there = {str(name) for (name,) in asking.rows("tables", quoted(schema))}
+    if version == 0 and (taken := sorted(there & ALL_TABLES)):
+        found = f"another application has tables of Retain's names in the schema {schema}: {', '.join(taken)}"
+        return failed("foreign_tables", found, "name another schema in RETAIN_URL: ?options=-csearch_path%3Dmemory")
+    if foreign := sorted(there - ALL_TABLES - {"copying"}):  # which retain migrate makes, and removes
+        found = f"the schema {schema} has tables that are not Retain's: {', '.join(foreign)}"
+        fix = "move them with ALTER TABLE … SET SCHEMA public: Retain does not back them up, export them or erase them"
+        return warned("foreign_tables", found, fix)
+    user, *_ = asking.row("role", quoted(schema))
+    namesakes = [str(name) for (name,) in asking.rows("namesakes", schema, sorted(ALL_TABLES))]
+    if user == schema and namesakes:
+        found = f"applications that log in as {user} find Retain's tables in place of {', '.join(namesakes)}"
+        fix = f"let them log in as another role, or run: ALTER ROLE {quoted(user)} SET search_path = public"
+        return warned("foreign_tables", found, fix)
+    return ok("foreign_tables", f"the schema {schema} has no table of another application")
 
 
 def look_at_privileges(asking: Asking, schema: str, version: int) -> Check:

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,7 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
     try:
         yield ok("store", size)
         yield _schema(database)
+        yield _foreign_tables(database)
         yield _journal(database)
         integrity = tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
         yield integrity
@@ -79,6 +81,25 @@ def _schema(database: Database) -> Check:
     with database.read() as tx:
         version = tx.connection.pragma("user_version")
     return ok("schema", f"version {version} (this Retain knows up to {_NEWEST})")
+
+
+def _foreign_tables(database: Database) -> Check:
+    """That no other application keeps tables in the file."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        for _, script in migrations("retain.storage.sqlite"):
+            connection.execute(script)
+        ours = _tables(connection)
+    with database.read() as tx:
+        foreign = sorted(_tables(tx.connection) - ours)
+    if foreign:
+        fix = "give the other application a file of its own: Retain does not back these up, export them or erase them"
+        return warned("foreign_tables", f"the file has tables that are not Retain's: {', '.join(foreign)}", fix)
+    return ok("foreign_tables", "the file has no table of another application")
+
+
+def _tables(connection: apsw.Connection) -> set[str]:
+    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {str(name) for (name,) in found}
 
 
 def _journal(database: Database) -> Check:

@@ -20,7 +20,7 @@ from retain.storage.copying.tables import TABLES
 from retain.storage.relational.database import Row
 
 #: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.
-_OF_THE_RESTORE = {"checkpoints", "sealed", "seen"}
+_OF_THE_RESTORE = {"audit_checkpoints", "sealed", "seen"}
 #: What has to be there when a machine is lost: the backups, the keys with their master key, the ledger of erasures.
 _KEPT = ("backups", "keys", "ledger", "erased", "certificates")
 

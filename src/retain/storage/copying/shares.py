@@ -43,7 +43,7 @@ COMMON: Final[Mapping[str, frozenset[MemoryType]]] = {
     "seen": frozenset(),
     "chains": _WITH_LONG_TERM,
     "sealed": _WITH_LONG_TERM,
-    "checkpoints": _WITH_LONG_TERM,
+    "audit_checkpoints": _WITH_LONG_TERM,
     "api_keys": frozenset(),
 }
 #: What only grows, and is therefore read from where the backup before stopped.

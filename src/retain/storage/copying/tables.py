@@ -154,7 +154,7 @@ TABLES: Final = (
         tells=False,
     ),
     _table("sealed", "subject:int alias:bytes seq:int hash:bytes", "subject"),
-    _table("checkpoints", "no:int at:int chains:int entries:int root:bytes hash:bytes", "no"),
+    _table("audit_checkpoints", "no:int at:int chains:int entries:int root:bytes hash:bytes", "no"),
     _table(
         "jobs",
         "name:text cron:text timezone:text enabled:int since:int slot:int started_at:int finished_at:int result:text "

@@ -37,7 +37,7 @@ WHERE (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0'
 ORDER BY audit.no DESC LIMIT $2
 
 -- name: sizes
-SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM checkpoints)
+SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM audit_checkpoints)
 
 -- name: seal_heads
 -- A chain that no longer has the entry that was sealed stays sealed as it was, so that it goes on being found.
@@ -58,13 +58,13 @@ ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
 SELECT subject, alias, seq, hash FROM sealed ORDER BY subject
 
 -- name: add_checkpoint
-INSERT INTO checkpoints (no, at, chains, entries, root, hash) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO audit_checkpoints (no, at, chains, entries, root, hash) VALUES ($1, $2, $3, $4, $5, $6)
 
 -- name: checkpoints
-SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no
+SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no
 
 -- name: last_checkpoints
-SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no DESC LIMIT nullif($1::bigint, -1)
+SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no DESC LIMIT nullif($1::bigint, -1)
 
 -- name: written
 -- Nobody counts the rows that were ever written to a table: all writers would wait for each other there.

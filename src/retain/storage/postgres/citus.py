@@ -42,13 +42,15 @@ EVERYWHERE: Final = (
     "schemas",
     "leases",
     "jobs",
-    "checkpoints",
+    "audit_checkpoints",
     "seen",
     "ledger_seen",
     "api_keys",
 )
 #: Where everyone connects: written with many requests, read by key, and of no use after a day.
 ON_THE_COORDINATOR: Final = ("replies",)
+#: Every table of the schema.
+ALL_TABLES: Final = frozenset({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"})
 
 
 def distribute_tables(connection: Connection, schema: str, place: str) -> None:

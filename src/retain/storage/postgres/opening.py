@@ -8,6 +8,7 @@ from typing import Any, Final
 from psycopg import errors
 
 from retain.core.errors import StoreTooNewError, StoreUnavailableError
+from retain.storage.postgres.citus import ALL_TABLES, distribute_tables
 from retain.storage.postgres.transactions import PACKAGE, Connection, lock_key
 from retain.storage.relational.statements import migrations
 
@@ -53,8 +54,6 @@ def prepare(
             if not connection.closed:  # with a connection, its locks go too
                 connection.execute("SELECT pg_advisory_unlock(%s)", (lock_key(schema, "migration"),))
     if distribute:
-        from retain.storage.postgres.citus import distribute_tables  # noqa: PLC0415 - only where it is asked for
-
         distribute_tables(connection, schema, place)
 
 
@@ -68,6 +67,7 @@ def _version(connection: Connection, schema: str) -> int:
 def _migrate(connection: Connection, schema: str, place: str) -> None:
     version = _version(connection, schema)  # another process may have been faster
     if version == 0:
+        _check_free(connection, schema, place)
         _extend(connection, place)
         if _one(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", schema) is None:  # may be made beforehand
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
@@ -78,6 +78,19 @@ def _migrate(connection: Connection, schema: str, place: str) -> None:
     for number, script in migrations(PACKAGE):
         if number > version:
             _step(connection, number, script, place)
+
+
+def _check_free(connection: Connection, schema: str, place: str) -> None:
+    """Refuse a schema in which another application has tables of our names, before anything is made there."""
+    found = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p', 'v', 'm')",
+        (quoted(schema),),
+    )
+    if taken := sorted({str(name) for (name,) in found} & ALL_TABLES - {"schema_version"}):
+        raise StoreUnavailableError(
+            f"{place} has tables of another application in the schema {schema!r}, with names that Retain uses: "
+            f"{', '.join(taken)}; name another schema in RETAIN_URL: ?options=-csearch_path%3Dmemory"
+        )
 
 
 def _step(connection: Connection, number: int, script: str, place: str) -> None:

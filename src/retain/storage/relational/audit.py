@@ -144,7 +144,7 @@ class SqlAudit:
             if counted is not None and counted != written:
                 yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
             stored = (Checkpoint(*row) for row in tx.stream(SQL["checkpoints"]))
-            yield from check_checkpoints(stored, sealed, _written(tx, "checkpoints"))
+            yield from check_checkpoints(stored, sealed, _written(tx, "audit_checkpoints"))
 
     # --- cutting -----------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ WHERE subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0'
 ORDER BY audit.no DESC LIMIT ?2
 
 -- name: sizes
-SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM checkpoints)
+SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM audit_checkpoints)
 
 -- name: seal_heads
 -- A chain that no longer has the entry that was sealed stays sealed as it was, so that it goes on being found.
@@ -58,13 +58,13 @@ ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
 SELECT subject, alias, seq, hash FROM sealed ORDER BY subject
 
 -- name: add_checkpoint
-INSERT INTO checkpoints (no, at, chains, entries, root, hash) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO audit_checkpoints (no, at, chains, entries, root, hash) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: checkpoints
-SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no
+SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no
 
 -- name: last_checkpoints
-SELECT no, at, chains, entries, root, hash FROM checkpoints ORDER BY no DESC LIMIT ?
+SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no DESC LIMIT ?
 
 -- name: written
 -- How many rows were ever written: SQLite counts them where it numbers them.

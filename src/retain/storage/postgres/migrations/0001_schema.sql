@@ -339,7 +339,7 @@ CREATE TABLE sealed (
     hash    bytea  NOT NULL
 ) WITH (fillfactor = 70);
 
-CREATE TABLE checkpoints (
+CREATE TABLE audit_checkpoints (
     no      bigint PRIMARY KEY,
     at      bigint NOT NULL,
     chains  bigint NOT NULL,

@@ -303,7 +303,7 @@ CREATE TABLE sealed (
     hash    BLOB    NOT NULL
 ) STRICT;
 
-CREATE TABLE checkpoints (
+CREATE TABLE audit_checkpoints (
     no      INTEGER PRIMARY KEY AUTOINCREMENT,
     at      INTEGER NOT NULL,
     chains  INTEGER NOT NULL,
