@@ -17,3 +17,17 @@ class FakeClock:
     def advance(self, **duration: float) -> None:
         """Let time pass: ``clock.advance(hours=1)``."""
         self.now += timedelta(**duration)
+
+
+class Seconds:
+    """Counts seconds, as a steady clock does, and only the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let seconds pass."""
+        self.now += seconds

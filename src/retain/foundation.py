@@ -17,7 +17,7 @@ from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
 from retain.kinds.entity import retell_entities
 from retain.kinds.parts import Parts
-from retain.kinds.shelf import Shelf
+from retain.kinds.working_store import WorkingStore
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
@@ -128,7 +128,7 @@ class Foundation:
             objects=cache(self._open_cold),
             erase=self.erase,
             recall=self.recall,
-            working=Shelf(stores.reader.alias, stores.subjects.know),
+            working=WorkingStore(stores.subjects.erased_within, self.recall.forget_user),
             summarizer=self._summarizer,
             clock=clock or system_clock,
             check=self.database.check_usable,

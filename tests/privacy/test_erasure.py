@@ -174,43 +174,6 @@ def test_what_another_process_has_in_its_index_is_gone_at_once(home: Path, clock
         assert memory.count_memories("long_term") == 0
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["with memories", "with notes alone"])
-def test_what_another_process_has_in_mind_of_a_user_is_gone_at_once(
-    home: Path, clock: FakeClock, *, is_known: bool
-) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
-        memory, bobs = other.manager("ann", "guide", "s"), other.manager("bob", "guide", "s")
-        note = memory.add("Ann is on her way to Paris", "working")["memory_id"]
-        bobs.add("Bob stays in Paris", "working")
-        if is_known:
-            memory.add("likes the window seat", "long_term")
-        assert len(memory.retrieve("Paris", ["working"])) == 1
-
-        erasure = one.erase_user("ann")
-
-        assert erasure.certificate is not None
-        assert any("Working memory" in remark for remark in erasure.certificate["remarks"])
-        assert memory.retrieve("Paris", ["working"]) == []
-        assert other.export_user("ann")["memories"]["working"] == []
-        assert (memory.working.items(), memory.count_memories("working")) == ([], 0)
-        with pytest.raises(LookupError):
-            memory.get(note)
-        assert len(bobs.retrieve("Paris", ["working"])) == 1, "nobody else's"
-        memory.add("Ann came back", "working")
-        assert [item["content"] for item in memory.retrieve("Ann", ["working"])] == ["Ann came back"]
-
-
-def test_notes_that_come_after_an_erasure_are_not_lost_with_those_before_it(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
-        memory = other.manager("ann", "guide", "s")
-        memory.working.add("before")
-        one.erase_user("ann")
-
-        memory.working.add("after")
-
-        assert [item.content for item in memory.working.items()] == ["after"]
-
-
 def test_rules_and_released_holds_on_a_session_that_is_only_theirs_go_and_are_exported(retain: Retain) -> None:
     for user_id, session_id in (("ann", "ann's trip"), ("ann", "shared"), ("bob", "shared"), ("bob", "bob's")):
         retain.manager(user_id, "guide", session_id).add("likes tea", "long_term")

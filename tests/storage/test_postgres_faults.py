@@ -22,12 +22,14 @@ import psycopg
 import pytest
 from bench.servers import PostgresServer, postgres
 
-from clocks import FakeClock
+from clocks import FakeClock, Seconds
 from retain import Retain, foundation
 from retain.core.errors import StorageError, StoreAwayError, StoreBusyError
+from retain.kinds.working_store import GRACE_SECONDS, WorkingStore
 from retain.recall.embedders import open_embedder
 from retain.storage.postgres import database as module
 from retain.storage.postgres.database import PostgresDatabase
+from retain.storage.stores import stores_over
 from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
 
 _tenants = itertools.count(1)
@@ -414,6 +416,38 @@ def test_a_server_that_stays_away_is_reported_and_used_again_when_it_is_back(
         finally:
             server.start()
         assert take_turn(database) == 1
+
+
+def test_working_notes_are_read_and_added_while_the_server_is_away(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    with Retain.open(home=tmp_path, url=server.new_database(tcp=True)) as retain:
+        clock = Seconds()
+        subjects = stores_over(retain.database).subjects
+        object.__setattr__(retain.parts, "working", WorkingStore(subjects.erased_within, clocks=[clock]))
+        memory = retain.manager("ann", "guide", "s")
+        memory.working.add("on the way to Paris")
+        server.stop()
+        try:
+            clock.advance(GRACE_SECONDS)
+            memory.add("a window seat", "working")
+            found = memory.retrieve("Paris", ["working"])
+            assert sorted(one["content"] for one in found) == ["a window seat", "on the way to Paris"]
+            clock.advance(1)
+            with pytest.raises(StoreAwayError, match=r"gave no connection within 0\.5 s"):
+                memory.retrieve("Paris", ["working"])
+        finally:
+            server.start()
+        assert len(eventually(lambda: memory.retrieve("Paris", ["working"]))) == 2
+
+
+def eventually(call: Callable[[], list[Any]]) -> list[Any]:
+    """What a call gives once the server is back."""
+    for _ in range(100):
+        with suppress(StoreAwayError):
+            return call()
+    raise AssertionError("the server is back, and nobody notices")
 
 
 def stand_still(database: PostgresDatabase) -> None:

@@ -1,4 +1,4 @@
-"""Tombstones: the names that subjects have while they are being erased."""
+"""Tombstones: the names that subjects have while they are being erased; and marks, which tell others that they were."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 #: No tenant has a control character, so that no user can have such a name.
 _BEGINNING: Final = "\x01erasing"
+#: So long does a store keep the mark of an erasure.
+MARK_DAYS: Final = 7
 
 
 class Tombstone(NamedTuple):
@@ -45,6 +47,27 @@ def read_tombstone(number: int, name: str) -> Tombstone:
 def is_tombstone(subject: str) -> bool:
     """Whether a subject is being erased, by its name."""
     return subject.startswith(_BEGINNING)
+
+
+class ErasureMark(NamedTuple):
+    """That a subject was erased, for those who have its name: nobody else can read whose mark it is."""
+
+    salt: bytes
+    digest: bytes
+    age_seconds: float = 0.0
+
+    def is_of(self, subject: str) -> bool:
+        """Whether this subject was erased."""
+        return self.digest == _digest(self.salt, subject)
+
+
+def mark_erasure(subject: str, salt: bytes) -> ErasureMark:
+    """The mark of a subject that is being erased; the salt is random, and used once."""
+    return ErasureMark(salt, _digest(salt, subject))
+
+
+def _digest(salt: bytes, subject: str) -> bytes:
+    return hashlib.sha256(salt + subject.encode()).digest()
 
 
 def _mark(alias: str, subject: str) -> str:

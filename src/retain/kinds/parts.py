@@ -13,7 +13,7 @@ from retain.core.records import Scope
 from retain.core.times import Clock, moment
 from retain.core.types import State
 from retain.kinds.latency import Latencies
-from retain.kinds.shelf import Shelf
+from retain.kinds.working_store import WorkingStore
 from retain.lifecycle.archive import Archives
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.registry import AGENT
@@ -71,7 +71,7 @@ class Parts:
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
-    working: Shelf = field(default_factory=Shelf)
+    working: WorkingStore = field(default_factory=WorkingStore)
     latencies: Latencies = field(default_factory=Latencies)
     _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))
     _ids_lock: threading.Lock = field(default_factory=threading.Lock)

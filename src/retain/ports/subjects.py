@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from retain.core.chain import Entry as AuditEntry
 from retain.core.records import Fact, Message, Record
-from retain.core.tombstones import Tombstone
+from retain.core.tombstones import ErasureMark, Tombstone
 from retain.core.types import Kind
 from retain.ports.conversations import Session
 
@@ -93,16 +93,14 @@ class SubjectStore(Protocol):
 
         ``HeldError`` (audited), changing nothing, while a hold stands that names the user or covers anything of theirs.
         ``begin`` is called with the pseudonym once that is settled, before anything is changed, while nobody can add a
-        hold; ``defer`` if there is such a hold. With ``alias``, an erasure that began before is gone on with: for the
-        subject of that pseudonym only. It is audited once that a hold keeps it; with ``even_held``, holds are those of
+        hold; ``defer`` if there is such a hold. A mark of the erasure is left for other processes, whether there is
+        such a subject or not. With ``alias``, an erasure that began before is gone on with: for the subject of that
+        pseudonym only. It is audited once that a hold keeps it; with ``even_held``, holds are those of
         an old copy, and keep nothing.
         """
 
     def check(self, subject: str) -> None:
         """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
-
-    def know(self, subject: str) -> str:
-        """The pseudonym of a subject, seen before or not."""
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
         """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""
@@ -135,6 +133,14 @@ class SubjectStore(Protocol):
 
     def bury(self, tombstone: Tombstone) -> None:
         """Remove the tombstone: nothing is left."""
+
+    def erased_within(self, seconds: float) -> list[ErasureMark]:
+        """The marks of the erasures of the last so many seconds, by the store's own clock. ``StoreAwayError`` at once,
+        or nearly, where the store does not answer.
+        """
+
+    def forget_marks(self) -> None:
+        """Remove the marks of erasures that are older than ``MARK_DAYS``."""
 
     def ledger_seen(self) -> tuple[int, str] | None:
         """The last entry of the ledger that the store has been held against: its number and hash."""

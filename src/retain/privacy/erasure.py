@@ -152,6 +152,7 @@ class Eraser:
             done = self.replay()
         except (ObjectStoreError, LedgerError) as problem:
             _log.warning("the store cannot be held against the ledger of erasures just now: %s", problem)
+        self._subjects.forget_marks()
         return done + self.finish_unfinished()
 
     def finish_unfinished(self) -> int:

@@ -46,8 +46,8 @@ _REACH: Final = (
     "have kept."
 )
 _WORKING: Final = (
-    "Working memory lies in the processes that have the store open. What this one had is counted; the others let go of "
-    "theirs when they next look for it, before they tell anyone."
+    "Working memory lies in the processes that have the store open. What this one had is gone and counted; in any "
+    "other process it cannot be read 10 seconds later, or 60 seconds later where that process cannot reach the store."
 )
 _CHAIN: Final = (
     "The audit chain stays. It knows the person by the pseudonym only; ids of agents, sessions and memories, names of "

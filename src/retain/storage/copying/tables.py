@@ -174,8 +174,9 @@ TABLES: Final = (
 )
 
 #: Not copied: a lease is its holder's; a reply is for whoever asks again within the day, where they asked; the others
-#: PostgreSQL makes from records, where and when they are needed.
-LEFT_OUT: Final = ("leases", "replies", "passages", "fillings")
+#: PostgreSQL makes from records, where and when they are needed. A mark of an erasure is for processes that have
+#: this very store open.
+LEFT_OUT: Final = ("leases", "replies", "passages", "fillings", "recent_erasures")
 
 
 class Counter(NamedTuple):

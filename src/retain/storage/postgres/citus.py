@@ -47,8 +47,8 @@ EVERYWHERE: Final = (
     "ledger_seen",
     "api_keys",
 )
-#: Where everyone connects: written with many requests, read by key, and of no use after a day.
-ON_THE_COORDINATOR: Final = ("replies",)
+#: Where everyone connects: written with many requests, or read by everyone, and of no use after some days.
+ON_THE_COORDINATOR: Final = ("replies", "recent_erasures")
 #: Every table of the schema.
 ALL_TABLES: Final = frozenset({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"})
 

@@ -103,13 +103,15 @@ class PostgresDatabase:
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
 
-    def ask(self, statement: str, bindings: Bindings = ()) -> list[Row]:
-        """The rows of one statement, at one go."""
+    def ask(self, statement: str, bindings: Bindings = (), *, patience: float | None = None) -> list[Row]:
+        """The rows of one statement, at one go; with ``patience``, ``StoreAwayError`` after so many seconds without a
+        connection.
+        """
         known = STATEMENTS[statement]
         with self._translated():
             self.check_usable()
             for _ in range(_STALE):
-                connection = self._get()
+                connection = self._get(patience)
                 try:
                     return _asked(connection, known.text, known.bound(bindings))
                 except psycopg.OperationalError:
@@ -280,10 +282,14 @@ class PostgresDatabase:
                 return connection, found
         raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
-    def _get(self) -> Connection:
+    def _get(self, patience: float | None = None) -> Connection:
         try:
-            return self._pool.getconn(timeout=self._patience)
+            return self._pool.getconn(timeout=self._patience if patience is None else patience)
         except PoolTimeout:
+            if patience is not None:
+                raise StoreAwayError(
+                    f"{self.place} gave no connection within {patience:g} s; see that the server runs"
+                ) from None
             with self._connect():  # says why, if no connection can be had at all
                 pass
             raise

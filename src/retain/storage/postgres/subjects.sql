@@ -150,3 +150,15 @@ SELECT no, hash FROM ledger_seen
 -- name: see
 INSERT INTO ledger_seen (one, no, hash) VALUES (1, $1, $2)
 ON CONFLICT (one) DO UPDATE SET no = excluded.no, hash = excluded.hash WHERE excluded.no > ledger_seen.no
+
+-- What other processes are told of an erasure, by the clock of the store.
+-- name: note_erasure
+INSERT INTO recent_erasures (salt, digest, erased_at)
+VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+
+-- name: recent_erasures
+SELECT salt, digest, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - erased_at FROM recent_erasures
+WHERE erased_at >= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint
+
+-- name: forget_erasures
+DELETE FROM recent_erasures WHERE erased_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint

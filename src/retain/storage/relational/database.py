@@ -102,8 +102,11 @@ class Database(Protocol):
     def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 
-    def ask(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
-        """The rows of one statement, which is a consistent view by itself and needs no transaction around it."""
+    def ask(self, statement: str, bindings: Bindings = (), /, *, patience: float | None = None) -> list[Row]:
+        """The rows of one statement, which is a consistent view by itself and needs no transaction around it.
+
+        With ``patience``, ``StoreAwayError`` where no connection is to be had within so many seconds.
+        """
 
     def write(
         self, subject: str | None = None, first: Question | None = None, /

@@ -8,6 +8,7 @@ batches, and the tombstone last.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from retain.core.errors import HeldError
 from retain.core.holds import Hold, standing
 from retain.core.records import Cause
 from retain.core.rules import HISTORY
-from retain.core.tombstones import Tombstone, read_tombstone, tombstone_for
+from retain.core.times import DAY, SECOND
+from retain.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
 from retain.core.types import State
 from retain.ports import Found
 from retain.storage.relational.access import unbind
@@ -30,6 +32,8 @@ from retain.storage.relational.scopes import SQL as RECORDS
 
 SQL: Final = Names("subjects")
 _NAMELESS: Final = "an erased user"
+#: Whoever reads working memory waits no longer than this for a connection.
+_PATIENCE_SECONDS: Final = 0.5
 #: In an order in which each can still be found: messages by their conversations.
 _BATCHED: Final = (
     "remove_records",
@@ -70,9 +74,11 @@ class SqlSubjects:
                 if known is not None:
                     defer(known)
             elif number is None or known is None:
+                _leave_mark(tx, subject)
                 return None, Found(_remove_named(tx, subject, 0, even_standing=False), {})
             else:
                 begin(known)
+                _leave_mark(tx, subject)
                 return _detach(tx, subject, number, known, now=now, even_standing=even_held)
         raise _held(subject, hold)
 
@@ -81,10 +87,6 @@ class SqlSubjects:
             hold = _hold_on(tx, subject, tx.number_of(subject))
         if hold is not None:
             raise _held(subject, hold)
-
-    def know(self, subject: str) -> str:
-        with self._database.write(subject) as tx:
-            return _alias(tx, tx.number_for(subject))
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
         with self._database.read() as tx:
@@ -135,6 +137,16 @@ class SqlSubjects:
             tx.run(SQL["remove_profiles"])
             tx.run(SQL["bury"], (tombstone.number,))
 
+    # --- what other processes are told -----------------------------------------------------------------------------
+
+    def erased_within(self, seconds: float) -> list[ErasureMark]:
+        rows = self._database.ask(SQL["recent_erasures"], (int(seconds * SECOND),), patience=_PATIENCE_SECONDS)
+        return [ErasureMark(bytes(salt), bytes(digest), age / SECOND) for salt, digest, age in rows]
+
+    def forget_marks(self) -> None:
+        with self._database.alone("erasures") as tx:
+            tx.run(SQL["forget_erasures"], (MARK_DAYS * DAY,))
+
     # --- the ledger ------------------------------------------------------------------------------------------------
 
     def ledger_seen(self) -> tuple[int, str] | None:
@@ -166,6 +178,11 @@ def _detach(
     tombstone = tombstone_for(number, alias, subject)
     tx.run(SQL["rename"], (tombstone.name, number))
     return tombstone, Found(rows, kinds)
+
+
+def _leave_mark(tx: Transaction, subject: str) -> None:
+    mark = mark_erasure(subject, secrets.token_bytes(16))
+    tx.run(SQL["note_erasure"], (mark.salt, mark.digest))
 
 
 def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: bool) -> dict[str, int]:

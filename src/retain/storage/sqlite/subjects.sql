@@ -149,3 +149,15 @@ SELECT no, hash FROM ledger_seen
 -- name: see
 INSERT INTO ledger_seen (one, no, hash) VALUES (1, ?, ?)
 ON CONFLICT (one) DO UPDATE SET no = excluded.no, hash = excluded.hash WHERE excluded.no > no
+
+-- What other processes are told of an erasure, by the clock of the store.
+-- name: note_erasure
+INSERT INTO recent_erasures (salt, digest, erased_at)
+VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+
+-- name: recent_erasures
+SELECT salt, digest, CAST(unixepoch('subsec') * 1000000 AS INTEGER) - erased_at FROM recent_erasures
+WHERE erased_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?
+
+-- name: forget_erasures
+DELETE FROM recent_erasures WHERE erased_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?

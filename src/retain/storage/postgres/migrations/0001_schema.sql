@@ -394,6 +394,13 @@ CREATE TABLE ledger_seen (
     hash text   COLLATE "C" NOT NULL
 );
 
+-- That a user was erased, for the processes that have notes of theirs in memory: they know the name, nobody else does.
+CREATE TABLE recent_erasures (
+    salt      bytea  PRIMARY KEY,
+    digest    bytea  NOT NULL,
+    erased_at bigint NOT NULL
+);
+
 -- API keys, of which only a hash is kept.
 CREATE TABLE api_keys (
     id           text   COLLATE "C" PRIMARY KEY,

@@ -357,6 +357,13 @@ CREATE TABLE ledger_seen (
     hash TEXT    NOT NULL
 ) STRICT;
 
+-- That a user was erased, for the processes that have notes of theirs in memory: they know the name, nobody else does.
+CREATE TABLE recent_erasures (
+    salt      BLOB    PRIMARY KEY,
+    digest    BLOB    NOT NULL,
+    erased_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- API keys, of which only a hash is kept.
 CREATE TABLE api_keys (
     id           TEXT    PRIMARY KEY,
