@@ -1,8 +1,10 @@
-"""A clock that stands still until a test moves it."""
+"""Clocks and deadlines that only a test moves."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+
+from retain.core.deadline import Deadline
 
 
 class FakeClock:
@@ -31,3 +33,17 @@ class Seconds:
     def advance(self, seconds: float) -> None:
         """Let seconds pass."""
         self.now += seconds
+
+
+class Counted(Deadline):
+    """A deadline that passes at a look at it, by its number."""
+
+    def __init__(self, most: int = 1_000_000) -> None:
+        super().__init__()
+        self.most = most
+        self.looks = 0
+
+    @property
+    def expired(self) -> bool:
+        self.looks += 1
+        return self.looks > self.most

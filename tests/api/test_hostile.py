@@ -190,6 +190,22 @@ def test_a_filter_that_is_none_is_refused(client: Client, filters: str) -> None:
     assert check_refused(response, 422)["code"] in {"invalid_filter", "invalid_input"}
 
 
+def test_a_filter_that_is_too_large_is_refused(client: Client) -> None:
+    many = {"any": [{"x": number} for number in range(201)]}
+    said = check_refused(client.post("/v1/recall", json={**WHO, "query": "tea", "filters": many}), 422)
+    assert (said["code"], "more than 200 conditions" in said["detail"]) == ("invalid_filter", True)
+    values = {"x": list(range(1_001))}
+    said = check_refused(client.get("/v1/memories", params={**WHO, "filters": json.dumps(values)}), 422)
+    assert (said["code"], "more than 1,000 values" in said["detail"]) == ("invalid_filter", True)
+
+
+def test_a_question_of_half_a_mebibyte_is_refused_and_a_memory_is_not(client: Client) -> None:
+    asked = {**WHO, "query": "tea", "filters": {"x": "y" * 2**19}}
+    said = check_refused(client.post("/v1/recall", json=asked), 413)
+    assert (said["code"], "a question has at most 524,288 bytes" in said["detail"]) == ("request_too_large", True)
+    assert client.post("/v1/memories", json={**WHO, "content": "tea " * 2**18}).status_code == 201
+
+
 def test_a_question_that_nobody_reads_is_refused(client: Client) -> None:
     said = check_refused(client.get("/v1/memories", params={**WHO, "user": "bob"}), 422)
     assert "'user'" in said["detail"]

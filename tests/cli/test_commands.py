@@ -99,7 +99,7 @@ def test_metadata_that_is_not_understood_is_wrong_input(shell: Shell, given: tup
     assert not shell.home.exists(), "nothing was opened for it"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"price": {"around": 3}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"price": {"around": 3}}', json.dumps({"price": [*range(1_001)]})])
 def test_a_filter_that_is_not_understood_is_wrong_input(shell: Shell, text: str) -> None:
     code, error = shell.error("search", "x", "-u", "alice", "--filter", text)
     assert (code, error["code"]) == (2, "invalid_filter")

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.core.errors import InvalidFilterError
-from retain.core.filters import MISSING, RECORD_FIELDS, Negated, matches, parse, value_at, within
+from retain.core.filters import (
+    MAX_CONDITIONS,
+    MAX_VALUES,
+    MISSING,
+    RECORD_FIELDS,
+    Negated,
+    matches,
+    parse,
+    value_at,
+    within,
+)
 from retain.core.times import moment
 
 CREATED = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -373,3 +383,66 @@ def test_whatever_is_given_as_filters_is_understood_or_refused_in_our_words(filt
         return
     if where is not None:
         assert matches(Negated(where), lambda path: MISSING) is not matches(where, lambda path: MISSING)
+
+
+# --- how large a filter may be ----------------------------------------------------------------------------------------
+
+
+def several(count: int) -> dict[str, Any]:
+    """A filter of so many conditions, most of them within others."""
+    inner = [{"x": {"gte": number, "lt": number + 1}} for number in range(count // 2)]
+    return {"not": {"any": [{"all": inner}]}, **({"y": 1} if count % 2 else {})}
+
+
+def test_a_filter_has_at_most_200_conditions_wherever_they_stand() -> None:
+    assert MAX_CONDITIONS == 200
+    assert parse(several(200)) is not None
+    with pytest.raises(InvalidFilterError, match="more than 200 conditions; ask in several calls, or give many values"):
+        parse(several(201))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda count: {"x": list(range(count))},
+        lambda count: {"x": {"none": [str(number) for number in range(count)]}},
+        lambda count: {"x": {"eq": [[number] for number in range(count)]}},
+        lambda count: {"x": {"eq": {"a": {str(number): number for number in range(count)}}}},
+        lambda count: {"any": [{"x": list(range(count // 2))}, {"y": list(range(count - count // 2))}]},
+    ],
+    ids=["in", "none", "lists within", "an object", "together"],
+)
+def test_a_filter_has_at_most_1000_values_however_they_are_given(given: Any) -> None:
+    assert MAX_VALUES == 1_000
+    assert parse(given(1_000)) is not None
+    with pytest.raises(InvalidFilterError, match="more than 1,000 values; ask in several calls"):
+        parse(given(1_001))
+
+
+def test_a_filter_that_is_too_large_is_read_no_further() -> None:
+    read = []
+
+    class Noticed(dict[str, Any]):
+        def items(self) -> Any:
+            read.append(1)
+            return super().items()
+
+    with pytest.raises(InvalidFilterError):
+        parse({"any": [Noticed(x=number) for number in range(40_000)]})
+    assert len(read) <= MAX_CONDITIONS + 1
+
+
+def test_a_list_with_many_items_is_compared_with_many_values_in_one_pass() -> None:
+    """Not each item with each value: that would be a hundred million comparisons."""
+    looks = [0]
+
+    class Item(int):
+        def __eq__(self, other: object) -> bool:
+            looks[0] += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    items = [Item(number) for number in range(100_000)]
+    assert passes({"tags": {"none": list(range(-1_000, 0))}}, {"metadata": {"tags": items}})
+    assert looks[0] < 2 * len(items)

@@ -130,6 +130,9 @@ def test_a_memory_lives_its_life_through_the_tools(retain: Retain, clock: FakeCl
             assert (found["memory_id"], found["content"], found["is_cut"]) == (memory_id, "Likes tea", False)
             filtered = {"query": "hot drinks", "filters": {"topic": "travel"}}
             assert answer(await client.call_tool("memory_search", filtered))["memories"] == []
+            many = {"any": [{"x": number} for number in range(201)]}
+            refused = error(await client.call_tool("memory_search", {"query": "hot drinks", "filters": many}))
+            assert (refused["code"], "more than 200 conditions" in refused["message"]) == ("invalid_filter", True)
             changed = answer(await client.call_tool("memory_update", {**one, "content": "Likes green tea"}))
             assert (changed["content"], changed["metadata"]) == ("Likes green tea", {"topic": "food"})
             assert answer(await client.call_tool("memory_delete", one))["operation"] == "recycle"

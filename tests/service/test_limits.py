@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from functools import partial
 
 import anyio.to_thread
@@ -11,6 +12,8 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from retain.core.deadline import watch
+from retain.core.errors import RequestTimeoutError
 from retain.service.limits import Limits
 from retain.service.limits.crowd import CrowdLimit
 from retain.service.limits.duration import TimeLimit
@@ -292,3 +295,29 @@ def test_keys_that_nobody_looks_at_are_the_addresses_own_requests(ticks: Ticks) 
     answers = [ask(limited, client=REMOTE, headers=key).status for key in keys]
     assert answers.count(200) <= 12
     assert set(answers) == {200, 429}
+
+
+def test_work_that_only_looks_ends_with_its_request_and_frees_its_thread() -> None:
+    steps = [0]
+
+    def look() -> None:
+        for _ in watch(range(10**9)):
+            steps[0] += 1
+
+    async def looks(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await receive()
+        await anyio.to_thread.run_sync(look)
+
+    async def story() -> Answer:
+        limit = TimeLimit(looks, 0.05)
+        answer = await ask_async(limit, "/v1/recall", "POST")
+        with suppress(RequestTimeoutError):
+            await limit.finish()
+        assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        return answer
+
+    answer = asyncio.run(story())
+    assert answer.code == "request_timeout"
+    assert "A read was stopped" in answer.json["detail"]
+    assert answer.headers["retry-after"] == "1"
+    assert 0 < steps[0] < 10**9

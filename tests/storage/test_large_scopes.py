@@ -14,9 +14,9 @@ import pytest
 from psycopg import RawCursor
 
 import raw
-from clocks import FakeClock
+from clocks import Counted, FakeClock
 from retain import MemoryManager, Retain
-from retain.core.errors import InvalidSettingsError
+from retain.core.errors import InvalidSettingsError, RequestTimeoutError
 from retain.core.records import Scope
 from retain.core.types import TYPES, MemoryType
 from retain.kinds.durable import Draft, Durable
@@ -534,3 +534,20 @@ def test_the_schedule_makes_scopes_ready_that_are_searched(retain: Retain, memor
     assert waiting >= 40
     assert retain.schedule.run("minutely").get("made_searchable") == waiting
     assert passages_of(retain).standing(Scope("default", "user", "agent"), LONG_TERM)[1] == 0
+
+
+def test_a_search_that_nobody_waits_for_stops(retain: Retain) -> None:
+    talk(retain)
+    memory = retain.manager("user", "agent")
+    passing = {"not": {"place": {"in": ["x", "y"]}}}
+    for _ in range(3):
+        memory.retrieve("piano", filters=passing)
+    assert is_searched_there(retain, memory)
+    whole = Counted()
+    with whole.applied():
+        assert memory.retrieve("piano", filters=passing)
+    assert whole.looks >= LIMIT, "each record that is looked at is a look at the deadline"
+    late = Counted(whole.looks // 2)
+    with late.applied(), pytest.raises(RequestTimeoutError):
+        memory.retrieve("piano", filters=passing)
+    assert late.looks <= whole.looks // 2 + 3, "nothing was looked at after that"

@@ -140,7 +140,22 @@ class Access:
         return self._store.any(now=self._now())
 
     def identify(self, secret: str) -> Principal:
-        """Who calls with a secret; ``UnauthenticatedError`` if nobody does."""
+        """Who calls with a secret; ``UnauthenticatedError`` if nobody does. That it was used is written down."""
+        key = self.look_up(secret)
+        if self.is_use_due(key):
+            self.note_use(key)
+        return key.principal
+
+    def known(self, secret: str) -> ApiKey | None:
+        """The valid key of a secret if it was looked up a moment ago, without asking the store."""
+        parts = _SECRET.fullmatch(secret)
+        found = None if parts is None else self._trusted_key(_dashed(parts[1]))
+        if parts is None or found is None or not hmac.compare_digest(_hash(parts[2]), found.hashed):
+            return None
+        return found.key if found.key.is_valid(self._now()) else None
+
+    def look_up(self, secret: str) -> ApiKey:
+        """The valid key of a secret; ``UnauthenticatedError`` if there is none. Nothing is written."""
         parts = _SECRET.fullmatch(secret) if isinstance(secret, str) else None
         if parts is None:
             raise UnauthenticatedError("this is no API key; one looks like retain_<id>_<random>, as it was shown once")
@@ -152,17 +167,34 @@ class Access:
         now = self._now()
         if found is None or not matches or not found.key.is_valid(now):
             raise UnauthenticatedError(_REFUSED)
-        self._note_use(found.key, now)
-        return found.key.principal
+        return found.key
+
+    def is_use_due(self, key: ApiKey) -> bool:
+        """Whether that a key was used is to be written down again; whoever is told so does it."""
+        now = self._now()
+        with self._lock:
+            last = max(self._noted.get(key.id, 0), key.last_used_at or 0)
+            if last <= now < last + _NOTED_EVERY:
+                return False
+            if len(self._noted) >= _MOST_TRUSTED:
+                self._noted.clear()
+            self._noted[key.id] = now
+        return True
+
+    def note_use(self, key: ApiKey) -> None:
+        """Write down that a key was used now."""
+        try:
+            self._store.note_use(key.id, now=self._now())
+        except StorageError as problem:  # a store that is full or busy can be read; nobody is kept out for a note
+            _log.warning("the use of API key %s was not noted: %s", key.id, problem)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _known(self, key_id: str) -> _Trusted | None:
         """A key as it was a few seconds ago at most. What is unknown is not remembered: it may be made any moment."""
         present = self._monotonic()
-        with self._lock:
-            known = self._trusted.get(key_id)
-        if known is not None and present < known.until:
+        known = self._trusted_key(key_id)
+        if known is not None:
             return known
         found = self._store.get(key_id)
         if found is None:
@@ -174,18 +206,10 @@ class Access:
             self._trusted[key_id] = trusted
         return trusted
 
-    def _note_use(self, key: ApiKey, now: int) -> None:
+    def _trusted_key(self, key_id: str) -> _Trusted | None:
         with self._lock:
-            last = max(self._noted.get(key.id, 0), key.last_used_at or 0)
-            if last <= now < last + _NOTED_EVERY:
-                return
-            if len(self._noted) >= _MOST_TRUSTED:
-                self._noted.clear()
-            self._noted[key.id] = now
-        try:
-            self._store.note_use(key.id, now=now)
-        except StorageError as problem:  # a store that is full or busy can be read; nobody is kept out for a note
-            _log.warning("the use of API key %s was not noted: %s", key.id, problem)
+            known = self._trusted.get(key_id)
+        return known if known is not None and self._monotonic() < known.until else None
 
 
 def _hash(random: str) -> bytes:

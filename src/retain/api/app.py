@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from retain import __version__
 from retain.access import Replies
+from retain.access.callers import Callers
 from retain.api import problems
 from retain.api.description import describe
 from retain.api.guard import PREFIX, GuardedRoute, SentPaths
@@ -34,13 +35,15 @@ def build_app(
     *,
     keys_required: bool,
     replies: Replies | None = None,
+    callers: Callers | None = None,
     mcp: ASGIApp | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
     """The REST API over an open engine, which stays the caller's to close.
 
     Without ``keys_required`` a caller without a key is the local one, who may do everything: serve that to nobody but
-    the machine itself. ``mcp`` is what answers at ``/mcp``; ``lifespan`` is entered while the application runs.
+    the machine itself. ``callers`` are those of the process, where more than this is served. ``mcp`` is what
+    answers at ``/mcp``; ``lifespan`` is entered while the application runs.
     """
     app = FastAPI(
         title="Retain",
@@ -53,7 +56,9 @@ def build_app(
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    app.state.identity = Identity(retain, keys_required=keys_required)
+    callers = callers or Callers(retain)
+    app.state.identity = Identity(retain, callers, keys_required=keys_required)
+    app.state.shares = callers.shares
     app.state.replies = replies or retain.replies
     problems.install(app, methods_at=methods_at)
     app.add_middleware(SentPaths)

@@ -16,15 +16,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retain.access import Replies, Right
+from retain.access.callers import Shares
 from retain.api.idempotency import answer_once, key_of
 from retain.api.identity import Identity
 from retain.api.rights import Caller, Needs, Reach
-from retain.core.errors import InvalidInputError, told
+from retain.core.errors import InvalidInputError, RequestTooLargeError, told
 
 #: Under these names a route says what it needs, to readers of the documentation too.
 RIGHT: Final = "x-retain-right"
 REACH: Final = "x-retain-reach"
 PREFIX: Final = "/v1"
+#: A question is not larger than this: it holds no memories. Reading it as JSON would keep all other callers waiting.
+_MOST_ASKED: Final = 512 * 1024
 
 
 class GuardedRoute(APIRoute):
@@ -46,13 +49,16 @@ class GuardedRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             identity: Identity = request.app.state.identity
             replies: Replies = request.app.state.replies
+            shares: Shares = request.app.state.shares
             caller = await identity.caller(request, self.needs)
             _check_query(request, known)
             request.state.caller = caller
             key = key_of(request)
-            if key is None or self.needs.right is Right.READ:  # what only looks may look again
-                return await handle(request)
-            return await answer_once(request, key, caller, replies, handle)
+            await _read_body(request, _MOST_ASKED if self.needs.right is Right.READ else None)
+            async with shares.place(caller.gate.principal):  # once all of it is here: who sends slowly takes no place
+                if key is None or self.needs.right is Right.READ:  # what only looks may look again
+                    return await handle(request)
+                return await answer_once(request, key, caller, replies, handle)
 
         return guarded
 
@@ -64,6 +70,15 @@ async def _caller(request: Request) -> Caller:
 
 #: Who asks: what a handler takes to get at an engine.
 Asking = Annotated[Caller, Depends(_caller)]
+
+
+async def _read_body(request: Request, most: int | None) -> None:
+    """Read a request to its end; ``RequestTooLargeError`` for a question of more than ``most`` bytes."""
+    said = request.headers.get("content-length", "")
+    length = int(said) if said.isdecimal() else len(await request.body())
+    if most is not None and length > most:
+        raise RequestTooLargeError(f"a question has at most {most:,} bytes, and this has {length:,}; ask for less")
+    await request.body()
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:

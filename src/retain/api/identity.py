@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import Request
-from starlette.concurrency import run_in_threadpool
 
 from retain.access import LOCAL, Gate, Principal
+from retain.access.callers import Callers
 from retain.api.rights import Caller, Needs
 from retain.core.errors import ForbiddenError, InvalidScopeError, UnauthenticatedError
 from retain.engine import Retain
@@ -19,8 +19,9 @@ _MOST_SECRET_CHARS: Final = 256
 class Identity:
     """Tells who calls. Without ``keys_required``, a caller without a key is the local one, who may do everything."""
 
-    def __init__(self, retain: Retain, *, keys_required: bool) -> None:
+    def __init__(self, retain: Retain, callers: Callers, *, keys_required: bool) -> None:
         self._retain = retain
+        self._callers = callers
         self._keys_required = keys_required
 
     async def caller(self, request: Request, needs: Needs) -> Caller:
@@ -41,7 +42,7 @@ class Identity:
             return LOCAL
         if len(secret) > _MOST_SECRET_CHARS:
             raise UnauthenticatedError("this is no API key: it is too long")
-        return await run_in_threadpool(self._retain.access.identify, secret)
+        return await self._callers.identify(secret)
 
 
 def secret_of(request: Request) -> str | None:

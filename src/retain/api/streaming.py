@@ -12,7 +12,7 @@ import io
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -22,11 +22,15 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from retain.access import Principal
+from retain.access.callers import Shares
 from retain.api.problems import failed, public_detail, respond
+from retain.api.rights import Caller
 from retain.core.content import to_json
 from retain.core.errors import RetainError
 
 _log = logging.getLogger("retain.api")
+_T = TypeVar("_T")
 NDJSON: Final = "application/x-ndjson"
 #: How many parts wait to be sent before the work waits for the caller.
 _WAITING: Final = 8
@@ -83,7 +87,8 @@ class Streamed(Response):
     async def whole(self, scope: Scope) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
         kept = _Kept()
-        await anyio.to_thread.run_sync(self._work, kept, limiter=self._limiter(scope))
+        async with self._shares(scope).place(_principal(scope)):
+            await anyio.to_thread.run_sync(self._work, kept, limiter=self._limiter(scope))
         return Response(b"".join(kept.parts), 200, dict(self.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +97,7 @@ class Streamed(Response):
         untold: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            tasks.start_soon(self._carry_out, giving, problems, self._limiter(scope))
+            tasks.start_soon(self._carry_out, giving, problems, scope)
             with taking:
                 try:
                     untold = await self._send(Request(scope), receive, _impatient(send), taking, problems)
@@ -104,15 +109,21 @@ class Streamed(Response):
 
     def _limiter(self, scope: Scope) -> anyio.CapacityLimiter:
         """Who waits for files does not keep work waiting."""
-        return _limiter(scope, "long_files" if self._opening is None else "long_work")
+        return _kept(scope, self._what, lambda: anyio.CapacityLimiter(_MOST_AT_ONCE))
 
-    async def _carry_out(
-        self, giving: MemoryObjectSendStream[bytes], problems: list[Exception], limiter: anyio.CapacityLimiter
-    ) -> None:
+    def _shares(self, scope: Scope) -> Shares:
+        return _kept(scope, f"{self._what}_shares", lambda: Shares(_MOST_AT_ONCE))
+
+    @property
+    def _what(self) -> str:
+        return "long_files" if self._opening is None else "long_work"
+
+    async def _carry_out(self, giving: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
         """Do the work in a thread, and wait for its end whatever happens: it stops when nobody listens any more."""
         with giving:
             try:
-                await anyio.to_thread.run_sync(self._work, _Piped(giving), limiter=limiter)
+                async with self._shares(scope).place(_principal(scope)):
+                    await anyio.to_thread.run_sync(self._work, _Piped(giving), limiter=self._limiter(scope))
             except GoneError:
                 _log.info("the caller went away: what was being done for it was ended")
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
@@ -214,12 +225,19 @@ def _impatient(send: Send) -> Send:
     return sent
 
 
-def _limiter(scope: Scope, name: str) -> anyio.CapacityLimiter:
+def _kept(scope: Scope, name: str, make: Callable[[], _T]) -> _T:
+    """What an application has one of, made when it is first needed."""
     state = scope["app"].state
     if not hasattr(state, name):
-        setattr(state, name, anyio.CapacityLimiter(_MOST_AT_ONCE))
-    found: anyio.CapacityLimiter = getattr(state, name)
+        setattr(state, name, make())
+    found: _T = getattr(state, name)
     return found
+
+
+def _principal(scope: Scope) -> Principal | None:
+    """Who asks, if the guard found that out."""
+    caller: Caller | None = (scope.get("state") or {}).get("caller")
+    return None if caller is None else caller.gate.principal
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -139,13 +139,18 @@ def parse_json_object(text: str) -> dict[str, Any]:
 
 def same_json(one: object, other: object) -> bool:
     """JSON equality: ``true`` is not 1, an integer equals the same float."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_json, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_json(one[key], other[key]) for key in one)
-    return one == other
+    return json_key(one) == json_key(other)
+
+
+def json_key(value: object) -> object:
+    """What a JSON value is looked up by: equal for two values exactly if ``same_json`` says that they are."""
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, list):
+        return "list", tuple(map(json_key, value))
+    if isinstance(value, dict):
+        return "dict", frozenset((key, json_key(inner)) for key, inner in value.items())
+    return value
 
 
 def check_id(value: object, what: str) -> str:

@@ -10,16 +10,19 @@
 Operators may be written with a leading ``$``, combinations also as ``AND``, ``OR`` and ``NOT``. A field is a dotted
 path into the metadata; ``agent_id``, ``session_id``, ``created_at``, ``updated_at`` and ``memory_type`` mean the
 record's own, and ``metadata.x`` always means metadata.
+
+A filter has at most ``MAX_CONDITIONS`` conditions and ``MAX_VALUES`` values to compare with, so that no question costs
+much more than another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from retain.core.content import json_problem, same_json
+from retain.core.content import json_key, json_problem
 from retain.core.errors import InvalidFilterError, InvalidInputError, told
 from retain.core.times import moment
 
@@ -29,6 +32,12 @@ MISSING: Final = object()
 RECORD_FIELDS: Final = ("agent_id", "session_id", "created_at", "updated_at", "memory_type")
 _TIME_FIELDS: Final = ("created_at", "updated_at")
 _MAX_DEPTH: Final = 16
+MAX_CONDITIONS: Final = 200
+MAX_VALUES: Final = 1_000
+#: A value that is nested deeper is no JSON to us, and is refused as such.
+_MAX_VALUE_DEPTH: Final = 64
+#: The operators whose operand is a list of values.
+_LISTS: Final = frozenset({"in", "nin", "any", "all", "none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,16 @@ class Condition:
     path: tuple[str, ...]
     operator: str
     operand: Any
+    keys: frozenset[object] = field(init=False, repr=False, compare=False)
+    """What the values to compare with are looked up by."""
+
+    def __post_init__(self) -> None:
+        values = self.operand if self.operator in _LISTS else (self.operand,)
+        object.__setattr__(self, "keys", frozenset(map(json_key, values)))
 
     def test(self, value: object) -> bool:
         """Whether a field's value (or ``MISSING``) passes."""
-        return _OPERATORS[self.operator].test(value, self.operand)
+        return _OPERATORS[self.operator].test(value, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +121,27 @@ def within(where: Filter, *outer: str) -> Filter:
 # --- what each operator means ------------------------------------------------------------------------------------
 
 
-def _equal(value: object, operand: object) -> bool:
+def _equal(value: object, condition: Condition) -> bool:
+    """Whether a value is one of those to compare with; of a list, whether it is, or has one that is no list."""
     if value is MISSING:
         return False
-    if isinstance(value, list) and not isinstance(operand, list):
-        return any(same_json(item, operand) for item in value)
-    return same_json(value, operand)
+    if json_key(value) in condition.keys:
+        return True
+    if not isinstance(value, list):
+        return False
+    return any(json_key(item) in condition.keys for item in value if not isinstance(item, list))
 
 
-def _items(value: object) -> list[object]:
+def _keys(value: object) -> set[object]:
+    """What the items of a list, or a value that is none, are looked up by."""
     if value is MISSING:
-        return []
-    return value if isinstance(value, list) else [value]
+        return set()
+    return set(map(json_key, value)) if isinstance(value, list) else {json_key(value)}
 
 
-def _compare(value: object, operand: object, wanted: Callable[[Any, Any], bool]) -> bool:
+def _compare(value: object, condition: Condition, wanted: Callable[[Any, Any], bool]) -> bool:
     number = (int, float)
+    operand = condition.operand
     comparable = (
         not isinstance(value, bool)
         and ((isinstance(value, number) and isinstance(operand, number))
@@ -158,28 +178,22 @@ def _flag(operand: object) -> str | None:
 @dataclass(frozen=True, slots=True)
 class _Operator:
     check: Callable[[object], str | None]
-    test: Callable[[object, Any], bool]
+    test: Callable[[object, Condition], bool]
 
 
 _OPERATORS: Final[Mapping[str, _Operator]] = {
     "eq": _Operator(_scalar, _equal),
-    "ne": _Operator(_scalar, lambda value, operand: not _equal(value, operand)),
-    "in": _Operator(_listed, lambda value, operand: any(_equal(value, item) for item in operand)),
-    "nin": _Operator(_listed, lambda value, operand: not any(_equal(value, item) for item in operand)),
-    "gt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a > b)),
-    "gte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a >= b)),
-    "lt": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a < b)),
-    "lte": _Operator(_ordered, lambda value, operand: _compare(value, operand, lambda a, b: a <= b)),
-    "exists": _Operator(_flag, lambda value, operand: (value is not MISSING) == operand),
-    "any": _Operator(
-        _listed, lambda value, operand: any(same_json(v, item) for v in _items(value) for item in operand)
-    ),
-    "all": _Operator(
-        _listed, lambda value, operand: all(any(same_json(v, item) for v in _items(value)) for item in operand)
-    ),
-    "none": _Operator(
-        _listed, lambda value, operand: not any(same_json(v, item) for v in _items(value) for item in operand)
-    ),
+    "ne": _Operator(_scalar, lambda value, asked: not _equal(value, asked)),
+    "in": _Operator(_listed, _equal),
+    "nin": _Operator(_listed, lambda value, asked: not _equal(value, asked)),
+    "gt": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a > b)),
+    "gte": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a >= b)),
+    "lt": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a < b)),
+    "lte": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a <= b)),
+    "exists": _Operator(_flag, lambda value, asked: (value is not MISSING) == asked.operand),
+    "any": _Operator(_listed, lambda value, asked: not asked.keys.isdisjoint(_keys(value))),
+    "all": _Operator(_listed, lambda value, asked: asked.keys <= _keys(value)),
+    "none": _Operator(_listed, lambda value, asked: asked.keys.isdisjoint(_keys(value))),
 }
 
 _COMBINATORS: Final[Mapping[str, type[Every] | type[Some]]] = {"all": Every, "and": Every, "any": Some, "or": Some}
@@ -196,10 +210,37 @@ def parse(filters: Mapping[str, Any] | None) -> Filter | None:
         raise InvalidFilterError(
             f"filters must be an object such as {{'category': 'sports'}}, not {type(filters).__name__}: {told(filters)}"
         )
-    return _parse_object(filters, 0) if filters else None
+    return _parse_object(filters, 0, _Size()) if filters else None
 
 
-def _parse_object(filters: object, depth: int) -> Filter:
+class _Size:
+    """How large a filter is, as far as it was read; one that is too large is read no further."""
+
+    def __init__(self) -> None:
+        self.conditions = 0
+        self.values = 0
+
+    def add(self, operand: object) -> None:
+        """Count a condition, and the values that it compares with, however deep they lie."""
+        self.conditions += 1
+        if self.conditions > MAX_CONDITIONS:
+            raise InvalidFilterError(
+                f"the filter has more than {MAX_CONDITIONS} conditions; ask in several calls, or give many values of "
+                "one field as a list"
+            )
+        self._add_values(operand, 0)
+
+    def _add_values(self, value: object, depth: int) -> None:
+        if isinstance(value, Mapping | list | tuple | set | frozenset) and depth <= _MAX_VALUE_DEPTH:
+            for inner in value.values() if isinstance(value, Mapping) else value:
+                self._add_values(inner, depth + 1)
+            return
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise InvalidFilterError(f"the filter has more than {MAX_VALUES:,} values; ask in several calls")
+
+
+def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
     if depth > _MAX_DEPTH:
         raise InvalidFilterError(f"filters are nested more than {_MAX_DEPTH} deep")
     if not isinstance(filters, Mapping) or not filters:
@@ -210,16 +251,16 @@ def _parse_object(filters: object, depth: int) -> Filter:
             raise InvalidFilterError(f"a filter's field must be a name, not {told(name)}")
         word = name.removeprefix("$").lower() if name.isupper() else name.removeprefix("$")
         if word == "not" and isinstance(wanted, Mapping):
-            parts.append(Negated(_parse_object(wanted, depth + 1)))
+            parts.append(Negated(_parse_object(wanted, depth + 1, size)))
         elif word in _COMBINATORS and _is_list_of_objects(wanted):
-            parts.append(_COMBINATORS[word](tuple(_parse_object(part, depth + 1) for part in wanted)))
+            parts.append(_COMBINATORS[word](tuple(_parse_object(part, depth + 1, size) for part in wanted)))
         elif name.startswith("$"):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
                 f"{told(name)} needs a list of filters (for $not: a filter); known here: {known}; got {told(wanted)}"
             )
         else:
-            parts.extend(_parse_field(name, wanted))
+            parts.extend(_parse_field(name, wanted, size))
     return parts[0] if len(parts) == 1 else Every(tuple(parts))
 
 
@@ -227,7 +268,7 @@ def _is_list_of_objects(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
-def _parse_field(name: str, wanted: object) -> list[Filter]:
+def _parse_field(name: str, wanted: object, size: _Size) -> list[Filter]:
     path = _path(name)
     tests: dict[str, object]
     if isinstance(wanted, list | tuple | set | frozenset):
@@ -242,6 +283,8 @@ def _parse_field(name: str, wanted: object) -> list[Filter]:
             raise InvalidFilterError(f"the filter on {told(name)} has an operator twice: {', '.join(wanted)}; keep one")
     else:
         tests = {"eq": wanted}
+    for operand in tests.values():
+        size.add(operand)
     conditions = [_condition(name, path, operator, operand) for operator, operand in tests.items()]
     _refuse_empty_range(name, conditions)
     return list(conditions)

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -19,8 +18,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from retain.access import Gate
+from retain.access.callers import Callers
 from retain.core.access import LOCAL, Principal
-from retain.core.errors import InvalidInputError, InvalidScopeError, RetainError, UnauthenticatedError
+from retain.core.errors import InvalidInputError, InvalidScopeError, RateLimitedError, RetainError, UnauthenticatedError
 from retain.engine import Retain
 from retain.mcp.calling import Defaults
 from retain.mcp.errors import refusal
@@ -86,6 +86,7 @@ class McpApp:
         hosts: Collection[str] | None = (),
         defaults: Defaults | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        callers: Callers | None = None,
     ) -> None:
         """``hosts`` are the names, besides loopback's, by which it may be called: a page of another name in somebody's
         browser gets nowhere, even where its name leads here. ``None``: any name, which only keys make safe.
@@ -93,6 +94,7 @@ class McpApp:
         if hosts is None and not keys_required:
             raise InvalidInputError("without keys, MCP is served under known names only; name the hosts")
         self._retain = retain
+        self._callers = callers or Callers(retain)
         self._keys_required = keys_required
         self._security = _security(hosts)
         self._max_request_bytes = max_request_bytes
@@ -129,12 +131,16 @@ class McpApp:
             await refusal(problem, 503)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = principal  # for the log, and for who counts requests
-        await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
+        try:
+            async with self._callers.shares.place(principal):
+                await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
+        except RateLimitedError as problem:
+            await refusal(problem, 429, {"retry-after": "1"})(scope, receive, send)
 
     async def _identify(self, headers: Headers) -> Principal:
         secret = secret_of(headers)
         if secret is not None:
-            return await to_thread.run_sync(self._retain.access.identify, secret)
+            return await self._callers.identify(secret)
         if self._keys_required:
             raise UnauthenticatedError("an API key is needed; send it as: Authorization: Bearer <key>")
         return LOCAL

@@ -1,18 +1,21 @@
 """Columns: the fields of an index's records, laid out so that a filter costs one test for each distinct value.
 
-A column is made when a filter first names its field, and extended when records have been added since.
+A column is made when a filter first names its field, and extended when records have been added since. All fields of a
+filter are read in one pass over the records.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from retain.core.deadline import check_deadline, watch
 from retain.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
 from retain.core.types import MemoryType
 from retain.ports import IndexRow
@@ -22,6 +25,8 @@ _RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt
 _OPPOSITE: Final = {"ne": "eq", "nin": "in"}
 #: Whole numbers up to here are exact as floats.
 _EXACT: Final = 1 << 53
+#: So many columns are kept, those that were asked for last.
+_MOST_COLUMNS: Final = 256
 
 
 class Columns:
@@ -30,7 +35,7 @@ class Columns:
     def __init__(self, memory_type: MemoryType) -> None:
         self._memory_type = str(memory_type)
         self._rows: list[tuple[str, str | None, int, int, str]] = []
-        self._columns: dict[tuple[str, ...], _Column] = {}
+        self._columns: OrderedDict[tuple[str, ...], _Column] = OrderedDict()
         self._text_bytes = 0
 
     def __len__(self) -> int:
@@ -50,53 +55,86 @@ class Columns:
 
     def mask(self, where: Filter) -> Mask:
         """Which of the records pass a filter."""
+        self._read(dict.fromkeys(_paths(where)))
+        return self._mask(where)
+
+    def _mask(self, where: Filter) -> Mask:
+        check_deadline()
         match where:
             case Condition(path):
-                return self._column(path).test(where)
+                return self._columns[path].test(where)
             case Every(parts):
                 passed = np.ones(len(self._rows), bool)
                 for part in parts:
-                    passed &= self.mask(part)
+                    passed &= self._mask(part)
                 return passed
             case Some(parts):
                 passed = np.zeros(len(self._rows), bool)
                 for part in parts:
-                    passed |= self.mask(part)
+                    passed |= self._mask(part)
                 return passed
             case Negated(part):
-                return ~self.mask(part)
+                return ~self._mask(part)
 
     @property
     def nbytes(self) -> int:
         """About what the records' fields hold in memory."""
         return self._text_bytes + 200 * len(self._rows) + sum(column.nbytes for column in self._columns.values())
 
-    def _column(self, path: tuple[str, ...]) -> _Column:
-        column = self._columns.get(path)
-        if column is None:
-            column = self._columns[path] = _Column()
-        if len(column) < len(self._rows):
-            column.extend(self._values(path, len(column)))
-        return column
+    def _read(self, paths: Iterable[tuple[str, ...]]) -> None:
+        """Bring the columns of these fields up to date; those that nobody asked for in a long time go."""
+        behind: dict[int, list[tuple[str, ...]]] = {}
+        for path in paths:
+            column = self._columns.setdefault(path, _Column())
+            self._columns.move_to_end(path)
+            if len(column) < len(self._rows):
+                behind.setdefault(len(column), []).append(path)
+        for start, late in behind.items():
+            for path, values in zip(late, self._values(late, start), strict=True):
+                self._columns[path].extend(values)
+        while len(self._columns) > _MOST_COLUMNS:
+            self._columns.popitem(last=False)
 
-    def _values(self, path: tuple[str, ...], start: int) -> Iterable[object]:
+    def _values(self, paths: list[tuple[str, ...]], start: int) -> list[list[object]]:
+        """The values of fields, of the records from ``start`` on; the metadata of each is read once."""
         rows = self._rows[start:]
-        match path[0]:
-            case "agent_id":
-                return [row[0] for row in rows]
-            case "session_id":
-                return [MISSING if row[1] is None else row[1] for row in rows]
-            case "created_at":
-                return [row[2] for row in rows]
-            case "updated_at":
-                return [row[3] for row in rows]
-            case "memory_type":
-                return [self._memory_type] * len(rows)
-        seen: dict[str, object] = {}
-        for row in rows:
-            if row[4] not in seen:
-                seen[row[4]] = value_at(json.loads(row[4]), path[1:])
-        return [seen[row[4]] for row in rows]
+        inner = [path[1:] for path in paths if path[0] == "metadata"]
+        seen: dict[str, list[object]] = {}
+        if inner:
+            for row in watch(rows):
+                if row[4] not in seen:
+                    document = json.loads(row[4])
+                    seen[row[4]] = [value_at(document, path) for path in inner]
+        place = iter(range(len(inner)))
+        found: list[list[object]] = []
+        for path in paths:
+            match path[0]:
+                case "agent_id":
+                    found.append([row[0] for row in rows])
+                case "session_id":
+                    found.append([MISSING if row[1] is None else row[1] for row in rows])
+                case "created_at":
+                    found.append([row[2] for row in rows])
+                case "updated_at":
+                    found.append([row[3] for row in rows])
+                case "memory_type":
+                    found.append([self._memory_type] * len(rows))
+                case _:
+                    at = next(place)
+                    found.append([seen[row[4]][at] for row in rows])
+        return found
+
+
+def _paths(where: Filter) -> Iterator[tuple[str, ...]]:
+    """The fields that a filter names."""
+    match where:
+        case Condition(path):
+            yield path
+        case Every(parts) | Some(parts):
+            for part in parts:
+                yield from _paths(part)
+        case Negated(part):
+            yield from _paths(part)
 
 
 class _Column:
@@ -137,7 +175,7 @@ class _Column:
         elif compare and _is_number(condition.operand) and (numbers := self._as_numbers()) is not None:
             passing = compare(numbers, condition.operand)  # what is no number is NaN, and compares as false
         else:
-            passing = np.fromiter(map(condition.test, self._values), bool, len(self._values))
+            passing = np.fromiter(map(condition.test, watch(self._values)), bool, len(self._values))
         return passing.take(self._array)
 
     @property
@@ -149,7 +187,7 @@ class _Column:
         operands = condition.operand if condition.operator == "in" else [condition.operand]
         passing = np.zeros(len(self._values), bool)
         codes = [self._code_of[key] for key in map(_key, operands) if key in self._code_of]
-        for code in codes + self._nested:
+        for code in watch(codes + self._nested):
             passing[code] = condition.test(self._values[code])
         return passing
 

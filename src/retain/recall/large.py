@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from retain.core.deadline import without_deadline
 from retain.core.records import Scope
 from retain.core.types import Kind, MemoryType
 from retain.ports import IndexRow, LargeScopes, Said, Space, Wanted
@@ -98,9 +99,10 @@ class LargeRecall:
         if waiting > _SOME:
             deadline = time.monotonic() + _FILL_SECONDS
             at_once = _FILL_BEHIND if waiting > _BEHIND else _FILL_AT_ONCE
-            while waiting > 0 and time.monotonic() < deadline:
-                made = self.scopes.fill(scope, kind, space, limit=at_once)
-                waiting = waiting - made if made else 0
+            with without_deadline():
+                while waiting > 0 and time.monotonic() < deadline:
+                    made = self.scopes.fill(scope, kind, space, limit=at_once)
+                    waiting = waiting - made if made else 0
         return memories, waiting <= _BEHIND
 
     def search(

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from retain.core.content import to_json
-from retain.core.errors import EmbedderError, EmbedderUnavailableError
+from retain.core.deadline import check_deadline, watch, without_deadline
+from retain.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from retain.core.records import Encoding, Message, Record, Scope
 from retain.core.types import TYPES, Kind, MemoryType
 from retain.ports import Changes, Cursor, Embedder, IndexRow, LargeScopes, RecallFeed, Space, Vectors
@@ -93,7 +94,7 @@ class Recall:
         vectors = self._vectors([text for texts in passages for text in texts])
         encodings = []
         start = 0
-        for texts in passages:
+        for texts in watch(passages):
             end = start + len(texts)
             blob = None if vectors is None else vectors[start:end].astype(np.float16).tobytes()
             encodings.append(Encoding(None if blob is None else self.model, blob, terms.encode(texts)))
@@ -274,10 +275,11 @@ class Recall:
                 slot = self._slots[key] = _Slot(ScopeIndex(kind.name))
             self._slots.move_to_end(key)
         with slot.lock:
+            check_deadline()  # the time may be over while others had their turn
             try:
                 follow(slot, scope, kind)
                 result = answer(slot.index)
-            except _TooManyError:
+            except (_TooManyError, RequestTimeoutError):  # raised while looking, never in the middle of an update
                 raise
             except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
                 slot.forget(kind)
@@ -319,11 +321,12 @@ class Recall:
         if not self._feed.is_current(self.model):
             self._reembed_after = time.monotonic() + _RESPITE_SECONDS
             return
-        deadline = time.monotonic() + _REEMBED_SECONDS
+        until = time.monotonic() + _REEMBED_SECONDS
         batch = _FIRST_BATCH
         try:
-            while self._reembed_batch(scope.subject, kind, batch) and time.monotonic() < deadline:
-                batch = min(2 * batch, _BATCH)
+            with without_deadline():
+                while self._reembed_batch(scope.subject, kind, batch) and time.monotonic() < until:
+                    batch = min(2 * batch, _BATCH)
         except EmbedderError as problem:  # a text that the embedder refuses is found by its words
             _log.warning("records are left without vectors: %s", problem)
             self._reembed_after = time.monotonic() + _RESPITE_SECONDS
@@ -338,11 +341,10 @@ class Recall:
     def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         wanted = {item.id: hash((item.content, to_json(item.metadata), self._without_until)) for item in items}
         new = [item for item in items if slot.items.get(item.id) != wanted[item.id]]
+        records = [_as_record(item, scope, kind) for item in new]
+        encodings = self.encode(records) if records else []
         slot.index.remove([item_id for item_id in slot.items if item_id not in wanted])
-        if new:
-            records = [_as_record(item, scope, kind) for item in new]
-            encodings = self.encode(records)
-            slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
+        slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
         slot.items = wanted
 
     def _reembed_batch(self, subject: str, kind: Kind, limit: int = _BATCH) -> int:

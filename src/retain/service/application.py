@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retain.access.callers import WORKERS, Callers
 from retain.api import build_app
 from retain.engine import Retain
 from retain.mcp.serving import McpApp
@@ -19,16 +23,25 @@ MCP: Final = "/mcp"
 
 def build_api(retain: Retain, *, keys_required: bool) -> FastAPI:
     """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
+    callers = Callers(retain)
     mcp = McpApp(
         retain,
+        callers=callers,
         keys_required=keys_required,
         hosts=None if keys_required else (),
         max_request_bytes=retain.settings.request_bytes,
     )
-    app = build_app(retain, keys_required=keys_required, lifespan=lambda _: mcp.running())
+    app = build_app(retain, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp))
     app.router.routes.append(Route(MCP, _Named(mcp, MCP)))  # a mount would answer below that path, not at it
     app.user_middleware.append(Middleware(_Routed))  # the innermost: it sees what the router was given
     return app
+
+
+@asynccontextmanager
+async def _running(mcp: McpApp) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = WORKERS
+    async with mcp.running():
+        yield
 
 
 class _Named:

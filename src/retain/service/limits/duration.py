@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retain.core.deadline import Deadline
 from retain.core.errors import RequestTimeoutError
 from retain.service.asgi import refuse
 
@@ -19,8 +20,9 @@ _DISCONNECT: Final[Message] = {"type": "http.disconnect"}
 class TimeLimit:
     """Answers with 503 for requests that take too long, be it to arrive or to be answered.
 
-    What was begun is not cut off, because a thread in the middle of a transaction cannot be: it goes on to its end,
-    and its answer (which an idempotency key finds again) is sent to nobody. Answers that have begun take their time.
+    What only looks is stopped then, wherever it is: each request has a ``Deadline`` that its work looks at. A write
+    that has begun goes on to its end, and its answer (which an idempotency key finds again) is sent to nobody. Answers
+    that have begun take their time.
     """
 
     def __init__(self, app: ASGIApp, seconds: float) -> None:
@@ -57,19 +59,21 @@ class TimeLimit:
 
     def _leave(self, task: asyncio.Task[None], turn: _Turn) -> None:
         turn.over = True
+        turn.deadline.expire()
         self._left.add(task)
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._left.discard(task)
-        if not task.cancelled() and (problem := task.exception()) is not None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None and not isinstance(problem, RequestTimeoutError):  # it was stopped, as it should be
             _log.error("a request that had been given up failed", exc_info=problem)
 
     async def _refuse(self, scope: Scope, send: Send, *, arrived: bool) -> None:
         if arrived:
             problem = RequestTimeoutError(
-                f"no answer within {self._seconds:g} s. What was asked for may still be done: look before you try "
-                "again, or send the same Idempotency-Key with it"
+                f"no answer within {self._seconds:g} s. A read was stopped; ask for less at once. A write may still be "
+                "done: look before you try again, or send the same Idempotency-Key with it"
             )
         else:
             problem = RequestTimeoutError(f"the request did not arrive within {self._seconds:g} s; send it again")
@@ -77,7 +81,8 @@ class TimeLimit:
 
 
 async def _run(app: ASGIApp, scope: Scope, turn: _Turn) -> None:
-    await app(scope, turn.receive, turn.send)
+    with turn.deadline.applied():
+        await app(scope, turn.receive, turn.send)
 
 
 class _Turn:
@@ -87,6 +92,7 @@ class _Turn:
         self._receive = receive
         self._send = send
         self.verdict = verdict
+        self.deadline = Deadline()
         self.arrived = False
         self.over = False
 
@@ -106,4 +112,5 @@ class _Turn:
             return
         self.decide(_STARTED)
         if self.verdict.result() != _LATE:  # its time was over before it began to answer
+            self.deadline.keep_on()
             await self._send(message)

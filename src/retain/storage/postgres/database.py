@@ -16,7 +16,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from retain.core.deadline import check_deadline, current_deadline
 from retain.core.errors import ClosedError, ConflictError, InDoubtError, RetainError, StorageError, StoreAwayError
+from retain.storage.postgres.cancel import cancelled_in_time
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
 from retain.storage.postgres.expecting import Expectations
 from retain.storage.postgres.opening import prepare, quoted
@@ -99,7 +101,8 @@ class PostgresDatabase:
     def read(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
         with self._translated(), self._begun(_READ, subject, None, writes=False) as tx:
-            yield tx
+            with cancelled_in_time(tx.connection):
+                yield tx
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
 
@@ -113,7 +116,8 @@ class PostgresDatabase:
             for _ in range(_STALE):
                 connection = self._get(patience)
                 try:
-                    return _asked(connection, known.text, known.bound(bindings))
+                    with cancelled_in_time(connection):
+                        return _asked(connection, known.text, known.bound(bindings))
                 except psycopg.OperationalError:
                     if not connection.broken:  # those that broke while nobody used them are let go
                         raise
@@ -159,6 +163,7 @@ class PostgresDatabase:
         """A transaction that does not ask first: it is carried out by one text, if what it relies on is so."""
         self.check_usable()
         with self._translated(), self._returned(self._get()) as connection:
+            _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=True)
             tx.relies_on(subject, first, expected)
             try:
@@ -247,6 +252,8 @@ class PostgresDatabase:
             pieces = begin_for(begin, self.schema, subject, first, writes=writes)
         connection, answers = self._begin(pieces)
         with self._returned(connection):
+            if writes:
+                _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
             if subject is not None:
                 tx.begun_for(subject, *(answer.fetchone() for answer in answers[1:]))
@@ -269,7 +276,8 @@ class PostgresDatabase:
         for _ in range(_STALE):
             connection = self._get()
             try:
-                found = at_one_go(connection, pieces)
+                with cancelled_in_time(connection):
+                    found = at_one_go(connection, pieces)
             except psycopg.OperationalError:
                 broken = connection.broken
                 self._pool.putconn(connection)
@@ -322,6 +330,7 @@ class PostgresDatabase:
         except DuplicateError as problem:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except psycopg.Error as problem:
+            check_deadline()  # whatever it says, it was stopped
             raise in_our_words(problem, self.place, self._called) from problem
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -346,6 +355,12 @@ class PostgresDatabase:
         closed, self._closed = self._closed, True
         if not closed and os.getpid() == self._pid:
             self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
+
+
+def _finish_write() -> None:
+    """A write that has begun goes on to its end, whatever becomes of whoever waits for it."""
+    if (deadline := current_deadline()) is not None:
+        deadline.keep_on()
 
 
 def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:

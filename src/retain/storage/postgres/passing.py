@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from retain.core.deadline import check_deadline
 from retain.core.filters import MISSING, Condition, Every, Filter, matches, value_at
 from retain.core.types import Kind
 
@@ -23,6 +24,7 @@ _PLACES: Final = {"agent_id": 0, "session_id": 1, "created_at": 2, "updated_at":
 
 def passes(fields: Sequence[Any], metadata: str, kind: Kind, where: Filter | None) -> bool:
     """Whether a record of a kind passes; its fields are agent, session, and when it was made and changed."""
+    check_deadline()
 
     def field(path: tuple[str, ...]) -> object:
         if path[0] == "metadata":

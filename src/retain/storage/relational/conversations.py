@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from retain.core.chain import Event
 from retain.core.content import pack, parse_json_object, to_json, unpack
+from retain.core.deadline import check_deadline
 from retain.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
 from retain.core.holds import Hold, standing
 from retain.core.records import Message, Move, Outcome, Scope
@@ -371,5 +372,6 @@ def _size(row: tuple[Any, ...]) -> int:
 
 
 def as_message(row: Sequence[Any]) -> Message:
-    """A stored message as callers know it."""
+    """A stored message as callers know it; whoever reads many stops at the deadline."""
+    check_deadline()
     return Message(row[0], row[1], unpack(row[2]), row[3], parse_json_object(row[4]))

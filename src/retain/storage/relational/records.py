@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
+from retain.core.deadline import check_deadline
 from retain.core.decisions import Standing
 from retain.core.errors import AgentRemovedError, HeldError, StorageError
 from retain.core.holds import Held, Hold, standing
@@ -375,7 +376,8 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 
 
 def as_record(subject: str, row: Sequence[Any]) -> Record:
-    """A stored record as callers know it."""
+    """A stored record as callers know it; whoever reads many stops at the deadline."""
+    check_deadline()
     tenant, user_id = subject.split("/", 1)
     return Record(
         id=row[1],

@@ -14,6 +14,7 @@ from typing import Final
 
 import apsw
 
+from retain.core.deadline import Deadline, check_deadline, current_deadline
 from retain.core.errors import (
     ClosedError,
     ConflictError,
@@ -36,6 +37,10 @@ _IDLE_READERS: Final = 8
 _SCRUB_SECONDS: Final = 2.0
 _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
 _SQL: Final = statements(_PACKAGE)
+#: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
+_STEPS: Final = 4_000
+#: How often a write that waits for this process's own writers looks at the deadline.
+_LOOK_SECONDS: Final = 0.05
 #: The system's other ways to say that a disk is full: a user's share of it is used up, a file may not grow.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -78,16 +83,33 @@ class Database:
     def write(self, _subject: str | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
-        with self._lock, self._translated(self._writer):
+        with self._turn(), self._translated(self._writer):
             self.check_usable()
             connection = self._writer
             try:  # an interrupt may come between any two statements: nothing may be left open
                 connection.execute("BEGIN IMMEDIATE")
+                if (deadline := current_deadline()) is not None:
+                    deadline.keep_on()
                 yield SqliteTransaction(connection)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The writer is this thread's; whoever has a deadline waits for it no longer than that."""
+        deadline = current_deadline()
+        if deadline is None:
+            self._lock.acquire()
+        else:
+            deadline.check()
+            while not self._lock.acquire(timeout=_LOOK_SECONDS):
+                deadline.check()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def govern(self, _tenant: str) -> AbstractContextManager[SqliteTransaction]:
         """The same: there is one writer at a time."""
@@ -113,7 +135,8 @@ class Database:
                 connection = self._connect()
             try:
                 connection.execute("BEGIN")
-                yield SqliteTransaction(connection)
+                with _until(current_deadline(), connection):
+                    yield SqliteTransaction(connection)
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
@@ -283,6 +306,8 @@ class Database:
         except DuplicateError as problem:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except apsw.Error as problem:
+            if isinstance(problem, apsw.InterruptError | apsw.BusyError):
+                check_deadline()
             full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in _NO_ROOM
             raise self._in_our_words(apsw.FullError() if full else problem) from problem
 
@@ -391,6 +416,20 @@ def _duplicate(problem: apsw.ConstraintError) -> Exception:
     return DuplicateError(str(problem)) if getattr(problem, "extendedresult", None) in _TWICE else problem
 
 
+@contextmanager
+def _until(deadline: Deadline | None, connection: apsw.Connection) -> Iterator[None]:
+    """Statements of the block are interrupted once the deadline has passed."""
+    if deadline is None:
+        yield
+        return
+    deadline.check()
+    connection.set_progress_handler(lambda: deadline.expired, _STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None)
+
+
 def _patience(seconds: float) -> Callable[[int], bool]:
     """A busy handler: SQLite asks it whether to go on waiting for a lock. Short, uneven naps are fair to many."""
     since = 0.0
@@ -401,6 +440,8 @@ def _patience(seconds: float) -> Callable[[int], bool]:
         if tries == 0:
             since = now
         elif now - since > seconds:
+            return False
+        if (deadline := current_deadline()) is not None and deadline.expired:
             return False
         time.sleep(random.uniform(0.0001, min(0.0005 * (tries + 1), 0.005)))  # noqa: S311 - no secret
         return True

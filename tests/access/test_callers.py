@@ -1,0 +1,139 @@
+"""Callers of a service: each has a share of its workers, and is known without one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from clocks import FakeClock
+from retain import Retain
+from retain.access.callers import WORKERS, Callers, Shares
+from retain.core.access import LOCAL, Principal, Right
+from retain.core.deadline import Deadline
+from retain.core.errors import RateLimitedError, RequestTimeoutError, UnauthenticatedError
+
+READ = frozenset({Right.READ})
+
+
+def principal(key_id: str, tenant: str) -> Principal:
+    return Principal(key_id, tenant, READ)
+
+
+async def crowd(shares: Shares, callers: list[Principal]) -> dict[str, int]:
+    """How many of each key get a place, when all of them come at once and nobody leaves."""
+    placed: dict[str, int] = {}
+
+    async def work(caller: Principal) -> None:
+        async with shares.place(caller):
+            placed[str(caller.key_id)] = placed.get(str(caller.key_id), 0) + 1
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        for caller in callers:
+            tasks.start_soon(work, caller)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    return placed
+
+
+def test_no_key_and_no_tenant_gets_all_workers() -> None:
+    keys = [principal("a", "acme"), principal("b", "acme"), principal("c", "other")]
+    placed = asyncio.run(crowd(Shares(16), [key for key in keys for _ in range(30)]))
+    assert placed == {"a": 8, "b": 4, "c": 8}
+    for workers in range(2, WORKERS + 1):
+        shares = Shares(workers)
+        assert 1 <= shares.of_key <= shares.of_tenant < workers
+
+
+def test_who_waits_comes_in_when_another_leaves() -> None:
+    order = []
+
+    async def story() -> None:
+        shares, first = Shares(2), anyio.Event()
+
+        async def work(number: int) -> None:
+            async with shares.place(principal("a", "acme")):
+                order.append(number)
+                await first.wait()
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(work, number)
+            await anyio.wait_all_tasks_blocked()
+            assert order == [0]
+            first.set()
+        assert not shares._lines, "of those who are gone nothing is kept"
+
+    asyncio.run(story())
+    assert order == [0, 1, 2]
+
+
+def test_a_line_that_is_too_long_is_refused() -> None:
+    async def story() -> None:
+        shares = Shares(4, most_in_line=3)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(stay, shares)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(RateLimitedError, match="3 requests of this API key are at work or wait already"):
+                async with shares.place(principal("a", "acme")):
+                    pytest.fail("it had no place")
+            async with shares.place(principal("b", "other")):
+                tasks.cancel_scope.cancel()
+
+    async def stay(shares: Shares) -> None:
+        async with shares.place(principal("a", "acme")):
+            await anyio.sleep_forever()
+
+    asyncio.run(story())
+
+
+def test_whose_time_is_over_in_the_line_gets_no_place() -> None:
+    async def story() -> None:
+        deadline = Deadline()
+        deadline.expire()
+        with deadline.applied():
+            async with Shares(4).place(principal("a", "acme")):
+                pytest.fail("nobody waits for it any more")
+
+    with pytest.raises(RequestTimeoutError):
+        asyncio.run(story())
+
+
+def test_who_sits_at_the_machine_shares_it_with_nobody() -> None:
+    assert asyncio.run(crowd(Shares(4), [LOCAL] * 9)) == {"None": 9}
+
+
+def test_a_key_is_looked_up_while_every_worker_is_busy(retain: Retain) -> None:
+    key, secret = retain.access.create("reader", rights=["read"], tenant="acme")
+
+    async def story() -> None:
+        limiter = anyio.to_thread.current_default_thread_limiter()
+        for number in range(int(limiter.total_tokens)):
+            limiter.acquire_on_behalf_of_nowait(number)
+        callers = Callers(retain)
+        for _ in range(2):  # read from the store, and remembered
+            assert (await callers.identify(secret)).key_id == key.id
+        with pytest.raises(UnauthenticatedError):
+            await callers.identify(secret[:-1] + ("a" if secret[-1] != "a" else "b"))
+        while callers._noting:
+            await asyncio.wait(callers._noting)
+
+    asyncio.run(story())
+    assert retain.access.get(key.id).last_used_at is not None
+
+
+def test_a_key_that_was_revoked_here_is_known_no_longer(retain: Retain, clock: FakeClock) -> None:
+    key, secret = retain.access.create("reader", rights=["read"], tenant="acme", expires_at=clock.now.timestamp() + 60)
+    assert retain.access.known(secret) is None, "nobody has looked it up yet"
+    assert retain.access.known("no key at all") is None
+    retain.access.look_up(secret)
+    assert retain.access.known(secret) == retain.access.get(key.id)
+    clock.advance(seconds=61)
+    assert retain.access.known(secret) is None, "its time is over"
+    clock.advance(seconds=-61)
+    retain.access.revoke(key.id)
+    assert retain.access.known(secret) is None
