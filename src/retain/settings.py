@@ -37,7 +37,11 @@ SETTINGS: Final = (
         "sqlite:///<home>/retain.db",
         "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
     ),
-    Setting("short_term_url", "the store", "Short-term memory elsewhere: valkey:// or redis://host:6379/0."),
+    Setting(
+        "short_term_url",
+        "the store",
+        "Short-term memory elsewhere: valkey:// or redis://host:6379/0; valkey+cluster://host:6379 is a cluster.",
+    ),
     Setting(
         "embedder",
         "static",
@@ -70,6 +74,7 @@ SETTINGS: Final = (
     Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
     Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
     Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
+    Setting("prepare", "yes", "no prepares no statements on PostgreSQL, for a PgBouncer before 1.21."),
     Setting("distribute", "no", "yes spreads new tables over a Citus cluster."),
     Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
     Setting("request_mib", "32", "The largest request that the service takes, in MiB."),
@@ -101,6 +106,7 @@ class Settings:
     short_term_url: str = field(default="", repr=False)
     pool_size: int = 16
     distribute: bool = False
+    prepare: bool = True
     state_url: str = ""
     backup_url: str = ""
     master_key: str = field(default="", repr=False)
@@ -169,7 +175,8 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         sweep_load=_number("sweep_load", given, 1, least=0.01, most=1),
         short_term_url=given.get("short_term_url", ""),
         pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
-        distribute=_yes("distribute", given),
+        distribute=_yes("distribute", given, "no"),
+        prepare=_yes("prepare", given, "yes"),
         state_url=given.get("state_url", ""),
         backup_url=given.get("backup_url", ""),
         master_key=given.get("master_key", ""),
@@ -235,8 +242,8 @@ def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
     return path, values
 
 
-def _yes(name: str, given: Mapping[str, str]) -> bool:
-    text = given.get(name, "no").lower()
+def _yes(name: str, given: Mapping[str, str], default: str) -> bool:
+    text = given.get(name, default).lower()
     if text not in {"yes", "true", "1", "no", "false", "0"}:
         raise InvalidSettingsError(f"RETAIN_{name.upper()} must be yes or no, not {text!r}")
     return text in {"yes", "true", "1"}

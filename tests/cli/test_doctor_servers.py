@@ -26,6 +26,7 @@ from retain.health.asking import Asking
 from retain.health.postgres_server import judge_clock, judge_connections, look_at_transactions
 from retain.health.postgres_store import NEWEST, judge_nodes
 from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from storage.wire import own_client, two_nodes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
 OF_POSTGRES = [
@@ -393,6 +394,9 @@ def test_short_term_memory_elsewhere_is_checked(home: Path, monkeypatch: pytest.
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (0, "ok")
         assert checks["short_term"]["detail"].startswith("Valkey ")
+        assert checks["short_term"]["detail"].endswith("a window was written, read and removed")
+        with own_client(server) as client:
+            assert client.keys("*") == [], "nothing is left of it"
         configure(server, ("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru"))
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (0, "warning")
@@ -418,6 +422,39 @@ def test_a_replica_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch
         code, checks = examine("--home", str(home))
     assert (code, checks["short_term"]["status"]) == (3, "failed")
     assert checks["short_term"]["fix"] == "name the primary in RETAIN_SHORT_TERM_URL"
+
+
+@pytest.mark.parametrize("scheme", ["valkey", "redis"])
+def test_a_node_of_a_cluster_under_the_url_of_a_single_server_is_a_failed_check(
+    home: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    with two_nodes() as cluster:
+        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", cluster.replace("valkey+cluster", scheme))
+        code, checks = examine("--home", str(home))
+        assert (code, checks["short_term"]["status"]) == (3, "failed")
+        assert checks["short_term"]["fix"] == "write valkey+cluster:// in RETAIN_SHORT_TERM_URL"
+        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", cluster.replace("valkey+cluster", f"{scheme}+cluster"))
+        code, checks = examine("--home", str(home))
+        assert (code, checks["short_term"]["status"]) == (0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("rights", "status", "told"),
+    [
+        ("+@read +@connection +info +time", "failed", "does not permit what Retain needs"),
+        ("+@read +@write +@scripting +@connection +time", "warning", "memory policy is unknown"),
+    ],
+)
+def test_a_user_of_valkey_with_too_few_rights_is_noticed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, rights: str, status: str, told: str
+) -> None:
+    with valkey() as server:
+        with own_client(server) as client:
+            client.execute_command("ACL", "SETUSER", "clerk", "on", ">a-password", "~retain:*", *rights.split())
+        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url.replace("://", "://clerk:a-password@"))
+        _, checks = examine("--home", str(home))
+    assert checks["short_term"]["status"] == status
+    assert told in checks["short_term"]["detail"]
 
 
 def test_the_user_of_valkey_on_the_page_may_do_what_is_needed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

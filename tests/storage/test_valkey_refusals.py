@@ -90,7 +90,7 @@ def test_a_password_that_is_wrong_or_missing_is_refused_and_the_right_one_serves
         with closing(open_short_term(f"valkey://:{QUOTED}@{here}/1")) as store:
             assert append(store, me.scope(), message()) == 1
             assert store.url == f"valkey://{here}/1"
-            assert SECRET not in store.check()
+            assert SECRET not in str(store.check())
 
 
 def test_a_user_who_may_not_do_what_is_needed_is_told_so(own_server: ValkeyServer) -> None:
@@ -115,7 +115,7 @@ def test_a_replica_takes_no_writes_and_the_next_primary_does(own_server: ValkeyS
         raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
         refused(own_server.url, StoreReadOnlyError, "read-only replica; name the primary in RETAIN_SHORT_TERM_URL")
         assert contents(store, me.scope()) == ["before"]
-        assert "it is a replica" in store.check()
+        assert "it is a replica" in store.check().problems[0].text
         raw.execute_command("REPLICAOF", "NO", "ONE")
         assert append(store, me.scope(), message("after")) == 2
 
@@ -346,17 +346,19 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_check_tells_what_answers_and_warns_of_sessions_that_may_be_dropped(own_server: ValkeyServer) -> None:
     with own_client(own_server) as raw, closing(open_short_term(own_server.url)) as store:
         version = raw.info("server")["valkey_version"]
-        assert store.check().startswith(f"Valkey {version} at valkey://127.0.0.1:{own_server.port}/0 answers in ")
+        assert store.check().found.startswith(f"Valkey {version} at valkey://127.0.0.1:{own_server.port}/0 answers in ")
         raw.config_set("maxmemory-policy", "allkeys-lru")
-        assert "maxmemory" not in store.check(), "without a limit nothing is dropped"
+        assert not store.check().problems, "without a limit nothing is dropped"
         raw.config_set("maxmemory", "100mb")
         for policy in ("allkeys-lru", "volatile-ttl"):
             raw.config_set("maxmemory-policy", policy)
-            assert f"maxmemory-policy {policy}" in store.check()
+            assert f"maxmemory-policy {policy}" in store.check().problems[0].text
         raw.config_set("maxmemory-policy", "noeviction")
-        assert "drop" not in store.check()
+        assert not store.check().problems
 
 
 def test_a_cluster_can_be_checked(cluster: str) -> None:
     with closing(open_short_term(cluster)) as store:
-        assert store.check().startswith("Valkey ")
+        found, problems = store.check()
+        assert found.startswith("Valkey ")
+        assert not problems

@@ -53,6 +53,12 @@ def checked(name: str, look: Callable[[], Check], fix: str) -> Check:
         return failed(name, problem, fix)
 
 
+def advice_of(problem: RetainError) -> str:
+    """What a message says is to be done: its last part."""
+    _, found, advice = str(problem).rpartition("; ")
+    return advice if found else "look at the server's log"
+
+
 def tried(name: str, look: Callable[[], str], fix: str) -> Check:
     """The same, for a look that tells what it found."""
     return checked(name, lambda: ok(name, look()), fix)

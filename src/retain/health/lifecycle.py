@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from retain.core.errors import RetainError
+from retain.core.errors import RetainError, StorageError
 from retain.core.rules import spoken
 from retain.core.times import DAY, iso, moment
 from retain.foundation import system_clock
-from retain.health.checks import Check, checked, failed, ok, warned
+from retain.health.checks import Check, advice_of, failed, ok, warned
 from retain.health.keys import check_cold
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
@@ -39,12 +39,22 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks, on a store that is open."""
     dues = SqlDues(database)
     now = moment(system_clock())
-    yield checked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
-    yield checked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
-    yield checked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
+    yield _looked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
+    yield _looked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
+    yield _looked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
     yield from _erasures(settings)
-    yield checked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+    yield _looked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
     yield from check_cold(database, settings)
+
+
+def _looked(name: str, look: Callable[[], Check], fix: str) -> Check:
+    """What a look comes to. A problem of the store itself brings its own advice; ``fix`` is for any other."""
+    try:
+        return look()
+    except StorageError as problem:
+        return failed(name, problem, advice_of(problem))
+    except RetainError as problem:
+        return failed(name, problem, fix)
 
 
 def _clock(dues: SqlDues, now: int) -> Check:

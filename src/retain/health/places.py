@@ -27,14 +27,13 @@ def check_short_term(settings: Settings) -> Check:
     def look() -> Check:
         store = open_short_term(settings.short_term_url)
         try:
-            found, *amiss = store.check().split("; ")  # what is amiss is told after what was found, with its remedy
+            found, problems = store.check()
         finally:
             store.close()
-        if not amiss:
-            return ok("short_term", found)
-        problems, remedies = zip(*(part.split(": ", 1) for part in amiss), strict=True)
-        told, remedy = "; ".join((found, *problems)), "; ".join(remedies)
-        if any("takes no writes" in problem for problem in problems):
+        if not problems:
+            return ok("short_term", f"{found}; a window was written, read and removed")
+        told, remedy = "; ".join((found, *(p.text for p in problems))), "; ".join(p.remedy for p in problems)
+        if any(problem.is_fatal for problem in problems):
             return failed("short_term", told, remedy)
         return warned("short_term", told, remedy)
 

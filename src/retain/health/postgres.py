@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from retain.core.errors import RetainError, StoreAwayError, StoreBusyError
 from retain.health import postgres_server, postgres_store
 from retain.health.asking import Asking
-from retain.health.checks import Check, Status, failed
+from retain.health.checks import Check, Status, advice_of, failed
 from retain.health.lifecycle import check_lifecycle
 from retain.settings import Settings
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
@@ -30,7 +30,7 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
     conninfo = make_conninfo("", **{"connect_timeout": _WAIT, **parts, "application_name": "retain doctor"})
     place = place_of(conninfo)
     try:
-        connection = psycopg.connect(conninfo, autocommit=True)
+        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
         yield _unconnected(in_our_words(problem, place))
         return
@@ -55,7 +55,7 @@ def _check_connected(
     try:
         version = postgres_store.version_of(asking, schema)
     except RetainError as problem:
-        yield failed("schema", problem, _advice(problem))
+        yield failed("schema", problem, advice_of(problem))
         return
     yield _looked("pgvector", lambda: postgres_store.look_at_vectors(asking, version))
     made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
@@ -71,9 +71,9 @@ def _check_connected(
 def _check_inside(settings: Settings) -> Iterator[Check]:
     """The checks of what is in a store that is up to date, so that opening it changes nothing."""
     try:
-        database = PostgresDatabase(settings.url, busy_seconds=5, pool_size=2)
+        database = PostgresDatabase(settings.url, busy_seconds=5, pool_size=2, prepare=settings.prepare)
     except RetainError as problem:
-        yield failed("opening", problem, _advice(problem))
+        yield failed("opening", problem, advice_of(problem))
         return
     try:
         yield from check_lifecycle(database, settings)
@@ -85,7 +85,7 @@ def _looked(name: str, look: Callable[[], Check]) -> Check:
     try:
         return look()
     except RetainError as problem:
-        return failed(name, problem, _advice(problem))
+        return failed(name, problem, advice_of(problem))
 
 
 def _unconnected(problem: RetainError) -> Check:
@@ -94,11 +94,5 @@ def _unconnected(problem: RetainError) -> Check:
     elif isinstance(problem, StoreBusyError):
         fix = "raise max_connections on the server, or lower RETAIN_POOL_SIZE in each process"
     else:
-        fix = _advice(problem)
+        fix = advice_of(problem)
     return failed("store", problem, fix)
-
-
-def _advice(problem: RetainError) -> str:
-    """What a message says is to be done: its last part."""
-    _, found, advice = str(problem).rpartition("; ")
-    return advice if found else "look at the server's log"

@@ -98,6 +98,7 @@ def open_database(settings: Settings) -> Database:
         busy_seconds=settings.busy_seconds,
         pool_size=settings.pool_size,
         distribute=settings.distribute,
+        prepare=settings.prepare,
     )
 
 

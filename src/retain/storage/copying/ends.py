@@ -32,7 +32,7 @@ def open_source(url: str, settings: Settings, called: str = "RETAIN_URL") -> Sql
             "sqlite:///path/to/retain.db or postgresql://user:password@host:5432/database"
         )
     source: PostgresSource = _server().PostgresSource(
-        _as_psycopg(url), busy_seconds=settings.busy_seconds, called=called
+        _as_psycopg(url), busy_seconds=settings.busy_seconds, prepare=settings.prepare, called=called
     )
     return source
 

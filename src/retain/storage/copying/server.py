@@ -122,8 +122,8 @@ class PostgresView:
 class PostgresSource:
     """A store in a PostgreSQL database."""
 
-    def __init__(self, url: str, *, busy_seconds: float, called: str) -> None:
-        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, called=called)
+    def __init__(self, url: str, *, busy_seconds: float, prepare: bool, called: str) -> None:
+        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, prepare=prepare, called=called)
         self.place = f"{self.database.place}, schema {self.database.schema}"
 
     @contextmanager

@@ -90,7 +90,18 @@ def in_our_words(problem: psycopg.Error, place: str, called: str = "RETAIN_URL")
         case psycopg.DataError():
             return InvalidInputError(f"{place} cannot hold this: {said}")
         case _:
-            return StorageError(f"{place} failed: {said}")
+            return _other(problem, said, place)
+
+
+def _other(problem: psycopg.Error, said: str, place: str) -> RetainError:
+    """A prepared statement that another connection made, because a pooler changed them; or what nobody foresaw."""
+    if isinstance(problem, errors.DuplicatePreparedStatement | errors.InvalidSqlStatementName):
+        return StoreUnavailableError(
+            f"{place} is reached through a pooler that mixes up prepared statements ({said}), as PgBouncer before 1.21 "
+            "does with pool_mode = transaction; set RETAIN_PREPARE=no, or upgrade PgBouncer and set its "
+            "max_prepared_statements to 200"
+        )
+    return StorageError(f"{place} failed: {said}")
 
 
 def _away(said: str, place: str, called: str) -> RetainError:

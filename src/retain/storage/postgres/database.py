@@ -21,7 +21,7 @@ from retain.core.errors import ClosedError, ConflictError, InDoubtError, RetainE
 from retain.storage.postgres.cancel import cancelled_in_time
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
 from retain.storage.postgres.expecting import Expectations
-from retain.storage.postgres.opening import prepare, quoted
+from retain.storage.postgres.opening import prepare_schema, quoted
 from retain.storage.postgres.transactions import (
     BEGIN,
     COMMITTED,
@@ -68,6 +68,7 @@ class PostgresDatabase:
         pool_size: int = 16,
         distribute: bool = False,
         copying: bool = False,
+        prepare: bool = True,
         called: str = "RETAIN_URL",
     ) -> None:
         parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
@@ -81,10 +82,10 @@ class PostgresDatabase:
         self._closed = False
         self._expectations = Expectations()
         with self._translated(), self._connect() as connection:
-            prepare(connection, self.schema, self.place, distribute=distribute, copying=copying)
+            prepare_schema(connection, self.schema, self.place, distribute=distribute, copying=copying)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
-            kwargs={"autocommit": True, "prepare_threshold": 1},
+            kwargs={"autocommit": True, "prepare_threshold": 1 if prepare else None},
             configure=self._configure,
             min_size=1,
             max_size=pool_size,

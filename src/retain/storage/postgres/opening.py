@@ -23,7 +23,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def prepare(
+def prepare_schema(
     connection: Connection, schema: str, place: str, *, distribute: bool = False, copying: bool = False
 ) -> None:
     """Refuse a server that cannot be used, in plain words; then bring the schema up to date.

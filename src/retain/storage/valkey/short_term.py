@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from retain.core.content import pack, to_json, unpack
-from retain.core.errors import RetainError
+from retain.core.errors import RetainError, StorageError
 from retain.core.records import Message, Scope
+from retain.core.times import SECOND
 from retain.ports import ShortWindow
 from retain.storage.valkey.addresses import Address, read_address
 from retain.storage.valkey.keys import (
@@ -36,6 +38,24 @@ _END_EXPIRED: Final = read_script("end_expired")
 _TEXT, _PACKED = b"t", b"z"
 #: The moment at which no session has expired.
 _EVER: Final = 0
+#: How long the window of a check stays if the check is cut short.
+_TRIAL_TTL: Final = 60 * SECOND
+
+
+class ServerProblem(NamedTuple):
+    """Something that is wrong with a server, and what to do about it."""
+
+    text: str
+    remedy: str
+    is_fatal: bool
+    """Whether the server cannot be used until then."""
+
+
+class ServerCheck(NamedTuple):
+    """What a look at a server found."""
+
+    found: str
+    problems: tuple[ServerProblem, ...]
 
 
 class ValkeyShortTerm:
@@ -130,8 +150,8 @@ class ValkeyShortTerm:
         """Where the server is, without user and password."""
         return self._server.address.shown
 
-    def check(self) -> str:
-        """What answers, how fast, and what is amiss, in a sentence; raises what any other call would."""
+    def check(self) -> ServerCheck:
+        """Ask the server what it is, and write, read and remove a window; raises what any other call would."""
         self._server.ask("PING")
         begun = time.perf_counter()
         self._server.ask("PING")
@@ -139,18 +159,12 @@ class ValkeyShortTerm:
         facts = self._facts()
         product = "Valkey" if "valkey_version" in facts else "Redis"
         version = facts.get("valkey_version") or facts.get("redis_version") or "of an unknown version"
-        said = f"{product} {version} at {self.url} answers in {milliseconds:.1f} ms"
-        policy = facts.get("maxmemory_policy", "noeviction")
-        if facts.get("role") == "slave":
-            said += "; it is a replica and takes no writes: name the primary in RETAIN_SHORT_TERM_URL"
-        if facts.get("maxmemory", "0") not in ("0", 0) and policy != "noeviction":
-            said += (
-                f"; it may drop sessions before their time when its memory is full (maxmemory-policy {policy}): "
-                "set maxmemory-policy noeviction, or give Retain a server of its own"
-            )
-        return said
+        problems = tuple(_problems(facts, is_cluster=self._server.address.cluster))
+        if not any(problem.is_fatal for problem in problems):
+            self._try_window()
+        return ServerCheck(f"{product} {version} at {self.url} answers in {milliseconds:.1f} ms", problems)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, str]:
         """What the server tells of itself; nothing, where the user may not ask."""
         try:
             facts = self._server.ask("INFO")
@@ -160,9 +174,47 @@ class ValkeyShortTerm:
             return {}
         return {name: str(value) for name, value in facts.items()}
 
+    def _try_window(self) -> None:
+        """Write, read and remove a message, in a session that nobody else uses."""
+        trial, now = uuid.uuid4().hex, time.time_ns() // 1_000
+        scope = Scope("doctor", trial, "doctor", trial)
+        message = Message(trial, "user", "trial", now, {})
+        self.append(scope, [message], ttl=_TRIAL_TTL, now=now, most=1)
+        kept = self.window(scope, now=now)
+        if not self.end(scope) or kept != [message]:
+            raise StorageError(f"the short-term store {self.url} lost a message that was just written; look at its log")
+
     def close(self) -> None:
         """Let go of all connections."""
         self._server.close()
+
+
+def _problems(facts: Mapping[str, str], *, is_cluster: bool) -> Iterator[ServerProblem]:
+    """What is wrong with a server that tells this of itself."""
+    if not facts:
+        yield ServerProblem(
+            "the user may not run INFO, so its memory policy is unknown",
+            "grant it: ACL SETUSER … +info",
+            is_fatal=False,
+        )
+    if facts.get("role") == "slave":
+        yield ServerProblem(
+            "it is a replica and takes no writes", "name the primary in RETAIN_SHORT_TERM_URL", is_fatal=True
+        )
+    mode = facts.get("server_mode") or facts.get("redis_mode")
+    if (mode == "cluster" or facts.get("cluster_enabled") == "1") and not is_cluster:
+        yield ServerProblem(
+            "it is a node of a cluster and holds only some of the sessions",
+            "write valkey+cluster:// in RETAIN_SHORT_TERM_URL",
+            is_fatal=True,
+        )
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if facts.get("maxmemory", "0") != "0" and policy != "noeviction":
+        yield ServerProblem(
+            f"it may drop sessions before their time when its memory is full (maxmemory-policy {policy})",
+            "set maxmemory-policy noeviction, or give Retain a server of its own",
+            is_fatal=False,
+        )
 
 
 def _ending(keys: SessionKeys) -> Run:
