@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types layers tests bench reference format constraints clean
+.PHONY: help setup run test check lint types layers tests bench bench-check reference format constraints clean
 
 help:            ## what can be done here
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 setup: $(STAMP)  ## a virtual environment with everything needed
 
@@ -41,6 +41,9 @@ tests: $(STAMP)  ## the tests alone
 
 bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.md
 	$(BIN)/python -m bench
+
+bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed
+	$(BIN)/python -m bench --check
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference
 	@for page in cli settings errors metrics rest mcp; do $(BIN)/python -m retain.cli.reference $$page > docs/reference/$$page.md; done

@@ -2,6 +2,7 @@
 
 python -m bench                                # everything; 1,000,000 memories, several minutes
 python -m bench --users 10                     # a smaller store
+python -m bench --check                        # are the targets met? a minute or two, writes nothing; make bench-check
 RETAIN_LOCOMO=path/to/locomo10.json make bench # with LoCoMo, if you have it
 """
 
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
-from bench import deployment, forgetting, lifecycle, report, service, speed
+from bench import check, deployment, forgetting, lifecycle, report, service, speed
 
 
 def main() -> None:
@@ -28,7 +30,10 @@ def main() -> None:
         choices=["speed", "lifecycle", "quality", "deployment", "forgetting", "service"],
         help="measure one; the page keeps the others",
     )
+    parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
     options = parser.parse_args()
+    if options.check:
+        sys.exit(check.run())
     if options.only in (None, "speed"):
         report.write_speed(options.docs, speed.measure(options.users, options.folder), options.users)
     if options.only in (None, "lifecycle"):

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from bench import check
 
 ROOT = Path(__file__).parents[2]
+MEASURED = "`make bench-check`"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 
 
@@ -25,17 +27,38 @@ def test_every_test_that_a_page_names_exists(page: str) -> None:
         assert not test or test in functions(ROOT / file), f"docs/{page} names {file}::{test}, which does not exist"
 
 
+def proofs() -> dict[str, str]:
+    """What proves each requirement, by the requirement's id."""
+    text = (ROOT / "docs/requirements.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:RF|RT|EP|RET|INV|TTL)-\S+) \|.*\| ([^|]+) \|$", text, re.MULTILINE)
+    assert len(rows) == len(dict(rows)) > 100
+    return dict(rows)
+
+
 def test_every_requirement_has_a_test_or_is_open() -> None:
-    rows = [
-        line
-        for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("| ")
-    ]
-    proofs = [
-        line.rstrip(" |").split("|")[-1].strip() for line in rows if re.match(r"\| (RF|RT|EP|RET|INV|TTL)-\S+ \|", line)
-    ]
-    assert len(proofs) > 100
-    assert [proof for proof in proofs if proof != "open" and not NAMED.search(proof)] == []
+    unproven = {row: proof for row, proof in proofs().items() if proof != "open" and not NAMED.search(proof)}
+    assert {row: proof for row, proof in unproven.items() if proof != MEASURED} == {}
+
+
+def test_what_a_row_names_the_bench_for_is_what_the_bench_checks() -> None:
+    assert {row for row, proof in proofs().items() if MEASURED in proof} == check.ROWS
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^bench-check:.*\n\t.*python -m bench --check$", makefile, re.MULTILINE)
+
+
+def test_the_bench_fails_where_a_single_target_is_missed_or_was_not_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    good = {
+        (target.name, deployment): 0.9 * target.most for target in check.TARGETS for deployment in target.deployments
+    }
+    assert check.run(lambda: good) == 0
+    assert "MISSED" not in capsys.readouterr().out
+    for key, value in good.items():
+        assert check.run(lambda key=key, value=value: {**good, key: value / 0.9}) == 1  # type: ignore[misc]
+        assert f"MISSED: {key[0]} ({key[1]})" in capsys.readouterr().out
+        with pytest.raises(LookupError):
+            check.judge({other: kept for other, kept in good.items() if other != key})
 
 
 def test_every_requirement_test_is_listed() -> None:

@@ -245,27 +245,57 @@ def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(retain: Ret
 # --- retention domains ------------------------------------------------------------------------------------------------
 
 
-@OF_BEFORE
-def test_a_policy_is_set_read_and_applied(retain: Retain, clock: FakeClock) -> None:
+def test_part_of_a_policy_is_set_and_the_whole_of_it_is_told(retain: Retain, clock: FakeClock) -> None:
     server = local_server(retain)
-    done = answer(
-        ask(server, "retention_configure", {"domain": "rag", "config": {"older_than_days": 9_999, "limit": 1}})
-    )
-    assert (done["success"], done["domain"], done["updated_at"]) == (True, "rag", clock().isoformat())
-    policy = answer(ask(server, "retention_get", {"domain": "rag"}))
-    assert (policy["older_than_days"], policy["limit"], policy["auto_gc"]) == (3_650, 1, False)
-    everything = answer(ask(server, "retention_policies"))
-    assert everything["rag"] == policy
-    assert everything["memory"]["older_than_days"] == 30
+    before = {domain: answer(ask(server, "retention_get", {"domain": domain})) for domain in ("memory", "rag")}
+    assert before["memory"] == before["rag"] == retain.domains.get("rag")
+
+    first = {"older_than_days": 9_999, "source_types": ["thought", "rumour", "thought"]}
+    done = answer(ask(server, "retention_configure", {"domain": "rag", "config": first}))
+    policy = {**before["rag"], "older_than_days": 3_650, "source_types": ["thought"]}
+    assert done == {"success": True, "domain": "rag", "policy": policy, "updated_at": clock().isoformat()}
+
+    clock.advance(hours=1)
+    done = answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
+    policy = {**policy, "limit": 1}
+    assert done == {"success": True, "domain": "rag", "policy": policy, "updated_at": clock().isoformat()}
+    assert answer(ask(server, "retention_get", {"domain": "rag"})) == policy == retain.domains.get("rag")
+    assert answer(ask(server, "retention_get", {"domain": "memory"})) == before["memory"]
+
+
+@OF_BEFORE
+def test_both_policies_are_told_together_for_older_callers(retain: Retain, clock: FakeClock) -> None:
+    server = local_server(retain)
+    answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
+    assert answer(ask(server, "retention_policies")) == {
+        "version": 1,
+        "updated_at": clock().isoformat(),
+        "memory": retain.domains.get("memory"),
+        "rag": {**retain.domains.get("memory"), "limit": 1},
+    }
+
+
+def test_resources_are_sorted_by_the_policy(retain: Retain) -> None:
+    server = local_server(retain)
+    answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
     old = {"id": 7, "source_type": "action", "created_at": "2001-01-01T00:00:00Z", "own": [True, None]}
     kept = {"id": "k", "source_type": "rumour", "created_at": "2001-01-01T00:00:00Z"}
     sorted_ = answer(ask(server, "retention_apply", {"domain": "rag", "resources": [old, kept, old]}))
+    assert sorted_["success"] is True
     assert sorted_["eligible"] == [old], "as they were given, and not more than the limit"
     assert sorted_["protected"] == [{"resource": kept, "reason": "invalid_source_type"}]
     assert sorted_["counts"] == {"eligible": 1, "protected": 1, "total": 3}
+
+
+def test_resources_are_archived_and_the_answer_says_where_and_how_much(retain: Retain) -> None:
+    server = local_server(retain)
+    old = {"id": 7, "source_type": "action", "created_at": "2001-01-01T00:00:00Z", "own": [True, None]}
     archived = answer(ask(server, "retention_archive", {"domain": "rag", "resources": [old], "options": {"note": "n"}}))
-    assert archived["resource_count"] == 1
-    assert retain.domains.read_archive("rag", archived["archive_id"])["resources"] == [old]
+    assert (archived["success"], archived["resource_count"]) == (True, 1)
+    found = retain.domains.read_archive("rag", archived["archive_id"])
+    assert found["resources"] == [old]
+    assert archived["archive_id"] in archived["manifest_path"]
+    assert archived["total_size_bytes"] > len(str(old)) / 2
 
 
 def test_a_policy_by_which_memories_go_earlier_asks_first(retain: Retain) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from bench.quality import DATA, labelled
+
+from retain import Retain
 
 #: Questions are few, so that one answer more or less is worth so much.
 NOISE = 0.02
@@ -15,3 +19,19 @@ def test_both_together_rank_at_least_as_well_as_the_better_of_the_two(name: str)
     better = max(figures["vectors"].recall10, figures["words"].recall10)
     assert figures["both + neighbours"].recall10 >= better - NOISE
     assert figures["both"].recall10 >= better - NOISE
+
+
+def test_a_query_that_lists_many_words_of_what_it_wants_gets_it_among_the_first_five(retain: Retain) -> None:
+    """It says nothing of short queries: "photography preferences" gets about half of the first five right."""
+    asked = json.loads((DATA / "preferences.json").read_text(encoding="utf-8"))
+    memory = retain.manager("user", "agent")
+    texts = [entry["text"] for entry in asked["memories"]]
+    ids = memory.add_many(texts)["memory_ids"]
+    label = {memory_id: entry["id"] for memory_id, entry in zip(ids, asked["memories"], strict=True)}
+    right = [
+        label[found["memory_id"]] in query["relevant"]
+        for query in asked["queries"]
+        for found in memory.retrieve(query["text"], top_k=5)
+    ]
+    assert (len(texts), len(right)) == (200, 5 * 40)
+    assert sum(right) / len(right) > 0.8

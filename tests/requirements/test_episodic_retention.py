@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -140,6 +142,54 @@ def test_ep_the_job_runs_once_every_24_hours(retain: Retain, clock: FakeClock) -
     moments = [datetime.fromisoformat(slot) for slot in slots]
     assert len(slots) == 5
     assert {later - earlier for earlier, later in pairwise(moments)} == {timedelta(days=1)}
+
+
+class HoursPass(threading.Event):
+    """Lets an hour pass with each wait, and is set at a moment."""
+
+    def __init__(self, clock: FakeClock, at: datetime) -> None:
+        super().__init__()
+        self._clock = clock
+        self._at = at
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        self._clock.advance(hours=1)
+        if self._clock() >= self._at:
+            self.set()
+        return self.is_set()
+
+
+def states(retain: Retain, episodes: list[str]) -> list[str]:
+    """What jobs have made of episodes, not what a reader would be told by now."""
+    found = retain.parts.records.entries("default/user_123", episodes)
+    return [found[episode].record.state.value for episode in episodes]
+
+
+def test_ep_the_job_goes_on_every_24_hours_until_it_is_told_to_stop(
+    memory: MemoryManager, retain: Retain, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "retain.schedule")
+    for job in retain.schedule.list():
+        retain.schedule.set(job["name"], enabled=job["name"] == "episodes")
+    ended = (90.5, 89.5, 88.5, 86.5)
+    episodes = [
+        memory.episodic.record_episode(f"task {age}", ["step"], timestamp=clock() - timedelta(days=age))
+        for age in ended
+    ]
+
+    retain.schedule.serve(HoursPass(clock, clock() + timedelta(days=3)))  # comes back because it was told to stop
+
+    ran = [record.getMessage() for record in caplog.records if "the job episodes ran" in record.getMessage()]
+    assert [message.split("slot of ")[1][:16] for message in ran] == [f"2026-01-{day}T02:00" for day in (16, 17, 18)], (
+        "once a day"
+    )
+    assert states(retain, episodes) == ["archived", "archived", "archived", "active"]
+    told = HoursPass(clock, clock())
+    told.set()
+    clock.advance(days=3)
+    retain.schedule.serve(told)
+    assert states(retain, episodes)[-1] == "active", "nothing runs any more"
 
 
 def test_ep_the_job_archives_what_ended_before_the_cutoff_and_deletes_what_is_older(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import raw
 from clocks import FakeClock
 from retain import ConflictError, MemoryManager, NotFoundError, Retain
 
@@ -80,9 +81,11 @@ def test_ttl_onboarding_an_agent_sets_up_its_place(retain: Retain) -> None:
     retain.agents.add("travel_agent", "Books flights", {"team": "mobility"})
     assert retain.agents.get("travel_agent")["description"] == "Books flights"
     assert [agent["agent_id"] for agent in retain.agents.list()] == ["travel_agent"]
-    memory = retain.manager("user_123", "travel_agent", "s")
-    memory.short_term.add_message("user", "hello")
-    assert len(retain.sessions.history("travel_agent", "s")) == 1
+    retain.agents.add("hotel_agent")
+    for agent_id in ("travel_agent", "hotel_agent"):
+        retain.manager("user_123", agent_id, "s").short_term.add_message("user", f"hello, {agent_id}")
+    for agent_id in ("travel_agent", "hotel_agent"):
+        assert [message["content"] for message in retain.sessions.history(agent_id, "s")] == [f"hello, {agent_id}"]
 
 
 def test_ttl_a_deleted_agent_goes_to_the_bin_with_all_that_is_its_own(
@@ -117,6 +120,8 @@ def test_ttl_after_15_days_an_agent_is_gone_with_its_history(
     assert retain.agents.list(include_removed=True) == []
     assert retain.recycle.list() == []
     assert retain.parts.records.get("default/user_123", persona) is None
+    for table in ("history", "sessions", "records", "registry"):
+        assert raw.rows(retain, f"SELECT 1 FROM {table}") == [], "as if there had never been such an agent"  # noqa: S608
     with pytest.raises((ConflictError, NotFoundError)):
         retain.agents.restore("travel_agent")
 

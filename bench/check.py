@@ -1,0 +1,222 @@
+"""``python -m bench --check``: are the targets met? Percentiles and ratios of one run; exit code 1 where one is missed.
+
+Each target says which rows of ``docs/requirements.md`` it proves. A test holds the two lists against each other, so
+that a row that names ``make bench-check`` is measured here. Both deployments are measured: the embedded engine, and
+PostgreSQL with Valkey. Of several passes the least disturbed counts: what the machine does meanwhile is not ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.servers import postgres, valkey
+from bench.speed import questions, recall_floor, sentences, timed, timed_together
+from retain import MemoryManager, Retain
+from retain.settings import read_settings
+
+MEMORIES: Final = 10_000
+ROUNDS: Final = 200
+PASSES: Final = 3
+CHILDREN: Final = 5
+EMBEDDED: Final = "embedded"
+SERVERS: Final = "PostgreSQL and Valkey"
+
+
+class Target(NamedTuple):
+    """What a measured value has to stay below, and the requirements that this proves."""
+
+    name: str
+    most: float
+    unit: str = "ms, p95"
+    rows: tuple[str, ...] = ()
+    deployments: tuple[str, ...] = (EMBEDDED, SERVERS)
+
+
+TARGETS: Final = (
+    Target("add working, the first note of a new user", 1, rows=("RF-003-1", "RF-003-p95-working")),
+    Target("add working", 1, rows=("RF-003-p95-working",)),
+    Target("retrieve working", 1, rows=("RF-003-p95-working",)),
+    Target("add short_term", 10, rows=("RF-003-2", "RF-003-p95-short-term")),
+    Target("read a short_term window", 10, rows=("RF-003-p95-short-term",)),
+    Target("add long_term", 100, rows=("RF-003-3", "RF-003-p95-long-term")),
+    Target("retrieve long_term", 100, rows=("RF-003-4", "RF-003-p95-long-term")),
+    Target("retrieve working and long_term", 150, rows=("RF-003-5",)),
+    Target("retrieve nothing", 50, rows=("RF-003-10",)),
+    Target("retrieve long_term beside embedding and scoring alone", 6, "times, p50", deployments=(EMBEDDED,)),
+    Target("add working beside the embedded engine", 3, "times, p50", deployments=(SERVERS,)),
+    Target("first add of a process, after import and open", 100, "ms of CPU, p50", deployments=(EMBEDDED,)),
+)
+#: The requirements that the check proves.
+ROWS: Final = frozenset(row for target in TARGETS for row in target.rows)
+
+Values = Mapping[tuple[str, str], float]
+"""What was measured, by target and deployment."""
+
+
+class Result(NamedTuple):
+    """A target, and whether it was met."""
+
+    target: Target
+    deployment: str
+    value: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.value < self.target.most
+
+
+def judge(values: Values) -> list[Result]:
+    """Hold what was measured against every target; ``LookupError`` where something was not measured."""
+    return [
+        Result(target, deployment, values[target.name, deployment])
+        for target in TARGETS
+        for deployment in target.deployments
+    ]
+
+
+def run(measure: Callable[[], Values] | None = None) -> int:
+    """Measure, print, and give the exit code: 1 if any target is missed."""
+    results = judge((measure or measure_all)())
+    missed = [result for result in results if not result.is_met]
+    table = Table("target", "deployment", "measured", "below", "", "proves")
+    for result in results:
+        target = result.target
+        table.add_row(
+            target.name,
+            result.deployment,
+            f"{result.value:.3f}",
+            f"{target.most:g} {target.unit}",
+            "met" if result.is_met else "[bold red]MISSED[/]",
+            " ".join(target.rows),
+        )
+    console = Console(width=160)
+    console.print(table)
+    for result in missed:
+        console.print(
+            f"[bold red]MISSED[/]: {result.target.name} ({result.deployment}) is {result.value:.3f}, and should be "
+            f"below {result.target.most:g} {result.target.unit}"
+        )
+    console.print(f"{len(results) - len(missed)} of {len(results)} targets are met.")
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if missed and load > cores:
+        console.print(f"The machine is busy (load {load:.1f} on {cores} cores). Measure again when it is not.")
+    return 1 if missed else 0
+
+
+def measure_all() -> Values:
+    """Everything that a target is about."""
+    values: dict[tuple[str, str], float] = {}
+    medians: dict[str, float] = {}
+    for deployment, opened in ((EMBEDDED, _embedded), (SERVERS, _on_servers)):
+        with opened() as retain:
+            memory = retain.manager("user", "agent", "session")
+            for part in range(10):
+                memory.add_many(sentences(MEMORIES // 10, part))
+            retain.quotas.set("long_term", max_memories=10**9)
+            passes = [_one_pass(retain, memory) for _ in range(PASSES)]
+            for name in passes[0]:
+                values[name, deployment] = min(one[name][1] for one in passes)
+            medians[deployment] = min(one["add working"][0] for one in passes)
+            if deployment == EMBEDDED:
+                values["retrieve long_term beside embedding and scoring alone", EMBEDDED] = _beside_floor(
+                    retain, memory
+                )
+    values["add working beside the embedded engine", SERVERS] = medians[SERVERS] / medians[EMBEDDED]
+    values["first add of a process, after import and open", EMBEDDED] = sorted(first_adds())[CHILDREN // 2]
+    return values
+
+
+_users = itertools.count()
+
+
+def _one_pass(retain: Retain, memory: MemoryManager) -> dict[str, tuple[float, float]]:
+    """Milliseconds at p50 and p95 of each operation."""
+    texts = itertools.cycle(sentences(2_000, -1))
+    asked = questions(ROUNDS + 20, -2)
+    stranger = retain.manager("nobody", "agent")
+    task = retain.manager("user", "agent", "task")
+    for text in sentences(20, -3):
+        task.add(text, "working")
+    new = iter([retain.manager(f"new {next(_users)}", "agent", "session") for _ in range(ROUNDS + 20)])
+    calls: dict[str, Callable[[int], object]] = {
+        "add working, the first note of a new user": lambda _: next(new).add(next(texts), "working"),
+        "add working": lambda _: memory.add_with_auto_prune(next(texts), "working"),
+        "retrieve working": lambda n: task.retrieve(asked[n], ["working"]),
+        "add short_term": lambda _: memory.add(next(texts), "short_term"),
+        "read a short_term window": lambda _: memory.short_term.get_conversation_history(),
+        "add long_term": lambda _: memory.add(next(texts), "long_term"),
+        "retrieve long_term": lambda n: memory.retrieve(asked[n], ["long_term"]),
+        "retrieve working and long_term": lambda n: task.retrieve(asked[n], ["working", "long_term"]),
+        "retrieve nothing": lambda n: stranger.retrieve(asked[n]),
+    }
+    return {name: timed(call, ROUNDS) for name, call in calls.items()}
+
+
+def _beside_floor(retain: Retain, memory: MemoryManager) -> float:
+    asked = questions(ROUNDS + 20, -4)
+    ratios = []
+    for _ in range(PASSES):
+        floor, whole = timed_together(
+            recall_floor(retain, asked), lambda n: memory.retrieve(asked[n], top_k=10), rounds=ROUNDS
+        )
+        ratios.append(whole[0] / floor[0])
+    return min(ratios)
+
+
+_FIRST_ADD: Final = """
+import sys, time
+from retain import Retain
+with Retain.open(home=sys.argv[1]) as retain:
+    memory = retain.manager("user", "agent")
+    start = time.process_time()
+    memory.add("User enjoys skiing and mountain views")
+    print(1_000 * (time.process_time() - start))
+"""
+
+
+def first_adds() -> list[float]:
+    """Milliseconds of CPU that the first long-term memory of new processes takes, after import and open."""
+    home = tempfile.mkdtemp(prefix="retain-bench-")
+    try:
+        return [
+            float(subprocess.run([sys.executable, "-c", _FIRST_ADD, home], check=True, capture_output=True).stdout)
+            for _ in range(CHILDREN)
+        ]
+    finally:
+        shutil.rmtree(home)
+
+
+@contextmanager
+def _embedded() -> Iterator[Retain]:
+    with _folder() as home, Retain.open(home=home) as retain:
+        yield retain
+
+
+@contextmanager
+def _on_servers() -> Iterator[Retain]:
+    with _folder() as home, postgres(durable=True) as server, valkey() as short:
+        settings = replace(read_settings({}, url=server.new_database(), home=home), short_term_url=short.url)
+        with Retain(settings) as retain:
+            yield retain
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="retain-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
