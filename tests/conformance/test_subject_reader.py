@@ -99,6 +99,18 @@ def test_the_subjects_own_chain_is_told_from_its_beginning(engine: Engine, reade
     assert [found_one.seq for found_one in found] == [1, 2, 3, 4, 5]
 
 
+def test_an_entry_about_several_items_is_read_whole(engine: Engine, reader: SubjectReader, me: Person) -> None:
+    detail = {"reason": "old"}
+    engine.audit.append(me.subject, [Event(NOW, "archived", f"item {n}", detail) for n in range(5)])
+    engine.audit.append(me.subject, [Event(NOW, "noted", "item 9", {})])
+
+    first, after = reader.audit(me.subject, limit=1)
+    rest, _ = reader.audit(me.subject, after=after, limit=1)
+
+    assert [(one.item, one.seq) for one in first] == [(f"item {n}", 1) for n in range(5)]
+    assert [one.item for one in rest] == ["item 9"]
+
+
 def test_limits_are_those_that_were_set_for_the_user(engine: Engine, reader: SubjectReader, me: Person) -> None:
     engine.records.set_quota(me.tenant, None, LONG_TERM, {"max_memories": 1})
     engine.records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 5, "max_bytes": None})

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from retain.core.chain import (
     GENESIS,
+    MOST_ITEMS,
     Chain,
     Checkpoint,
+    Draft,
     Event,
     Head,
     Link,
@@ -21,9 +23,10 @@ from retain.core.chain import (
     check_chain,
     check_checkpoints,
     cut_event,
+    drafts,
     entry_text,
     link,
-    parse_entry,
+    parse_entries,
 )
 from retain.core.errors import InvalidInputError, StorageError
 
@@ -42,25 +45,42 @@ EVENTS = st.builds(
 )
 
 
+#: What happened to several records at once: the same moment, action and details for each of them.
+SEVERAL = st.builds(
+    lambda event, items: [event._replace(item=item) for item in items],
+    EVENTS,
+    st.lists(st.text(st.characters(codec="utf-8")), min_size=2, max_size=4),
+)
+#: Events as they come: alone, and several at once.
+RUNS = st.lists(EVENTS.map(lambda event: [event]) | SEVERAL, min_size=1, max_size=6).map(
+    lambda runs: [event for run in runs for event in run]
+)
+
+
 def chained(events: list[Event], floor: int = 0, floor_hash: bytes = GENESIS) -> tuple[list[Link], Chain]:
     """Events as an engine would keep them."""
     hashed, entries = floor_hash, []
-    for seq, event in enumerate(events, floor + 1):
-        text = entry_text(ALIAS, 100 + seq, seq, event)
+    for seq, draft in enumerate(drafts(events), floor + 1):
+        text = entry_text(ALIAS, 100 + seq, seq, draft)
         hashed = link(hashed, text)
-        item = None if event.item is None else event.item.encode()
-        entries.append(Link(100 + seq, seq, event.at, item, text.encode(), hashed))
-    return entries, Chain(floor + len(events), hashed, floor, floor_hash)
+        first, last = (None if item is None else item.encode() for item in draft.ends)
+        entries.append(Link(100 + seq, seq, draft.event.at, first, last, text.encode(), hashed))
+    return entries, Chain(floor + len(entries), hashed, floor, floor_hash)
+
+
+def text_of(no: int, seq: int, event: Event) -> str:
+    (draft,) = drafts([event])
+    return entry_text(ALIAS, no, seq, draft)
 
 
 def test_the_text_of_an_entry_is_canonical() -> None:
-    one = entry_text(ALIAS, 7, 2, Event(5, "recycle", "m1", {"b": 1, "a": "é"}))
+    one = text_of(7, 2, Event(5, "recycle", "m1", {"b": 1, "a": "é"}))
 
     assert one == (
         '{"chain":"000102030405060708090a0b0c0d0e0f","no":7,"seq":2,"at":5,"item":"m1","action":"recycle",'
         '"detail":{"a":"é","b":1}}'
     )
-    assert one == entry_text(ALIAS, 7, 2, Event(5, "recycle", "m1", {"a": "é", "b": 1}))
+    assert one == text_of(7, 2, Event(5, "recycle", "m1", {"a": "é", "b": 1}))
 
 
 def test_a_hash_covers_the_text_and_the_hash_before_it() -> None:
@@ -73,23 +93,64 @@ def test_a_hash_covers_the_text_and_the_hash_before_it() -> None:
 )
 def test_a_detail_that_is_not_json_is_refused(detail: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInputError, match=why):
-        entry_text(ALIAS, 1, 1, Event(0, "recycle", None, detail))
+        text_of(1, 1, Event(0, "recycle", None, detail))
 
 
-@given(EVENTS)
-def test_an_entry_says_what_its_event_said(event: Event) -> None:
-    entry = parse_entry(entry_text(ALIAS, 9, 3, event).encode(), b"\x01")
+@given(RUNS)
+def test_entries_say_what_their_events_said_each_of_them_in_its_order(events: list[Event]) -> None:
+    entries, _ = chained(events)
+    said = [entry for one in entries for entry in parse_entries(one.text, one.hash)]
 
-    assert entry == (ALIAS.hex(), 3, event.at, event.action, event.item, event.detail, "01")
+    assert [entry[2:6] for entry in said] == events
+    assert {entry.chain for entry in said} == {ALIAS.hex()}
+    assert [entry.hash for entry in said] == [one.hash.hex() for one in entries for _ in parse_entries(one.text, b"")]
+
+
+def test_events_in_a_row_that_differ_only_in_their_item_are_one_entry() -> None:
+    why = {"reason": "365 days after it was made"}
+    events = [Event(5, "archived", item, why) for item in ("m2", "m1", "m3")]
+
+    (entry,), _ = chained(events)
+
+    assert entry.text == (
+        b'{"chain":"000102030405060708090a0b0c0d0e0f","no":101,"seq":1,"at":5,"item":["m2","m1","m3"],'
+        b'"action":"archived","detail":{"reason":"365 days after it was made"}}'
+    )
+    assert (entry.item, entry.last_item) == (b"m1", b"m3"), "so that each of them can be looked up"
+
+
+def test_events_that_differ_in_more_or_are_not_in_a_row_have_entries_of_their_own() -> None:
+    why, other = {"a": 1}, {"a": 2}
+    one = Event(5, "archived", "m1", why)
+    for second in (
+        one._replace(at=6, item="m2"),
+        one._replace(action="recycled", item="m2"),
+        one._replace(detail=other, item="m2"),
+        one._replace(item=None),
+    ):
+        assert list(drafts([one, second])) == [
+            Draft(one, ["m1"]),
+            Draft(second, [] if second.item is None else ["m2"]),
+        ]
+    between = [one, Event(5, "refused", "m2", other), one._replace(item="m3")]
+    assert [draft.items for draft in drafts(between)] == [["m1"], ["m2"], ["m3"]]
+    assert [draft.items for draft in drafts([one._replace(item=None)] * 2)] == [[], []]
+
+
+def test_an_entry_is_about_so_many_items_at_most() -> None:
+    why = {"a": 1}
+    events = [Event(5, "archived", f"m{number}", why) for number in range(2 * MOST_ITEMS + 1)]
+
+    assert [len(draft.items) for draft in drafts(events)] == [MOST_ITEMS, MOST_ITEMS, 1]
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[]", b"{}", b"3"])
 def test_an_entry_that_cannot_be_read_says_what_to_do(text: bytes) -> None:
     with pytest.raises(StorageError, match="audit verify"):
-        parse_entry(text, b"")
+        parse_entries(text, b"")
 
 
-@given(st.lists(EVENTS, min_size=1, max_size=6), st.data())
+@given(RUNS, st.data())
 def test_a_whole_chain_has_nothing_wrong_and_any_change_of_an_entry_is_found(
     events: list[Event], data: st.DataObject
 ) -> None:
@@ -193,6 +254,6 @@ def test_a_missing_checkpoint_is_found(kept: list[int]) -> None:
 
 
 def test_the_order_of_keys_in_a_text_does_not_depend_on_the_detail() -> None:
-    text = entry_text(ALIAS, 1, 1, Event(0, "a", None, {"seq": 9, "chain": "x"}))
+    text = text_of(1, 1, Event(0, "a", None, {"seq": 9, "chain": "x"}))
 
     assert list(json.loads(text)) == ["chain", "no", "seq", "at", "item", "action", "detail"]

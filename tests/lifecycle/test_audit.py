@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +46,11 @@ class World(NamedTuple):
         """Put some events on a chain."""
         at = moment(self.clock())
         self.store.append(subject, [Event(at + n, "recycle", f"item {n}", {"n": n, **detail}) for n in range(count)])
+
+    def happen_together(self, subject: str, items: Iterable[str], **detail: Any) -> None:
+        """Put on a chain what happened to several items at once."""
+        at = moment(self.clock())
+        self.store.append(subject, [Event(at, "archived", item, detail) for item in items])
 
     def tamper(self, statement: str, *bindings: object) -> None:
         """Change the store behind its back."""
@@ -113,8 +118,71 @@ def test_an_item_has_its_own_history(world: World) -> None:
     assert world.store.of_item("t/nobody", "item 1") == []
 
 
+def test_what_happened_to_several_items_at_once_is_one_entry_and_the_history_of_each(world: World) -> None:
+    world.happen_together(ME, ["b", "d", "a"], reason="old")
+    world.store.append(ME, [Event(moment(world.clock()), "restored", "d", {})])
+    world.happen_together(ME, ["e", "d"], reason="older")
+
+    ((entries,),) = raw.rows(world.database, "SELECT count(*) FROM audit")
+    assert entries == world.store.sizes().entries == 3
+    told = world.audit.tail(user_id="me")
+    assert [(entry["item"], entry["action"], entry["seq"]) for entry in told] == [
+        ("b", "archived", 1),
+        ("d", "archived", 1),
+        ("a", "archived", 1),
+        ("d", "restored", 2),
+        ("e", "archived", 3),
+        ("d", "archived", 3),
+    ]
+    assert {json.dumps(entry["detail"]) for entry in told[:3]} == {'{"reason": "old"}'}
+    assert world.audit.tail(4, user_id="me") == world.audit.tail(4) == told[-4:]
+    assert [(entry.seq, entry.detail) for entry in world.store.of_item(ME, "d")] == [
+        (1, {"reason": "old"}),
+        (2, {}),
+        (3, {"reason": "older"}),
+    ]
+    assert [entry.seq for entry in world.store.of_item(ME, "a")] == [1]
+    assert world.store.of_item(ME, "c") == [], "an item between the others is not one of them"
+    assert world.audit.verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        """entry = replace(entry, '"b"', '"c"')""",
+        """entry = replace(entry, '"b",', '')""",
+        "item = 'b'",
+        "last_item = 'e'",
+        "last_item = NULL",
+        "item = NULL",
+    ],
+)
+def test_one_item_of_several_that_was_changed_is_found(world: World, change: str) -> None:
+    world.happen(ME)
+    world.happen_together(ME, ["b", "d", "a"])
+    world.happen(ME)
+    assert world.audit.verify()
+
+    world.tamper(f"UPDATE audit SET {change} WHERE seq = 2")  # noqa: S608 - a statement of this test
+
+    (finding,) = world.audit.verify().findings
+    assert finding.seq == 2
+
+
+def test_an_entry_about_several_items_is_sealed_and_cut_as_one(world: World) -> None:
+    world.happen_together(ME, ["a", "b", "c"])
+    world.clock.advance(days=1)
+    world.happen(ME)
+    world.audit.seal()
+
+    assert world.audit.cut(world.clock() - timedelta(hours=1)) == 1
+    assert world.store.of_item(ME, "b") == []
+    assert world.audit.verify()
+
+
 def test_no_entry_names_the_user(world: World) -> None:
     world.happen("t/alice@example.com", 2)
+    world.happen_together("t/alice@example.com", ["a", "b"])
 
     for row in raw.rows(world.database, "SELECT * FROM audit"):
         assert "alice" not in repr(row)
@@ -448,7 +516,9 @@ def test_an_entry_that_is_no_longer_readable_is_found_and_told(world: World) -> 
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from([ME, YOU, ALL]), st.integers(1, 3)) | st.sampled_from(["seal", "cut"]),
+    st.tuples(st.sampled_from([ME, YOU, ALL]), st.integers(1, 3))
+    | st.tuples(st.sampled_from([ME, YOU]), st.lists(TEXTS, min_size=2, max_size=3))
+    | st.sampled_from(["seal", "cut"]),
     min_size=1,
     max_size=10,
 )
@@ -456,12 +526,14 @@ STEPS = st.lists(
 
 def live(world: World, steps: list[Any]) -> None:
     """Some history: events on several chains, checkpoints and cuts, of which the last may not be sealed."""
-    for step in [(ME, 3), (YOU, 2), "seal", *steps]:
+    for step in [(ME, 3), (YOU, 2), "seal", (ME, ["b", "a"]), *steps]:
         world.clock.advance(hours=1)
         if step == "seal":
             world.audit.seal()
         elif step == "cut":
             world.audit.cut(world.clock() - timedelta(hours=3))
+        elif isinstance(step[1], list):
+            world.happen_together(*step)
         else:
             world.happen(*step)
 
@@ -480,7 +552,7 @@ def alter(tx: Transaction, draw: Any, table: str, found: list[dict[str, Any]]) -
     new = {
         int: st.integers(-3, 20) | st.integers(-(2**63), 2**63 - 1),
         bytes: st.binary(max_size=33),
-        str: TEXTS | (st.none() if column == "item" else st.nothing()),
+        str: TEXTS | (st.none() if column in ("item", "last_item") else st.nothing()),
         type(None): TEXTS,
     }[type(old)]
     rewrite(tx, table, row, {column: draw(new.filter(lambda value: value != old))})

@@ -1,8 +1,9 @@
 """The audit chain: what an entry's text is, how entries hang together, and what is wrong with a chain.
 
 Each entry's hash covers its text and the hash of the one before it; the text holds everything that is known of the
-entry (its chain's pseudonym, its places in the chain and in the store, moment, item, action and detail). A checkpoint
-covers the heads of all chains and the checkpoint before it.
+entry (its chain's pseudonym, its places in the chain and in the store, moment, item, action and detail). Events in a
+row that differ only in their item are one entry: its text lists the items, and says the rest once. A checkpoint covers
+the heads of all chains and the checkpoint before it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from retain.core.content import json_problem
@@ -28,6 +29,8 @@ _canonical: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=dict
 ).encode
 _CUT_ACTION: Final = f'"{CUT}"'.encode()
+#: One entry is about so many items at most.
+MOST_ITEMS: Final = 1_000
 
 
 class Event(NamedTuple):
@@ -41,12 +44,27 @@ class Event(NamedTuple):
     """JSON values."""
 
 
+class Draft(NamedTuple):
+    """What one entry of a chain is to say: an event, and all the items that it is about."""
+
+    event: Event
+    """With the first of the items."""
+    items: Sequence[str]
+    """Empty where it is about no item."""
+
+    @property
+    def ends(self) -> tuple[str | None, str | None]:
+        """The item, and no other; of several, the first and the last in order, so that each can be looked up."""
+        return (min(self.items), max(self.items)) if len(self.items) > 1 else (self.event.item, None)
+
+
 class Entry(NamedTuple):
     """An event as it stands on a chain."""
 
     chain: str
     """The subject's pseudonym, in hex."""
     seq: int
+    """Its place in the chain. Events that share an entry have the same place, and the same hash."""
     at: int
     action: str
     item: str | None
@@ -71,6 +89,9 @@ class Link(NamedTuple):
     seq: int
     at: int
     item: bytes | None
+    """The item that it is about; of several, the first in order."""
+    last_item: bytes | None
+    """Where it is about several items: the last in order."""
     text: bytes
     hash: bytes
 
@@ -120,13 +141,37 @@ _PLAIN_BYTES: Final = re.compile(rb"[0-9A-Za-z-]+")
 _sha256: Final = hashlib.sha256
 
 
-def entry_text(alias: bytes, no: int, seq: int, event: Event, closing: str | None = None) -> str:
-    """The canonical JSON text of an event at place ``seq`` of a chain, ``no`` of all chains.
-
-    ``closing`` is what ``closing_of`` gives for it, where that is known: many events differ only in their item.
+def drafts(events: Iterable[Event]) -> Iterator[Draft]:
+    """The entries that events become, in their order. Events in a row with the same moment, action and details object
+    share one entry.
     """
-    opening = _opening(alias, no, seq, event.at, event.item)
-    return opening + (closing_of(event) if closing is None else closing)
+    event: Event | None = None
+    items: list[str] = []
+    for one in events:
+        if event is not None and _is_alike(event, one) and one.item is not None and len(items) < MOST_ITEMS:
+            items.append(one.item)
+            continue
+        if event is not None:
+            yield Draft(event, items)
+        event, items = one, [] if one.item is None else [one.item]
+    if event is not None:
+        yield Draft(event, items)
+
+
+def _is_alike(event: Event, other: Event) -> bool:
+    """Whether two events differ at most in the item, and both have one."""
+    same = event.at == other.at and event.action == other.action and event.detail is other.detail
+    return same and event.item is not None
+
+
+def entry_text(alias: bytes, no: int, seq: int, draft: Draft, closing: str | None = None) -> str:
+    """The canonical JSON text of a draft at place ``seq`` of a chain, ``no`` of all chains.
+
+    ``closing`` is what ``closing_of`` gives for its event, where that is known.
+    """
+    event, items = draft
+    said = _canonical(list(items)) if len(items) > 1 else _item_text(event.item)
+    return _opening(alias, no, seq, event.at) + said + _ACTION + (closing_of(event) if closing is None else closing)
 
 
 def closing_of(event: Event) -> str:
@@ -141,11 +186,17 @@ def closing_of(event: Event) -> str:
     return text
 
 
-def _opening(alias: bytes, no: int, seq: int, at: int, item: str | None) -> str:
-    """How an entry's text begins: all that an engine keeps beside the text as well."""
+_ACTION: Final = ',"action":'
+
+
+def _opening(alias: bytes, no: int, seq: int, at: int) -> str:
+    """How an entry's text begins: with what an engine keeps beside the text as well. The item follows."""
+    return f'{{"chain":"{alias.hex()}","no":{no},"seq":{seq},"at":{at},"item":'
+
+
+def _item_text(item: str | None) -> str:
     plain = item is not None and _PLAIN.fullmatch(item)  # an id, nearly always
-    said = f'"{item}"' if plain else _canonical(item)
-    return f'{{"chain":"{alias.hex()}","no":{no},"seq":{seq},"at":{at},"item":{said},"action":'
+    return f'"{item}"' if plain else _canonical(item)
 
 
 def link(previous: bytes, text: str | bytes) -> bytes:
@@ -153,17 +204,18 @@ def link(previous: bytes, text: str | bytes) -> bytes:
     return hashlib.sha256(previous + (text.encode() if isinstance(text, str) else text)).digest()
 
 
-def parse_entry(text: bytes, entry_hash: bytes) -> Entry:
-    """The entry that a stored text holds."""
+def parse_entries(text: bytes, entry_hash: bytes) -> list[Entry]:
+    """The events that a stored text holds: one for each item that it is about."""
     try:
         said = json.loads(text)
-        fields = said["chain"], said["seq"], said["at"], said["action"], said["item"], said["detail"]
+        item = said["item"]
+        before, after = (said["chain"], said["seq"], said["at"], said["action"]), (said["detail"], entry_hash.hex())
     except (ValueError, KeyError, TypeError):
         raise StorageError(
             "an entry of the audit chain cannot be read: it was changed from outside; "
             "find out where with: retain audit verify"
         ) from None
-    return Entry(*fields, entry_hash.hex())
+    return [Entry(*before, one, *after) for one in (item if isinstance(item, list) else [item])]
 
 
 def cut_event(at: int, *, count: int, upto: int, upto_hash: bytes) -> Event:
@@ -187,27 +239,43 @@ class Walk:
 
     def step(self, entry: Link) -> str | None:
         """Go on to ``entry``; what is wrong with it, or before it."""
-        no, seq, at, item, text, hashed = entry
+        _, seq, _, _, _, text, hashed = entry
         before, previous = self.seq, self.hash
         self.seq, self.hash = seq, hashed
         if seq != before + 1:
             return _out_of_place(before, seq)
-        if item is not None and _PLAIN_BYTES.fullmatch(item):
-            opening = b'%s%d,"seq":%d,"at":%d,"item":"%s","action":' % (self._start, no, seq, at, item)
-        else:
-            said = None if item is None else item.decode(errors="surrogateescape")
-            opening = _opening(self._alias, no, seq, at, said).encode(errors="surrogateescape")
-        if not text.startswith(opening):
+        opening = self._opening_of(entry)
+        if opening is None or not text.startswith(opening):
             return "its columns do not say what its text says: one of them was changed, or it is not of this chain"
         if _sha256(previous + text).digest() != hashed:
             return "does not go on from the entry before it: one of the two was changed"
-        if text.startswith(_CUT_ACTION, len(opening)):
+        if entry.item is None and text.startswith(_CUT_ACTION, len(opening)):
             try:
                 detail = json.loads(text)["detail"]
                 self.cut = detail["upto"], detail["hash"]
             except (ValueError, KeyError, TypeError):
                 return "says that the chain was cut, but not where"
         return None
+
+    def _opening_of(self, entry: Link) -> bytes | None:
+        """How the text of an entry begins if it says what its columns say; ``None`` if it cannot."""
+        start = b'%s%d,"seq":%d,"at":%d,"item":' % (self._start, entry.no, entry.seq, entry.at)
+        if entry.last_item is not None:
+            return start + b"[" if _spans(entry) else None
+        if entry.item is not None and _PLAIN_BYTES.fullmatch(entry.item):
+            return b'%s"%s"%s' % (start, entry.item, _ACTION.encode())
+        item = None if entry.item is None else entry.item.decode(errors="surrogateescape")
+        return start + f"{_item_text(item)}{_ACTION}".encode(errors="surrogateescape")
+
+
+def _spans(entry: Link) -> bool:
+    """Whether the items in the text of an entry begin and end, in order, as its columns say."""
+    try:
+        items = json.loads(entry.text)["item"]
+        ends = min(items).encode(), max(items).encode()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return ends == (entry.item, entry.last_item)
 
 
 def _out_of_place(before: int, seq: int) -> str:

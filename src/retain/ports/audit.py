@@ -13,13 +13,15 @@ class AuditStore(Protocol):
     """Chains of events, one per subject, and the checkpoints that seal them."""
 
     def append(self, subject: str, events: Sequence[Event]) -> None:
-        """Put events at the end of a subject's chain, in their order; all of them or none."""
+        """Put events at the end of a subject's chain, in their order; all of them or none. Those in a row that differ
+        only in their item share one entry.
+        """
 
     def of_item(self, subject: str, item: str) -> list[AuditEntry]:
         """What a subject's chain says of one item, oldest first."""
 
     def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[AuditEntry]:
-        """The ``limit`` latest entries of a tenant's chains, or of one subject's, the newest last."""
+        """The ``limit`` latest events of a tenant's chains, or of one subject's, the newest last."""
 
     def seal(self, at: int) -> Checkpoint:
         """Seal the heads of all chains of the store; the last checkpoint, where none has moved since.

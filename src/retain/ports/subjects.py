@@ -54,7 +54,7 @@ class SubjectReader(Protocol):
         """Some facts, current and ended, and where to go on from."""
 
     def audit(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
-        """Some entries of the subject's chain, oldest first, and where to go on from."""
+        """The events of ``limit`` entries of the subject's chain at most, oldest first, and where to go on from."""
 
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         """The limits that were set for a user."""

@@ -149,7 +149,7 @@ TABLES: Final = (
     _table("chains", "subject:int seq:int hash:bytes floor:int floor_hash:bytes", "subject"),
     _table(
         "audit",
-        "subject:int seq:int no:int at:int item:text entry:text hash:bytes",
+        "subject:int seq:int no:int at:int item:text last_item:text entry:text hash:bytes",
         "subject seq",
         tells=False,
     ),

@@ -17,14 +17,19 @@ WHERE chains.subject = $1
 SELECT nextval('audit_no') FROM generate_series(1, $1::bigint)
 
 -- name: append
-INSERT INTO audit (no, subject, seq, at, item, entry, hash) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO audit (no, subject, seq, at, item, last_item, entry, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: move_head
 INSERT INTO chains (subject, seq, hash, floor, floor_hash) VALUES ($1, $2, $3, 0, $4)
 ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
 
 -- name: of_item
-SELECT convert_to(entry, 'UTF8'), hash FROM audit WHERE subject = $1 AND item = $2 ORDER BY no
+-- Entries about it alone, and those about several items among which it may be.
+SELECT convert_to(entry, 'UTF8'), hash
+FROM (SELECT no, entry, hash FROM audit WHERE subject = $1 AND item = $2 AND last_item IS NULL
+      UNION ALL
+      SELECT no, entry, hash FROM audit WHERE subject = $1 AND item <= $2 AND last_item >= $2) AS found
+ORDER BY no
 
 -- name: tail_of_subject
 SELECT convert_to(entry, 'UTF8'), hash FROM audit WHERE subject = $1 ORDER BY seq DESC LIMIT $2
@@ -85,7 +90,7 @@ LEFT JOIN subjects ON subjects.no = every.subject
 ORDER BY every.subject
 
 -- name: links
-SELECT no, seq, at, convert_to(item, 'UTF8'), convert_to(entry, 'UTF8'), hash FROM audit
+SELECT no, seq, at, convert_to(item, 'UTF8'), convert_to(last_item, 'UTF8'), convert_to(entry, 'UTF8'), hash FROM audit
 WHERE subject = $1 AND seq >= $2 ORDER BY seq
 
 -- name: overdue

@@ -40,7 +40,13 @@ SELECT id, source, name, target, value, since, until, recorded_at FROM facts
 WHERE subject = $1 AND id > $2 ORDER BY id LIMIT $3
 
 -- name: audit
-SELECT convert_to(entry, 'UTF8'), hash, seq FROM audit WHERE subject = $1 AND seq > $2 ORDER BY seq LIMIT $3
+SELECT convert_to(entry, 'UTF8'), hash, seq FROM audit
+WHERE subject = $1
+  AND seq IN (SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before
+                               FROM (SELECT seq, octet_length(entry) AS size FROM audit
+                                     WHERE subject = $1 AND seq > $2 ORDER BY seq LIMIT $3) AS page) AS sizes
+              WHERE before < $4)
+ORDER BY seq
 
 -- name: quotas
 SELECT kind, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 ORDER BY kind

@@ -22,9 +22,10 @@ from retain.core.chain import (
     check_checkpoints,
     closing_of,
     cut_event,
+    drafts,
     entry_text,
     link,
-    parse_entry,
+    parse_entries,
 )
 from retain.core.errors import NotFoundError, StorageError
 from retain.storage.relational.database import Database, Names, Transaction
@@ -46,17 +47,19 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     if head is None or head[0] is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
     alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
-    numbers = tx.rows(SQL["numbers"], (len(events),))
+    entries = list(drafts(events))
+    numbers = tx.rows(SQL["numbers"], (len(entries),))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
-    for (no,), event in zip(numbers, events, strict=True):
+    for (no,), draft in zip(numbers, entries, strict=True):
+        event = draft.event
         seq += 1
         shared = (event.action, id(event.detail))  # the same details object, the same text
         if shared not in closings:
             closings[shared] = closing_of(event)
-        text = entry_text(alias, no, seq, event, closings[shared])
+        text = entry_text(alias, no, seq, draft, closings[shared])
         hashed = link(hashed, text)
-        added.append((no, subject, seq, event.at, event.item, text, hashed))
+        added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
     tx.run_many(SQL["append"], added)
     tx.later(SQL["move_head"], (subject, seq, hashed, GENESIS))
 
@@ -77,15 +80,20 @@ class SqlAudit:
     def of_item(self, subject: str, item: str) -> list[Entry]:
         with self._database.read() as tx:
             found = tx.rows(SQL["of_item"], (tx.number_of(subject), item))
-        return [parse_entry(*row) for row in found]
+        return [entry for row in found for entry in parse_entries(*row) if entry.item == item]
 
     def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[Entry]:
+        latest: list[Entry] = []
         with self._database.read() as tx:
             if subject is None:
-                found = tx.rows(SQL["tail_of_tenant"], (tenant, limit))
+                found = tx.stream(SQL["tail_of_tenant"], (tenant, limit))
             else:
-                found = tx.rows(SQL["tail_of_subject"], (tx.number_of(subject), limit))
-        return [parse_entry(*row) for row in reversed(found)]
+                found = tx.stream(SQL["tail_of_subject"], (tx.number_of(subject), limit))
+            for row in found:
+                latest += reversed(parse_entries(*row))
+                if len(latest) >= limit:
+                    break
+        return latest[:limit][::-1]
 
     def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
         with self._database.read() as tx:

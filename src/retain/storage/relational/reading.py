@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from retain.core.chain import Entry, parse_entry
+from retain.core.chain import Entry, parse_entries
 from retain.core.records import Fact, Record
 from retain.core.types import Kind
 from retain.ports import KeptMessage, Session, SetQuota
@@ -20,7 +20,7 @@ from retain.storage.relational.sessions import as_session, message_keys
 from retain.storage.relational.subjects import own_sessions
 
 SQL: Final = Names("reading")
-#: A page of records or messages has at most so many bytes, or one of them.
+#: A page of records, messages or audit entries has at most so many bytes, or one of them.
 _BYTES: Final = 4 * 1024 * 1024
 
 
@@ -69,8 +69,8 @@ class SqlSubjectReader:
 
     def audit(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[Entry], int]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["audit"], (tx.number_of(subject), after, limit))
-        return [parse_entry(*row[:2]) for row in found], found[-1][2] if found else after
+            found = tx.rows(SQL["audit"], (tx.number_of(subject), after, limit, _BYTES))
+        return [entry for row in found for entry in parse_entries(*row[:2])], found[-1][2] if found else after
 
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         with self._database.read() as tx:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from retain.core.chain import Event, parse_entry
+from retain.core.chain import Event, parse_entries
 from retain.core.content import to_json
 from retain.core.errors import HeldError
 from retain.core.holds import Hold, standing
@@ -101,7 +101,7 @@ class SqlSubjects:
     def found(self, tombstone: Tombstone) -> Found:
         with self._database.read() as tx:
             rows = tx.rows(AUDIT["tail_of_subject"], (tombstone.number, 1))
-        detail = parse_entry(*rows[0]).detail if rows else {}
+        detail = parse_entries(*rows[0])[-1].detail if rows else {}
         return Found(detail.get("rows", {}), detail.get("kinds", {}))
 
     def forget_name(self, tombstone: Tombstone) -> None:
@@ -261,7 +261,7 @@ def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) 
     number = tx.number_for(subject)
     detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
     last = tx.one(AUDIT["tail_of_subject"], (number, 1)) if once else None
-    if last is None or parse_entry(*last).detail != detail:
+    if last is None or parse_entries(*last)[-1].detail != detail:
         append(tx, number, [Event(now, "refused", None, detail)])
 
 

@@ -17,14 +17,19 @@ SELECT more + (SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = '
 FROM counting
 
 -- name: append
-INSERT INTO audit (no, subject, seq, at, item, entry, hash) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO audit (no, subject, seq, at, item, last_item, entry, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: move_head
 INSERT INTO chains (subject, seq, hash, floor, floor_hash) VALUES (?, ?, ?, 0, ?)
 ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
 
 -- name: of_item
-SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? AND item = ? ORDER BY no
+-- Entries about it alone, and those about several items among which it may be.
+SELECT entry, hash
+FROM (SELECT no, CAST(entry AS BLOB) AS entry, hash FROM audit WHERE subject = ?1 AND item = ?2 AND last_item IS NULL
+      UNION ALL
+      SELECT no, CAST(entry AS BLOB), hash FROM audit WHERE subject = ?1 AND item <= ?2 AND last_item >= ?2)
+ORDER BY no
 
 -- name: tail_of_subject
 SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? ORDER BY seq DESC LIMIT ?
@@ -84,7 +89,7 @@ LEFT JOIN subjects ON subjects.no = every.subject
 ORDER BY every.subject
 
 -- name: links
-SELECT no, seq, at, CAST(item AS BLOB), CAST(entry AS BLOB), hash FROM audit
+SELECT no, seq, at, CAST(item AS BLOB), CAST(last_item AS BLOB), CAST(entry AS BLOB), hash FROM audit
 WHERE subject = ? AND seq >= ? ORDER BY seq
 
 -- name: overdue

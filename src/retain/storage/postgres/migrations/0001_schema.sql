@@ -319,18 +319,20 @@ CREATE TABLE chains (
 ) WITH (fillfactor = 70);
 
 CREATE TABLE audit (
-    subject bigint NOT NULL,
-    seq     bigint NOT NULL,
-    no      bigint NOT NULL,
-    at      bigint NOT NULL,
-    item    text   COLLATE "C",                      -- the record, session, rule, hold, agent or tool it is about
-    entry   text   COLLATE "C" NOT NULL,             -- JSON
-    hash    bytea  NOT NULL,
+    subject   bigint NOT NULL,
+    seq       bigint NOT NULL,
+    no        bigint NOT NULL,
+    at        bigint NOT NULL,
+    item      text   COLLATE "C",                    -- the record, session, rule, hold, agent or tool it is about
+    last_item text   COLLATE "C",                    -- of several items, the last in order; then item is the first
+    entry     text   COLLATE "C" NOT NULL,           -- JSON
+    hash      bytea  NOT NULL,
     PRIMARY KEY (subject, seq)
 );
 
 CREATE INDEX audit_by_no ON audit (no);
-CREATE INDEX audit_by_item ON audit (subject, item) WHERE item IS NOT NULL;
+CREATE INDEX audit_by_item ON audit (subject, item) WHERE item IS NOT NULL AND last_item IS NULL;
+CREATE INDEX audit_of_several ON audit (subject, item, last_item) WHERE last_item IS NOT NULL;
 
 CREATE TABLE sealed (
     subject bigint PRIMARY KEY,

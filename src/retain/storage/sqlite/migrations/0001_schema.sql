@@ -284,17 +284,19 @@ CREATE TABLE chains (
 ) STRICT;
 
 CREATE TABLE audit (
-    no      INTEGER PRIMARY KEY AUTOINCREMENT,   -- the order in which entries were written, over all chains
-    subject INTEGER NOT NULL,
-    seq     INTEGER NOT NULL,
-    at      INTEGER NOT NULL,
-    item    TEXT,                                -- the record, session, rule, hold, agent or tool it is about
-    entry   TEXT    NOT NULL,                    -- JSON
-    hash    BLOB    NOT NULL
+    no        INTEGER PRIMARY KEY AUTOINCREMENT, -- the order in which entries were written, over all chains
+    subject   INTEGER NOT NULL,
+    seq       INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    item      TEXT,                              -- the record, session, rule, hold, agent or tool it is about
+    last_item TEXT,                              -- of several items, the last in order; then item is the first
+    entry     TEXT    NOT NULL,                  -- JSON
+    hash      BLOB    NOT NULL
 ) STRICT;
 
 CREATE UNIQUE INDEX audit_by_place ON audit (subject, seq);
-CREATE INDEX audit_by_item ON audit (subject, item) WHERE item IS NOT NULL;
+CREATE INDEX audit_by_item ON audit (subject, item) WHERE item IS NOT NULL AND last_item IS NULL;
+CREATE INDEX audit_of_several ON audit (subject, item, last_item) WHERE last_item IS NOT NULL;
 
 CREATE TABLE sealed (
     subject INTEGER PRIMARY KEY,
