@@ -84,12 +84,13 @@ class SqlAudit:
 
     def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[Entry]:
         latest: list[Entry] = []
+        whose: object
         with self._database.read() as tx:
             if subject is None:
-                found = tx.stream(SQL["tail_of_tenant"], (tenant, limit))
+                asked, whose = SQL["tail_of_tenant"], tenant
             else:
-                found = tx.stream(SQL["tail_of_subject"], (tx.number_of(subject), limit))
-            for row in found:
+                asked, whose = SQL["tail_of_subject"], tx.number_of(subject)
+            for row in tx.stream(asked, (whose, limit)):
                 latest += reversed(parse_entries(*row))
                 if len(latest) >= limit:
                     break
