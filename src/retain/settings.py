@@ -85,6 +85,12 @@ SETTINGS: Final = (
         "How many requests of one API key (or of one address, without a key) are answered each second; 0: any number.",
     ),
     Setting("requests_at_once", "500", "How many requests one process answers at the same time."),
+    Setting(
+        "connections",
+        "1000",
+        "How many connections one process has at the same time; fewer, where it may not have enough files open.",
+    ),
+    Setting("head_seconds", "10", "How long a connection may take to send the head of a request."),
 )
 
 
@@ -114,6 +120,8 @@ class Settings:
     request_seconds: float = 30.0
     rate_per_second: float = 200.0
     requests_at_once: int = 500
+    connections: int = 1_000
+    head_seconds: float = 10.0
 
     def cold_url(self) -> str:
         """Where cold storage is."""
@@ -184,6 +192,8 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         request_seconds=_number("request_seconds", given, 30, least=0.001),
         rate_per_second=_number("rate_per_second", given, 200, least=0),
         requests_at_once=int(_number("requests_at_once", given, 500, least=1)),
+        connections=int(_number("connections", given, 1_000, least=1)),
+        head_seconds=_number("head_seconds", given, 10, least=0.001),
     )
 
 

@@ -11,7 +11,10 @@ import json
 import logging
 import re
 import sys
+import time
 import traceback
+from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +31,10 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
 #: How many frames of an unexpected error are told, from where it was raised outwards.
 _FRAMES: Final = 8
 _SOURCES: Final = Path(__file__).parents[1]
+#: What callers can bring about as often as they like is logged once in so many seconds, with how often it was.
+_SELDOM_SECONDS: Final = 60.0
+_OFTEN: Final = "retain.connections"
+_MOST_KEPT: Final = 256
 
 
 class LogFormat(StrEnum):
@@ -42,6 +49,7 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
     handler.addFilter(lambda entry: not entry.name.startswith("retain.latency"))  # that is in the metrics
+    handler.addFilter(Seldom())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -49,6 +57,36 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("retain").setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
+
+
+class Seldom(logging.Filter):
+    """Lets the same entry of a library, or about connections, pass once a minute; the next says how many it left out.
+
+    Nobody is to fill the disk of a log by opening connections, or by sending what is no HTTP.
+    """
+
+    def __init__(self, seconds: float = _SELDOM_SECONDS, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._now = now
+        self._seen: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("retain.") and record.name != _OFTEN:
+            return True
+        entry, now = (record.name, str(record.msg)), self._now()
+        last, left_out = self._seen.get(entry, (-self._seconds, 0))
+        if now - last < self._seconds:
+            self._seen[entry] = (last, left_out + 1)
+            return False
+        self._seen[entry] = (now, 0)
+        self._seen.move_to_end(entry)
+        if len(self._seen) > _MOST_KEPT:
+            self._seen.popitem(last=False)
+        if left_out:
+            fields = dict(getattr(record, "fields", {}))
+            record.__dict__["fields"] = {**fields, "left_out": left_out}
+        return True
 
 
 def blotted(text: str) -> str:

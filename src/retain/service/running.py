@@ -16,6 +16,7 @@ from retain.core.errors import ForbiddenError
 from retain.engine import Retain
 from retain.service import scheduler
 from retain.service.application import MCP, build_api
+from retain.service.connections import Connections, most_connections
 from retain.service.keeper import Keeper
 from retain.service.layers import layered
 from retain.service.limits import Limits
@@ -92,12 +93,14 @@ def _serve(
     install_logs(options.form)
     # Of each counter a second series would tell when it was made, which nobody asks for.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-    server = Server(listener, stop_seconds=options.stop_seconds)
+    settings = retain.settings
+    connections = Connections(most_connections(settings.connections), head_seconds=settings.head_seconds)
+    server = Server(listener, stop_seconds=options.stop_seconds, connections=connections)
     keeper = _keeper(options) if options.schedule else None
     service = layered(
         api,
         retain,
-        limits=Limits.of(retain.settings),
+        limits=Limits.of(settings),
         keys_required=where.keys_required,
         keeper=keeper,
         stopping=lambda: server.stopping,

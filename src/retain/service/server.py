@@ -18,9 +18,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from retain.core.errors import InvalidSettingsError, RetainError, told
+from retain.service.connections import Connections, most_connections
 
 _log = logging.getLogger("retain.service")
 _BACKLOG: Final = 2_048
+#: So many connections are taken from the backlog at a time: the next only when it is known which of these stay.
+_ACCEPTED_AT_ONCE: Final = 16
 _POLL_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.5
 #: How much longer than its limits a stop may take.
@@ -77,8 +80,18 @@ def _are_at_work(workers: set[threading.Thread], seconds: float) -> bool:
 class Server:
     """Serves an application on a socket, in a thread, while the main thread waits for a signal."""
 
-    def __init__(self, listener: socket.socket, *, stop_seconds: float, late_seconds: float = LATE_SECONDS) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        *,
+        stop_seconds: float,
+        late_seconds: float = LATE_SECONDS,
+        connections: Connections | None = None,
+    ) -> None:
         self._listener = listener
+        if connections is None:
+            connections = Connections(most_connections(1_000), head_seconds=10.0)
+        self._connections = connections
         self._stop_seconds = stop_seconds
         self._late_seconds = late_seconds
         self._problem: BaseException | None = None
@@ -112,6 +125,7 @@ class Server:
             while thread.is_alive() and not server.started:
                 time.sleep(_POLL_SECONDS)
             if server.started:
+                self._listener.listen(_BACKLOG)  # uvicorn sets it to what it accepts at once
                 started()
             while thread.is_alive() and not self.stopping:
                 thread.join(_LOOK_SECONDS)
@@ -125,7 +139,9 @@ class Server:
         return uvicorn.Config(
             app,
             lifespan="on",
+            http=self._connections.protocol(),
             ws="none",
+            backlog=_ACCEPTED_AT_ONCE,
             log_config=None,
             access_log=False,
             server_header=False,

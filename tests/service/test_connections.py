@@ -1,0 +1,256 @@
+"""Connections: callers who send half a request, or read nothing, are not waited for, and keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import anyio.to_thread
+import httpx
+import pytest
+import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from retain.service.connections import Connections, most_connections
+from retain.service.logs import Seldom
+from retain.service.server import Server, listen
+from service.served import PATIENCE, served
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Sl"
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@contextmanager
+def files_at_most(count: int) -> Iterator[None]:
+    """What is started in the block may have so many files open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def running(connections: Connections, app: ASGIApp) -> Iterator[int]:
+    """A server in this process; its port."""
+    with listen("127.0.0.1", 0) as listener:
+        server = Server(listener, stop_seconds=1, connections=connections)
+        one = uvicorn.Server(server._config(app))
+
+        async def nothing_left() -> None:
+            """Nothing is still being done."""
+
+        thread = threading.Thread(target=server._serve, args=(one, nothing_left), daemon=True)
+        thread.start()
+        try:
+            yield int(listener.getsockname()[1])
+        finally:
+            one.should_exit = True
+            thread.join(PATIENCE)
+
+
+async def greet(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        for _ in range(2):
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+        return
+    await PlainTextResponse("hello")(scope, receive, send)
+
+
+def connect(port: int, said: bytes = b"") -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    one.sendall(said)
+    return one
+
+
+def read_all(one: socket.socket) -> bytes:
+    """What comes until the other side closes; fails if it does not."""
+    read = b""
+    while some := one.recv(65_536):
+        read += some
+    return read
+
+
+def greeted(one: socket.socket) -> bool:
+    """Whether a whole answer comes."""
+    read = b""
+    while not read.endswith(b"hello") and (some := one.recv(65_536)):
+        read += some
+    return read.startswith(b"HTTP/1.1 200 ")
+
+
+# --- the service ------------------------------------------------------------------------------------------------------
+
+
+def test_300_half_sent_heads_with_256_files_keep_nobody_out_and_fill_no_log(tmp_path: Path) -> None:
+    with ExitStack() as open_ones:
+        with files_at_most(256):
+            service = open_ones.enter_context(served(tmp_path / "home", "--no-schedule"))
+        port = int(service.url.rpartition(":")[2])
+        for _ in range(300):
+            open_ones.enter_context(connect(port, HALF))
+        with service.client() as client:
+            for _ in range(3):
+                assert client.get("/healthz").status_code == 200
+            asked = {"user_id": "alice", "agent_id": "tests", "content": "Likes tea"}
+            assert client.post("/v1/memories", json=asked).status_code == 201
+        for _ in range(300):
+            open_ones.enter_context(connect(port, HALF))
+        assert httpx.get(f"{service.url}/readyz", timeout=PATIENCE, trust_env=False).status_code == 200
+        assert service.end() == 0
+    about = [entry for entry in service.log if entry["logger"] != "retain.requests"]
+    full = [entry for entry in about if entry["message"].startswith("all 128 connections are taken")]
+    assert len(full) == 1, "it is logged once"
+    assert len(about) < 10
+
+
+# --- one connection ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"", HALF, b"GET"], ids=["nothing", "half a head", "a word"])
+def test_a_head_that_does_not_come_in_time_is_not_waited_for(said: bytes) -> None:
+    with running(Connections(8, head_seconds=0.2), greet) as port, connect(port, said) as one:
+        answer = read_all(one)
+    assert answer.startswith(b"HTTP/1.1 408 ") if said else answer == b""
+
+
+def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_any_other() -> None:
+    stop = threading.Event()
+    with running(Connections(8, head_seconds=0.3), greet) as port, connect(port, HALF) as one:
+
+        def drip() -> None:
+            while not stop.wait(0.05):
+                try:
+                    one.sendall(b"x")
+                except OSError:
+                    return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert read_all(one).startswith(b"HTTP/1.1 408 ")
+        except ConnectionResetError:
+            pass  # it was closed, and what was sent after that is answered so
+        finally:
+            stop.set()
+            dripping.join()
+
+
+def test_a_second_request_of_a_connection_is_held_to_the_same() -> None:
+    with running(Connections(8, head_seconds=0.2), greet) as port, connect(port, WHOLE) as one:
+        assert greeted(one)
+        one.sendall(HALF)
+        assert b"HTTP/1.1 408 " in read_all(one)
+
+
+def test_a_connection_between_two_requests_stays_open_for_longer_than_a_head_may_take() -> None:
+    with running(Connections(8, head_seconds=0.1), greet) as port, connect(port, WHOLE) as one:
+        assert greeted(one)
+        threading.Event().wait(0.4)
+        one.sendall(WHOLE)
+        assert greeted(one)
+
+
+def test_who_reads_nothing_of_an_answer_is_given_up() -> None:
+    ended = threading.Event()
+
+    async def much(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await greet(scope, receive, send)
+            return
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(1_000):
+                await send({"type": "http.response.body", "body": b"x" * 2**20, "more_body": True})
+                if (await receive_now(receive)) == "http.disconnect":
+                    return
+        finally:
+            ended.set()
+
+    async def receive_now(receive: Receive) -> str:
+        try:
+            return str((await asyncio.wait_for(receive(), 0.001))["type"])
+        except TimeoutError:
+            return ""
+
+    with running(Connections(8, head_seconds=5, stalled_seconds=0.2), much) as port, connect(port, WHOLE):
+        assert ended.wait(PATIENCE), "the answer came to an end though nobody read it"
+
+
+# --- too many ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_all_are_at_work_the_newest_is_told_to_come_back() -> None:
+    release, inside = threading.Event(), threading.Semaphore(0)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            inside.release()
+            await anyio.to_thread.run_sync(release.wait, PATIENCE)
+        await greet(scope, receive, send)
+
+    with (
+        running(Connections(2, head_seconds=5), slow) as port,
+        connect(port, WHOLE) as one,
+        connect(port, WHOLE) as two,
+    ):
+        for _ in range(2):
+            assert inside.acquire(timeout=PATIENCE)
+        with connect(port, b"") as three:
+            refused = read_all(three)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in refused
+        release.set()
+        for waiting in (one, two):
+            assert greeted(waiting)
+
+
+def test_where_some_are_idle_the_one_that_was_longest_so_makes_room() -> None:
+    with (
+        running(Connections(2, head_seconds=30), greet) as port,
+        connect(port, HALF) as one,
+        connect(port, WHOLE) as two,
+    ):
+        assert greeted(two)
+        with connect(port, WHOLE) as three:
+            assert greeted(three)
+            assert read_all(one) == b"", "it had waited longest"
+            two.sendall(WHOLE)
+            assert greeted(two)
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "most"), [(256, 1_000, 128), (1_024, 1_000, 768), (1_024, 100, 100), (64, 9, 8)]
+)
+def test_there_are_fewer_connections_than_files(files: int, wanted: int, most: int) -> None:
+    with files_at_most(files):
+        assert most_connections(wanted) == most
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_callers_can_bring_about_is_logged_once_a_minute_with_how_often_it_was() -> None:
+    now = [0.0]
+    seldom = Seldom(60, lambda: now[0])
+
+    def entry(name: str, said: str) -> logging.LogRecord:
+        return logging.LogRecord(name, logging.WARNING, __file__, 1, said, (), None)
+
+    passed = [seldom.filter(entry("uvicorn.error", "Invalid HTTP request received.")) for _ in range(1_000)]
+    assert passed == [True] + 999 * [False]
+    assert seldom.filter(entry("asyncio", "something else"))
+    assert all(seldom.filter(entry("retain.requests", "request")) for _ in range(9)), "each request has its line"
+    now[0] = 61.0
+    later = entry("uvicorn.error", "Invalid HTTP request received.")
+    assert seldom.filter(later)
+    assert later.__dict__["fields"] == {"left_out": 999}
