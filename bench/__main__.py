@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import check, deployment, forgetting, lifecycle, report, service, speed
+from bench import check, deployment, forgetting, lifecycle, report, service, speed, start
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
     parser.add_argument(
         "--only",
-        choices=["speed", "lifecycle", "quality", "deployment", "forgetting", "service"],
+        choices=["speed", "lifecycle", "quality", "deployment", "forgetting", "service", "start"],
         help="measure one; the page keeps the others",
     )
     parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
@@ -47,6 +47,8 @@ def main() -> None:
         report.write_forgetting(options.docs, forgetting.measure(options.users, options.folder), options.users)
     if options.only in (None, "service"):
         report.write_service(options.docs, service.measure())
+    if options.only in (None, "start"):
+        report.write_start(options.docs, start.measure())
 
 
 if __name__ == "__main__":

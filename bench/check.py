@@ -10,8 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from bench import start
 from bench.servers import postgres, valkey
 from bench.speed import questions, recall_floor, sentences, timed, timed_together
 from retain import MemoryManager, Retain
@@ -30,7 +29,6 @@ from retain.settings import read_settings
 MEMORIES: Final = 10_000
 ROUNDS: Final = 200
 PASSES: Final = 3
-CHILDREN: Final = 5
 EMBEDDED: Final = "embedded"
 SERVERS: Final = "PostgreSQL and Valkey"
 
@@ -135,7 +133,7 @@ def measure_all() -> Values:
                     retain, memory
                 )
     values["add working beside the embedded engine", SERVERS] = medians[SERVERS] / medians[EMBEDDED]
-    values["first add of a process, after import and open", EMBEDDED] = sorted(first_adds())[CHILDREN // 2]
+    values["first add of a process, after import and open", EMBEDDED] = start.measure()["add"]
     return values
 
 
@@ -174,29 +172,6 @@ def _beside_floor(retain: Retain, memory: MemoryManager) -> float:
         )
         ratios.append(whole[0] / floor[0])
     return min(ratios)
-
-
-_FIRST_ADD: Final = """
-import sys, time
-from retain import Retain
-with Retain.open(home=sys.argv[1]) as retain:
-    memory = retain.manager("user", "agent")
-    start = time.process_time()
-    memory.add("User enjoys skiing and mountain views")
-    print(1_000 * (time.process_time() - start))
-"""
-
-
-def first_adds() -> list[float]:
-    """Milliseconds of CPU that the first long-term memory of new processes takes, after import and open."""
-    home = tempfile.mkdtemp(prefix="retain-bench-")
-    try:
-        return [
-            float(subprocess.run([sys.executable, "-c", _FIRST_ADD, home], check=True, capture_output=True).stdout)
-            for _ in range(CHILDREN)
-        ]
-    finally:
-        shutil.rmtree(home)
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, lifecycle, quality, service
+from bench import archive, deployment, lifecycle, quality, service, start
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -95,6 +95,23 @@ def write_forgetting(docs: Path, figures: Sequence[lifecycle.Figure], users: int
         f"`python -m bench --only forgetting` on a {machine()}.\n\n" + _measured(figures)
     )
     _section(docs, "Forgetting", text)
+
+
+def write_start(docs: Path, taken: Mapping[str, float]) -> None:
+    """The section on the start of a process."""
+    figures = [
+        lifecycle.Figure("import retain and its engine", f"{taken['import']:.0f} ms", "", None),
+        lifecycle.Figure("open a store", f"{taken['open']:.0f} ms", "", None),
+        lifecycle.Figure("the first add", f"{taken['add']:.0f} ms", "< 100 ms", taken["add"] < 100),
+        lifecycle.Figure(
+            "the dearest of the next 500, which loads the tokenizer", f"{taken['later']:.0f} ms", "", None
+        ),
+    ]
+    text = (
+        f"CPU time of the steps in a new process, at the median of {start.CHILDREN} processes, embedded engine.\n"
+        f"`python -m bench --only start` on a {machine()}.\n\n" + _measured(figures)
+    )
+    _section(docs, "Start", text)
 
 
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:

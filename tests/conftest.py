@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from clocks import FakeClock
 from homes import Homes, database_of
 from retain import MemoryManager, Retain
-from retain.recall.embedders import static
+from retain.recall.embedders import pieces, static
 from retain.storage.relational.database import Database
 
 # No example is judged by how long it took. Where a result decides over a landing, the examples are the same every time.
@@ -24,6 +24,7 @@ settings.load_profile("retain")
 
 # Reading the tokenizer takes longer than most tests: the engines of one process share it.
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
+vars(static)["read_pieces"] = cache(pieces.read_pieces)
 
 
 @pytest.fixture

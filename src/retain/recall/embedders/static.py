@@ -2,7 +2,8 @@
 
 ``wordllama`` itself is never imported (it would configure logging and look for downloads): only its two data files are
 used. The weights stay in the file as float16, mapped into memory, so that loading costs the tokenizer alone and
-processes on one machine share the pages.
+processes on one machine share the pages. The tokenizer is loaded once a process has some texts: the first ones are cut
+by ``pieces``, in the same way, without it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from retain.core.errors import EmbedderError
 from retain.ports import Vectors
+from retain.recall.embedders.pieces import read_pieces
 from retain.recall.embedders.rows import clean_text
 
 MAX_CHARS = 65_536
@@ -30,6 +32,8 @@ _DIM = 256
 _WEIGHTS = Path("weights", "l2_supercat_256.safetensors")
 _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 _TENSOR = "embedding.weight"
+#: So many characters of a process are cut without the compiled tokenizer: about as many as its loading takes time for.
+_FIRST_CHARS = 20_000
 
 
 class _Model(NamedTuple):
@@ -83,10 +87,41 @@ class StaticEmbedder:
             if self._model is None:
                 folder = _package_folder()
                 table = _read_table(folder / _WEIGHTS)
-                tokens = _read_tokenizer(folder / _TOKENIZER, len(table))
+                tokens = _Tokens(folder / _TOKENIZER, len(table))
                 rows = np.zeros(table.shape, np.float32)
                 self._model = _Model(tokens, table, rows, np.zeros(len(table), np.bool_))
             return self._model
+
+
+class _Tokens:
+    """A function from a text to its token ids, all of them below ``vocabulary``, without begin-of-text marks."""
+
+    def __init__(self, path: Path, vocabulary: int) -> None:
+        self._path = path
+        self._vocabulary = vocabulary
+        self._pieces = read_pieces(path, vocabulary)
+        self._chars_left = _FIRST_CHARS
+        self._compiled: Callable[[str], list[int]] | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> list[int]:
+        cleaned = clean_text(text, MAX_CHARS)
+        if not cleaned:
+            return []
+        pieces = self._pieces
+        if pieces is not None and len(cleaned) <= self._chars_left:
+            ids = pieces.cut(cleaned)
+            if ids is not None:
+                self._chars_left -= len(cleaned)
+                return ids
+        return (self._compiled or self._load())(cleaned)
+
+    def _load(self) -> Callable[[str], list[int]]:
+        with self._lock:
+            if self._compiled is None:
+                self._compiled = _read_tokenizer(self._path, self._vocabulary)
+                self._pieces = None
+            return self._compiled
 
 
 def _package_folder() -> Path:
@@ -113,12 +148,12 @@ def _read_table(path: Path) -> npt.NDArray[np.float16]:
 
 
 def _read_tokenizer(path: Path, vocabulary: int) -> Callable[[str], list[int]]:
-    """A function from a text to its token ids, all of them below ``vocabulary``, without begin-of-text marks.
+    """The compiled tokenizer: from a cleaned text to its token ids.
 
     Texts are encoded one by one on purpose: the library's batch call starts a thread pool that warns on stderr when the
     host program forks, and one thread already encodes faster than records can be stored.
     """
-    from tokenizers import Tokenizer  # noqa: PLC0415  (20 ms that only the first embed should pay)
+    from tokenizers import Tokenizer  # noqa: PLC0415  (only who has more than a few texts should pay for it)
 
     try:
         tokenizer: Any = Tokenizer.from_file(str(path))
@@ -135,8 +170,7 @@ def _read_tokenizer(path: Path, vocabulary: int) -> Callable[[str], list[int]]:
     encode = tokenizer.encode
 
     def tokens(text: str) -> list[int]:
-        cleaned = clean_text(text, MAX_CHARS)
-        ids: list[int] = encode(cleaned, add_special_tokens=False).ids if cleaned else []
+        ids: list[int] = encode(text, add_special_tokens=False).ids
         return ids
 
     return tokens

@@ -1,0 +1,113 @@
+"""The first texts of a process: cut without the compiled tokenizer, and exactly as it would cut them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from bench.quality import DATA
+from bench.speed import questions, sentences
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retain.recall.embedders import static
+from retain.recall.embedders.pieces import Pieces, read_pieces
+from retain.recall.embedders.rows import clean_text
+from retain.recall.embedders.static import MAX_CHARS, StaticEmbedder
+
+FILE = static._package_folder() / static._TOKENIZER
+TOKENS = 32_000
+
+
+@cache
+def pieces() -> Pieces:
+    found = read_pieces(FILE, TOKENS)
+    assert found is not None, "the tokenizer's file is another one: are texts still cut as it says?"
+    return found
+
+
+def compiled(text: str) -> list[int]:
+    return static._read_tokenizer(FILE, TOKENS)(text)
+
+
+def texts() -> list[str]:
+    """Prose, code and many languages."""
+    labelled = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
+    found = [entry["text"] for one in labelled for part in ("memories", "queries") for entry in one.get(part, [])]
+    code = Path(static.__file__).read_text(encoding="utf-8").splitlines()
+    return [*found, *code, *sentences(200, 1), *questions(200, 2)]
+
+
+def test_ordinary_texts_are_cut_as_the_tokenizer_cuts_them() -> None:
+    cleaned = [clean for text in texts() if (clean := clean_text(text, MAX_CHARS))]
+    cut = {text: pieces().cut(text) for text in cleaned}
+    assert [text for text, ids in cut.items() if ids is not None and ids != compiled(text)] == []
+    assert sum(ids is not None for ids in cut.values()) > 0.9 * len(cut), "few are left to the tokenizer"
+
+
+@given(
+    st.one_of(
+        st.text(min_size=1, max_size=60),
+        st.text(alphabet="aab ce\n<s>/unk0x▁'.é漢🎿", min_size=1, max_size=60),
+        st.lists(st.sampled_from(["a", "aa", "ing", "the", " ", "1", "00", "er", "T", "."]), min_size=1).map("".join),
+    )
+)
+def test_any_text_is_cut_as_the_tokenizer_cuts_it_or_left_to_it(text: str) -> None:
+    cleaned = clean_text(text, MAX_CHARS)
+    if cleaned:
+        assert pieces().cut(cleaned) in (None, compiled(cleaned))
+
+
+@pytest.mark.parametrize("text", ["<s> begins", "two  spaces", "▁", "<unk>", "x" * 49])
+def test_what_means_more_to_the_tokenizer_is_left_to_it(text: str) -> None:
+    assert pieces().cut(text) is None
+
+
+def test_a_file_that_is_another_one_is_left_to_the_tokenizer(tmp_path: Path) -> None:
+    other = tmp_path / "tokenizer.json"
+    other.write_bytes(FILE.read_bytes() + b"\n")
+    assert read_pieces(other, TOKENS) is None
+    assert read_pieces(tmp_path / "nowhere", TOKENS) is None
+    assert read_pieces(FILE, TOKENS - 1) is None, "there are vectors for fewer tokens"
+
+
+def test_before_and_after_the_tokenizer_is_loaded_a_text_has_the_same_vector() -> None:
+    embedder = StaticEmbedder()
+    text = "Ada enjoys skiing and noodles in Lisbon"
+    first = embedder.embed([text])[0]
+    embedder.embed(["many words " * 3_000])
+    assert (embedder.embed([text])[0] == first).all()
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from retain import Retain
+
+def mapped():
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(".safetensors")]
+
+with Retain.open(home=sys.argv[1]) as retain:
+    memory = retain.manager("user", "agent")
+    assert not mapped(), "importing and opening load no weights"
+    assert "tokenizers" not in sys.modules
+    memory.add("User enjoys skiing and mountain views")
+    (line,) = mapped()
+    assert line.split()[1].startswith("r--"), line
+    assert memory.retrieve("skiing preferences")
+    assert "tokenizers" not in sys.modules, "two texts do not need it"
+    memory.add_many([f"memory number {n}, and more words than anybody needs" for n in range(1_000)])
+    assert "tokenizers" in sys.modules, "many do"
+    assert "wordllama" not in sys.modules
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows what a process has mapped")
+def test_weights_are_mapped_at_first_need_and_the_tokenizer_is_loaded_when_texts_are_many(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _CHILD, str(tmp_path / "home")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
