@@ -102,7 +102,9 @@ class Memory:
         """Remember ``content``; when this returns, it is durable (working memory aside).
 
         Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
-        limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself.
+        limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself. Short-term memory is
+        a window that slides instead: at 1,000 messages ``quota_remaining`` stays 0, the oldest leave it for good, and
+        ``dropped`` says how many did; the conversation's history keeps all of them.
 
         ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
         has the ids of the memories and messages of this user that it was made from.
@@ -146,17 +148,18 @@ class Memory:
         if len(contents) > _MOST_AT_ONCE:
             raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
         origin = Origin.checked(source, derived_from)
-        ids, usage, pruned = (
+        ids, usage, gone = (
             self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
         )
-        result: dict[str, Any] = {
+        went = _went(kind, gone)
+        return {
             "memory_ids": ids,
-            "operation": "add_with_prune" if pruned else "add_many",
+            "operation": "add_with_prune" if "pruned" in went else "add_many",
             "memory_type": kind.name.value,
             "latency_ms": watch.ms(),
             "quota_remaining": (usage or self._usage(kind)).remaining,
+            **went,
         }
-        return {**result, "pruned": pruned} if pruned else result
 
     def _add_one(
         self,
@@ -169,17 +172,18 @@ class Memory:
     ) -> dict[str, Any]:
         watch = Stopwatch()
         kind = kind_of(memory_type)
-        (memory_id,), usage, pruned = self._write(kind, [content], metadata, origin, prune=prune)
+        (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
         elapsed = watch.ms()
         self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        result: dict[str, Any] = {
+        went = _went(kind, gone)
+        return {
             "memory_id": memory_id,
-            "operation": "add_with_prune" if pruned else "add",
+            "operation": "add_with_prune" if "pruned" in went else "add",
             "memory_type": kind.name.value,
             "latency_ms": elapsed,
             "quota_remaining": usage.remaining,
+            **went,
         }
-        return {**result, "pruned": pruned} if pruned else result
 
     def _write(
         self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
@@ -200,8 +204,8 @@ class Memory:
                 return self.working.put(texts, shared, prune=prune)
             case MemoryType.SHORT_TERM:
                 role = shared.get("role", "user") if isinstance(shared, Mapping) else "user"
-                ids, held = self.short_term.append(role, texts, shared)
-                return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), 0
+                ids, held, dropped = self.short_term.append(role, texts, shared)
+                return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped
             case MemoryType.EPISODIC:
                 ids, added = self.episodic.add_texts(texts, shared, prune=prune, origin=origin)
             case MemoryType.ENTITY:
@@ -611,6 +615,11 @@ class Plain:
         Those of this user; of all users, where the memory's user is ``*``.
         """
         return self._memory.archive_due(self._kind)
+
+
+def _went(kind: Kind, gone: int) -> dict[str, int]:
+    """How many old ones made way: out of the sliding window, or to the recycle bin."""
+    return {} if not gone else {"dropped" if kind.name is MemoryType.SHORT_TERM else "pruned": gone}
 
 
 def _as_text(content: Content, kind: Kind) -> str:

@@ -10,7 +10,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
 from retain.core.records import Message, Scope
 from retain.core.times import SECOND
-from retain.ports import ShortTermStore
+from retain.ports import SessionWindow, ShortTermStore
 
 HOUR = 3_600 * SECOND
 MOST = 1_000
@@ -48,7 +48,7 @@ def test_the_order_is_that_of_appending_whatever_the_clock_said(store: ShortTerm
     append(store, me.scope(), second)
 
     assert contents(store, me.scope()) == ["first", "second"]
-    assert append(store, me.scope(), message("third"), most=2) == 2
+    assert append(store, me.scope(), message("third"), most=2) == 3, "one of them left"
     assert contents(store, me.scope()) == ["second", "third"]
 
 
@@ -100,10 +100,10 @@ def test_sessions_expire_each_at_its_own_time(store: ShortTermStore, me: Person)
 
 def test_a_session_holds_its_last_messages_only(store: ShortTermStore, me: Person) -> None:
     counts = [append(store, me.scope(), message(str(n)), most=3) for n in range(5)]
-    assert counts == [1, 2, 3, 3, 3]
+    assert counts == [1, 2, 3, 4, 4], "how many there were before the oldest left"
     assert contents(store, me.scope()) == ["2", "3", "4"]
 
-    assert append(store, me.scope(), *(message(letter) for letter in "abcdefg"), most=3) == 3
+    assert append(store, me.scope(), *(message(letter) for letter in "abcdefg"), most=3) == 10
     assert contents(store, me.scope()) == ["e", "f", "g"]
 
 
@@ -150,8 +150,8 @@ def test_a_session_can_be_ended(store: ShortTermStore, me: Person) -> None:
     append(store, me.scope("agent", "one"), message("one"))
     append(store, me.scope("agent", "two"), message("two"))
 
-    assert store.end(me.scope("agent", "one"))
-    assert not store.end(me.scope("agent", "one"))
+    assert store.end([SessionWindow(me.scope("agent", "one"), None)])
+    assert not store.end([SessionWindow(me.scope("agent", "one"), None)])
 
     assert contents(store, me.scope("agent", "one")) == []
     assert contents(store, me.scope("agent", "two")) == ["two"]
@@ -190,3 +190,32 @@ def test_all_of_a_users_sessions_end_together_and_nobody_elses(
     assert contents(store, me.scope("agent", "one")) == contents(store, me.scope("another", "one")) == []
     assert contents(store, other.scope()) == ["hello"]
     assert store.end_user(me.tenant, me.user_id) == store.end_user(me.tenant, "nobody") == 0
+
+
+def test_what_was_written_under_another_session_is_not_shown_and_goes_with_the_next_write(
+    store: ShortTermStore, elsewhere: Engine, me: Person
+) -> None:
+    scope = me.scope("agent", "one")
+    store.append(scope, [message("old")], ttl=HOUR, now=NOW, most=MOST, session="first")
+
+    assert [one.content for one in store.window(scope, now=NOW, session="first")] == ["old"]
+    assert store.window(scope, now=NOW, session="second") == []
+    assert store.expires_at(scope, now=NOW, session="first") == NOW + HOUR
+    assert store.expires_at(scope, now=NOW, session="second") is None
+
+    assert store.append(scope, [message("new")], ttl=HOUR, now=NOW, most=MOST, session="second") == 1
+
+    assert elsewhere.short_term.window(scope, now=NOW, session="first") == []
+    assert [one.content for one in elsewhere.short_term.window(scope, now=NOW)] == ["new"]
+
+
+def test_a_window_is_ended_for_the_session_that_is_named(store: ShortTermStore, me: Person) -> None:
+    one, other = me.scope("agent", "one"), me.scope("agent", "other")
+    for scope in (one, other):
+        store.append(scope, [message("hello")], ttl=HOUR, now=NOW, most=MOST, session="now")
+
+    assert store.end([SessionWindow(one, "before"), SessionWindow(other, "before")]) == 0
+    assert contents(store, one) == contents(store, other) == ["hello"]
+
+    assert store.end([SessionWindow(one, "now"), SessionWindow(me.scope("agent", "none"), "now")]) == 1
+    assert (contents(store, one), contents(store, other)) == ([], ["hello"])

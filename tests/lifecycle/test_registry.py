@@ -71,8 +71,8 @@ class World:
 
     def say(self, scope: Scope, *contents: str) -> None:
         turns = [message(text, at=self.now) for text in contents]
-        self.short_term.append(scope, turns, ttl=3_600 * SECOND, now=self.now, most=99)
-        self.history.append(scope, turns, now=self.now, summarize=roll)
+        session, _ = self.history.append(scope, turns, now=self.now, summarize=roll)
+        self.short_term.append(scope, turns, ttl=3_600 * SECOND, now=self.now, most=99, session=session)
 
     def said(self, scope: Scope) -> list[str]:
         return [turn.content for turn in self.history.messages(scope, now=self.now)]

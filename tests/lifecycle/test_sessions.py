@@ -61,8 +61,8 @@ class World:
     def say(self, scope: Scope, *contents: str, **metadata: str) -> list[str]:
         """Add messages to a conversation and to its short-term window; their ids."""
         messages = [Message(self.ids.next(self.now), "user", text, self.now, dict(metadata)) for text in contents]
-        self.short_term.append(scope, messages, ttl=3_600 * SECOND, now=self.now, most=1_000)
-        self.history.append(scope, messages, now=self.now, summarize=roll)
+        session, _ = self.history.append(scope, messages, now=self.now, summarize=roll)
+        self.short_term.append(scope, messages, ttl=3_600 * SECOND, now=self.now, most=1_000, session=session)
         return [message.id for message in messages]
 
     def said(self, scope: Scope) -> list[str]:

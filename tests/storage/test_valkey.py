@@ -25,6 +25,7 @@ from conformance.test_short_term_store import *  # noqa: F403 - every promise of
 from conformance.test_short_term_store import HOUR, MOST, append, contents
 from retain.core.errors import StoreAwayError, StoreReadOnlyError
 from retain.core.records import Scope
+from retain.ports import SessionWindow
 from retain.storage.valkey import open_short_term
 from retain.storage.valkey.keys import agent_keys, named_keys, session_keys, user_key
 from retain.storage.valkey.short_term import ValkeyShortTerm
@@ -248,7 +249,7 @@ def test_what_was_ended_leaves_nothing_on_the_server(own_server: ValkeyServer, m
             scope = me.scope("agent", f"sess_{n}")
             append(store, scope, *turns)
             if n == 0:
-                store.end(scope)
+                store.end([SessionWindow(scope, None)])
             elif n == 1:
                 store.remove(scope, [turn.id for turn in turns])
             elif n == 2:
@@ -455,7 +456,7 @@ def test_what_would_answer_otherwise_the_second_time_is_not_repeated(server: Val
         append(store, me.scope(), message("one"))
         relay.losing = 1
         with pytest.raises(StoreAwayError, match=r"cut the connection|cannot be reached") as cut:
-            store.end(me.scope())
+            store.end([SessionWindow(me.scope(), None)])
         assert cut.value.retryable
         assert contents(store, me.scope()) == []
 

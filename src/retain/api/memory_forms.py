@@ -103,8 +103,11 @@ class Added(Answer):
     operation: str = Field(description="`add`, or `add_with_prune`.")
     memory_type: MemoryType
     latency_ms: float
-    quota_remaining: int | None = Field(description="How many more fit; `null`: no limit.")
+    quota_remaining: int | None = Field(
+        description="How many more fit; `null`: no limit. In short-term memory the oldest messages leave after that."
+    )
     pruned: int | None = Field(default=None, description="How many old ones went to the recycle bin.")
+    dropped: int | None = Field(default=None, description="How many old messages left the short-term window.")
 
 
 class AddedMany(Answer):
@@ -126,6 +129,7 @@ class AddedMany(Answer):
     latency_ms: float
     quota_remaining: int | None
     pruned: int | None = None
+    dropped: int | None = None
 
 
 class WholeMemory(Memory):

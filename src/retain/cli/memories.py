@@ -276,6 +276,7 @@ def _show_added(console: Console, added: Mapping[str, Any]) -> None:
     parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
     parts += [] if room is None else [f"room for {room:,} more"]
     parts += [f"{added['pruned']:,} old ones recycled"] if "pruned" in added else []
+    parts += [f"{added['dropped']:,} old ones left the window"] if "dropped" in added else []
     console.print(f"Remembered {added['memory_id']} ({', '.join(parts)}).", soft_wrap=True)
 
 

@@ -1,9 +1,13 @@
-"""Short-term memory: the messages of a session, gone some time after its last one, and kept beside that as history."""
+"""Short-term memory: the last messages of a session, gone some time after the last one, or with the session.
+
+All of a session's messages are kept beside that as the conversation's history.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from retain.core.content import check_content, check_count, check_id, check_metadata
 from retain.core.errors import InvalidContentError, InvalidInputError, RetainError, told
@@ -20,6 +24,16 @@ _KIND = TYPES[MemoryType.SHORT_TERM]
 _TTL = DEFAULTS[_KIND.name].delete_after or 3_600 * SECOND
 
 
+class Kept(NamedTuple):
+    """What became of messages that were added."""
+
+    ids: list[str]
+    held: int
+    """How many messages the window holds now."""
+    dropped: int
+    """How many of the oldest left the window for them; the conversation's history keeps them."""
+
+
 class ShortTerm:
     """``memory.short_term``: the session's messages."""
 
@@ -29,10 +43,10 @@ class ShortTerm:
 
     def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Append a message and keep the session for its time (an hour, unless a rule says otherwise); its id."""
-        return self.append(role, [content], metadata)[0][0]
+        return self.append(role, [content], metadata).ids[0]
 
-    def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> tuple[list[str], int]:
-        """Append messages, all or none; their ids, and how many messages the session holds now."""
+    def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> Kept:
+        """Append messages, all or none; their ids, how many messages the window holds now, and how many left it."""
         if isinstance(contents, str) or not isinstance(contents, Sequence):
             raise InvalidContentError(f"contents must be a list of texts, not {told(contents)}")
         check_id(role, "role")
@@ -42,28 +56,43 @@ class ShortTerm:
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
         ids = self._parts.new_ids(now, len(checked))
         messages = [Message(i, role, content, now, kept) for i, content in zip(ids, checked, strict=True)]
+        if not messages:
+            return Kept([], len(self.messages()), 0)
         ttl = self._parts.rules.life(_KIND.name.value, self._scope).delete_after or _TTL
-        held = self._parts.short_term.append(self._scope, messages, ttl=ttl, now=now, most=_KIND.max_memories)
+        most = _KIND.max_memories
+        appended = self._parts.history.append(self._scope, messages, now=now, summarize=roll)
         try:
-            self._parts.history.append(self._scope, messages, now=now, summarize=roll)
+            held = self._parts.short_term.append(
+                self._scope, messages, ttl=ttl, now=now, most=most, session=appended.session
+            )
         except RetainError:
-            self._parts.short_term.remove(self._scope, ids)
+            with suppress(RetainError):  # what is away now may be the history too
+                self._parts.history.take_back(self._scope, appended, ids, summarize=roll)
             raise
-        return ids, held
+        return Kept(ids, min(held, most), max(0, held - most))
 
     def messages(self) -> list[Message]:
-        """The session's messages that have not expired."""
-        return self._parts.short_term.window(self._scope, now=self._parts.now())
+        """The last messages of the session (at most 1,000); none once they have expired, or the session has gone."""
+        now = self._parts.now()
+        session = self._parts.history.find(self._scope, now=now)
+        return [] if session is None else self._parts.short_term.window(self._scope, now=now, session=session.id)
 
     def get_conversation_history(self) -> list[dict[str, Any]]:
-        """The session's messages in their order; empty once its time has passed since the last one."""
+        """The last 1,000 messages of the session in their order; empty once its time has passed since the last one, and
+        once the session has gone. ``get_full_history`` has all of them.
+        """
         return [shown_message(message) for message in self.messages()]
 
     def get_ttl(self) -> int | None:
         """Whole seconds until the session expires, rounded up; ``None`` if it holds nothing."""
         now = self._parts.now()
-        expires = self._parts.short_term.expires_at(self._scope, now=now)
-        return None if expires is None else -((now - expires) // SECOND)
+        session = self._parts.history.find(self._scope, now=now)
+        if session is None:
+            return None
+        expires = self._parts.short_term.expires_at(self._scope, now=now, session=session.id)
+        if expires is None:
+            return None
+        return -((now - min(expires, session.hidden_from or expires)) // SECOND)
 
     def delete(self, message_id: str) -> bool:
         """Take a message out of the session for good, and send it to the recycle bin of the conversation history;

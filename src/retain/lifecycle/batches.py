@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from retain.core.decisions import BIN_REASON, NO_LIFE, Decision, Standing, decide
-from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError
+from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import TYPES, Archive, MemoryType, State
@@ -17,6 +18,7 @@ from retain.lifecycle.archive import Archives
 from retain.lifecycle.plan import ACTIONS, Line, added_up
 from retain.ports import History, Lease, RecordStore
 
+_log = logging.getLogger("retain.sweep")
 #: A transaction is to take about this long, whatever the machine.
 _GOAL_SECONDS: Final = 0.06
 _LEAST, _MOST = 50, 2_000
@@ -154,14 +156,23 @@ class Batches:
         """What was claimed and lies nowhere else any more is gone."""
         gone: list[Decision] = []
         for standing in standings:
-            if standing.kind == HISTORY:
-                while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):
-                    self._rest(0.01)
+            if standing.kind == HISTORY and not self._erase_session(standing):
+                continue
             if standing.elsewhere and standing.kind != HISTORY:
                 continue
             decision = decide(standing, NO_LIFE, (), self.at)
             gone += [] if decision is None else [decision]
         self.take(gone)
+
+    def _erase_session(self, standing: Standing) -> bool:
+        """Remove all that a claimed session holds; ``False`` while the server of its short-term window is away."""
+        try:
+            while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):
+                self._rest(0.01)
+        except StoreAwayError as problem:  # it stays claimed, and the next sweep goes on with it
+            _log.warning("a session is not wholly deleted yet: %s", problem)
+            return False
+        return True
 
     def _count(self, decisions: Sequence[Decision], outcomes: Sequence[Outcome]) -> None:
         for decision, outcome in zip(decisions, outcomes, strict=True):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.core.decisions import Standing, Window
 from retain.core.errors import HeldError
-from retain.core.records import Cause, Move, Outcome, Scope
+from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, spoken
 from retain.core.types import TYPES, MemoryType, State
 from retain.ports import DueStore, History, RecordStore, ShortTermStore
@@ -56,26 +56,19 @@ def clear(
 
 
 def clear_conversations(history: History, short_term: ShortTermStore, subject: str, *, now: int) -> Cleared:
-    """Move a subject's conversations into the recycle bin, and end their short-term windows; how many messages.
+    """Move a subject's conversations into the recycle bin, with which their short-term windows end; how many messages.
 
     One that a hold keeps stays as it is, window and all.
     """
-    tenant, user_id = subject.split("/", 1)
     moved = held = 0
-    ended = []
     for session in history.sessions(subject, now=now):
         reason = "deleted by the user, with all conversations"
         move = Move(session.id, session.version, session.state, State.RECYCLED, reason, purge_at=now + BIN)
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
-        if outcome is not Outcome.HELD:
-            ended.append(Scope(tenant, user_id, session.agent_id, session.session_id))
-    if held:
-        for scope in ended:
-            short_term.end(scope)
-    else:
-        short_term.end_user(tenant, user_id)
+    if not held:  # also what is out of sight already
+        short_term.end_user(*subject.split("/", 1))
     return Cleared(moved, held)
 
 

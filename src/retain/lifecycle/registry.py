@@ -141,11 +141,6 @@ class Registry:
         left: Counter[str] = Counter()
         away: StoreAwayError | None = None
         if entry.sort == AGENT:
-            if entry.state is State.RECYCLED:
-                try:
-                    self._short_term.end_agent(entry.tenant, entry.id)
-                except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
-                    away = problem
             for what in _OWN:
                 after: tuple[str, int] | None = ("", 0)
                 while after is not None:
@@ -154,6 +149,11 @@ class Registry:
                     moved.update({f"bytes of {name}": size for name, size in some.bytes.items()})
                     left.update(some.left)
                     after = some.after
+                if what == "sessions" and entry.state is State.RECYCLED and not left["held"]:
+                    try:
+                        self._short_term.end_agent(entry.tenant, entry.id)  # also what is out of sight already
+                    except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
+                        away = problem
         if away is not None:
             raise away
         if not self._store.finish(entry, lease=lease):

@@ -108,7 +108,6 @@ class Sessions:
             )
             ((outcome,),) = self._history.transition_all([(session.subject, [move])], now=now)
             if outcome is Outcome.DONE:
-                self._short_term.end(scope)
                 return session.messages
             if outcome is Outcome.HELD:
                 raise HeldError(

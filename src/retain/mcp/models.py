@@ -127,6 +127,7 @@ class Added(Output):
     memory_type: str
     latency_ms: float
     quota_remaining: Annotated[int | None, Field(description="How many more there is room for; null: no limit.")]
+    dropped: Annotated[int | None, Field(description="How many old messages left the short-term window.")] = None
 
 
 class Memory(Output):

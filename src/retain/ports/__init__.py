@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from retain.ports.access import KeyStore, ReplyStore, StoredReply
 from retain.ports.audit import AuditStore
-from retain.ports.conversations import BinnedMessage, History, Session, ShortTermStore, ShortWindow, Summarize, Turn
+from retain.ports.conversations import (
+    Appended,
+    BinnedMessage,
+    History,
+    Session,
+    SessionWindow,
+    ShortTermStore,
+    ShortWindow,
+    Summarize,
+    Turn,
+)
 from retain.ports.feed import (
     Candidates,
     Changes,
@@ -32,6 +42,7 @@ from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
 
 __all__ = [
     "Added",
+    "Appended",
     "AuditStore",
     "BinnedMessage",
     "Candidates",
@@ -72,6 +83,7 @@ __all__ = [
     "Said",
     "SchemaStore",
     "Session",
+    "SessionWindow",
     "SetQuota",
     "Share",
     "ShortTermStore",

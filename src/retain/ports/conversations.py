@@ -56,18 +56,40 @@ class BinnedMessage(NamedTuple):
 Summarize = Callable[[str, Sequence[Message]], str]
 
 
+class Appended(NamedTuple):
+    """Where messages were added."""
+
+    session: str
+    """The id of the session."""
+    begun: bool
+    """Whether it began with them."""
+
+
+class SessionWindow(NamedTuple):
+    """Names the short-term window of a session."""
+
+    scope: Scope
+    session: str | None
+    """The id of the session; ``None``: whichever session has the name."""
+
+
 class History(Protocol):
     """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
 
-    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent.
+    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent. The
+    short-term window of a session ends when the session is moved out of the active state, by whatever path.
     """
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
-        """Add messages to the session's conversation, and let its summary and its last activity be of now.
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
+        """Add messages to the session's conversation, and let its summary and its last activity be of now. Without
+        messages nothing happens, and the answer names no session.
 
         A session whose time is over is not revived: it goes to the recycle bin (one that a hold keeps gives up its
         name), and another begins.
         """
+
+    def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
+        """Undo ``append``: remove its messages, and the session if it began with them. No entry is written about it."""
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         """The session of a scope, active now; begun if there is none."""
@@ -143,19 +165,26 @@ class ShortWindow(NamedTuple):
 
 
 class ShortTermStore(Protocol):
-    """Messages of a session that are gone ``ttl`` after the session's last write."""
+    """Messages of a session that are gone ``ttl`` after the session's last write.
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
-        """Add messages and keep the whole session for ``ttl`` microseconds from ``now``.
+    A window belongs to the session whose id it was written under. What was written under the id of an earlier session
+    of the same name is not shown, and goes with the next write.
+    """
 
-        A session holds the last ``most`` messages; the answer is how many it holds now.
+    def append(
+        self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
+    ) -> int:
+        """Add messages and keep the whole window for ``ttl`` microseconds from ``now``.
+
+        A window slides: it holds the last ``most`` messages, and the oldest leave it. The answer is how many it held
+        before they left, which is more than ``most`` by as many as left.
         """
 
-    def window(self, scope: Scope, *, now: int) -> list[Message]:
-        """The messages in their order; empty from the instant of expiry on."""
+    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
+        """The messages in their order; empty from the instant of expiry on. With ``session``, those of that session."""
 
-    def end(self, scope: Scope) -> bool:
-        """Let a session's messages expire now; whether there were any."""
+    def end(self, windows: Sequence[SessionWindow]) -> int:
+        """Let the messages of sessions expire now; how many of the windows there were."""
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
         """Let the messages of all of an agent's sessions expire now; how many sessions."""
@@ -166,7 +195,7 @@ class ShortTermStore(Protocol):
     def end_expired(self, now: int, limit: int) -> int:
         """Remove what has expired, some at a time; how many sessions."""
 
-    def expires_at(self, scope: Scope, *, now: int) -> int | None:
+    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
         """When the session expires; ``None`` if it holds nothing."""
 
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:

@@ -110,7 +110,12 @@ TABLES: Final = (
         sqlite={"subject": "(SELECT subject FROM sessions WHERE no = history.key >> 24)"},
         tells=False,
     ),
-    _table("short_windows", "subject:int no:int expires_at:int agent_id:text session_id:text", "subject no", "no"),
+    _table(
+        "short_windows",
+        "subject:int no:int expires_at:int agent_id:text session_id:text session:text",
+        "subject no",
+        "no",
+    ),
     _table(
         "short_messages",
         "subject:int window:int place:int created_at:int id:text role:text metadata:text content:packed",

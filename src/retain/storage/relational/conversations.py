@@ -15,16 +15,27 @@ from retain.core.records import Message, Move, Outcome, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import BinnedMessage, Lease, Session, ShortWindow, Summarize, Turn
+from retain.ports import (
+    Appended,
+    BinnedMessage,
+    Lease,
+    Session,
+    SessionWindow,
+    ShortTermStore,
+    ShortWindow,
+    Summarize,
+    Turn,
+)
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Transaction
 from retain.storage.relational.jobs import check_lease
 from retain.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
-from retain.storage.relational.rules import Profiles, check_rules
+from retain.storage.relational.rules import Profiles, check_rules, scope_of
 from retain.storage.relational.scopes import START
 from retain.storage.relational.sessions import (
     SQL,
     as_session,
+    end_windows,
     find_session,
     go_on,
     hold_on,
@@ -32,6 +43,7 @@ from retain.storage.relational.sessions import (
     move_session,
     name_of,
     open_session,
+    visible,
 )
 
 _ALL: Final = -1
@@ -42,15 +54,17 @@ _RETOLD: Final = 200
 class SqlHistory:
     """The ``History`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+        """``elsewhere`` keeps the short-term windows, if this database does not."""
         self._database = database
+        self._elsewhere = elsewhere
         self._profiles = Profiles()
 
     # --- the conversation of a scope ---------------------------------------------------------------------------
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> None:
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
         if not messages:
-            return
+            return Appended("", begun=False)
         with self._database.write(scope.subject) as tx:
             begun = messages[0].created_at
             number, session, first = go_on(tx, self._profiles, scope, now=now, begun=begun)
@@ -66,6 +80,20 @@ class SqlHistory:
             size = sum(map(_size, stored))
             summary = summarize(session.summary, messages)
             tx.later(SQL["touch_session"], (subject, latest, len(messages), size, summary, number))
+        return Appended(session.id, session.version == 1)
+
+    def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
+        with self._database.write(scope.subject) as tx:
+            subject = tx.number_for(scope.subject)
+            row = tx.one(SQL["session_by_id"], (appended.session, subject))
+            if row is None:
+                return
+            keys = message_keys(subject, row[0])
+            found = tx.rows(SQL["messages_to_remove"], (*keys, to_json(list(message_ids))))
+            tx.run_many(SQL["take_back_message"], ((subject, one[0]) for one in found))
+            if not (appended.begun and tx.run(SQL["end_session"], (row[0], *keys))):
+                summary = summarize("", _last_messages(tx, subject, row[0], _RETOLD))
+                tx.run(SQL["count_messages"], (subject, -len(found), -sum(one[3] for one in found), summary, row[0]))
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as tx:
@@ -75,9 +103,8 @@ class SqlHistory:
         return session if found is None else found[1]
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        with self._database.read() as tx:
-            found = find_session(tx, scope, now)
-        return None if found is None else found[1]
+        found = self._database.ask(SQL["visible_session"], visible(scope, now))
+        return as_session(scope.subject, found[0]) if found else None
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:
@@ -99,11 +126,12 @@ class SqlHistory:
     # --- single messages -----------------------------------------------------------------------------------------
 
     def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
-        with self._database.write() as tx:
+        with self._database.write(scope.subject) as tx:
+            subject = tx.number_of(scope.subject)
             session = find_session(tx, scope, now)
-            if session is None:
+            if session is None or subject is None:
                 return 0
-            subject, number = tx.number_for(scope.subject), session[0]
+            number = session[0]
             found = tx.rows(SQL["messages_to_remove"], (*message_keys(subject, number), to_json(list(message_ids))))
             if not found:
                 return 0
@@ -221,12 +249,20 @@ class SqlHistory:
     ) -> list[list[Outcome]]:
         outcomes: list[list[Outcome]] = []
         for group in self._database.groups(batches):
+            ended: list[SessionWindow] = []
             with self._database.write() as tx:
                 check_lease(tx, lease)
-                outcomes += [_transition(tx, self._profiles, *batch, now=now, rules=rules) for batch in group]
+                outcomes += [
+                    _transition(tx, self._profiles, *batch, now=now, rules=rules, ended=ended) for batch in group
+                ]
+            end_windows(self._elsewhere, ended)
         return outcomes
 
     def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        session = self.get(subject, item_id)
+        if session is not None and self._elsewhere is not None:  # a crash may have left it there when the session went
+            scope = scope_of(subject, session.agent_id, session.session_id)
+            self._elsewhere.end([SessionWindow(scope, item_id)])
         with self._database.write() as tx:
             check_lease(tx, lease)
             number = tx.number_of(subject) or 0
@@ -243,7 +279,14 @@ class SqlHistory:
 
 
 def _transition(
-    tx: Transaction, profiles: Profiles, subject: str, moves: Sequence[Move], *, now: int, rules: int | None
+    tx: Transaction,
+    profiles: Profiles,
+    subject: str,
+    moves: Sequence[Move],
+    *,
+    now: int,
+    rules: int | None,
+    ended: list[SessionWindow],
 ) -> list[Outcome]:
     number = tx.number_of(subject)
     check_rules(tx, subject, rules)
@@ -252,6 +295,7 @@ def _transition(
     mover = Mover(tx, subject, number, now=now)
     outcomes = [move_session(tx, profiles, mover, move, now=now) for move in moves]
     mover.save()
+    ended += mover.ended
     return outcomes
 
 
@@ -287,34 +331,36 @@ class SqlShortTerm:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
+    def append(
+        self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
+    ) -> int:
         with self._database.write(scope.subject) as tx:
             if tx.is_alone:  # elsewhere, nobody waits for what is another's
                 tx.run(SQL["end_expired"], (now, 16))
             subject = tx.number_for(scope.subject)
             who = (subject, *name_of(scope))
-            window = _current(tx, who, now)
+            window = _current(tx, who, now, session)
             number = 0 if window is None else window[0]
             if window is None or not tx.run(SQL["keep_window"], (subject, now + ttl, number)):  # ended by another
                 tx.run(SQL["end_window"], who)
-                number = tx.value(SQL["new_window"], (*who, now + ttl))
+                number = tx.value(SQL["new_window"], (*who, now + ttl, session))
             tx.run_many(SQL["append_short"], ((subject, number, *_row(message)) for message in messages))
             held = tx.value(SQL["count_short"], (subject, number))
             if held > most:
                 tx.run(SQL["trim_short"], (subject, number, held - most))
-            return min(held, most)
+            return held
 
-    def window(self, scope: Scope, *, now: int) -> list[Message]:
+    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
         with self._database.read() as tx:
             subject = tx.number_of(scope.subject)
-            window = _current(tx, (subject, *name_of(scope)), now)
+            window = _current(tx, (subject, *name_of(scope)), now, session)
             found = [] if window is None else tx.rows(SQL["short_messages"], (subject, window[0]))
         return [as_message(row) for row in found]
 
-    def expires_at(self, scope: Scope, *, now: int) -> int | None:
+    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
         with self._database.read() as tx:
             subject = tx.number_of(scope.subject)
-            window = _current(tx, (subject, *name_of(scope)), now)
+            window = _current(tx, (subject, *name_of(scope)), now, session)
             held = 0 if window is None else tx.value(SQL["count_short"], (subject, window[0]))
         return window[1] if window is not None and held else None
 
@@ -326,9 +372,16 @@ class SqlShortTerm:
                 return 0
             return sum(tx.run(SQL["remove_short"], (subject, row[0], message_id)) for message_id in message_ids)
 
-    def end(self, scope: Scope) -> bool:
-        with self._database.write() as tx:
-            return tx.run(SQL["end_window"], (tx.number_of(scope.subject), *name_of(scope))) > 0
+    def end(self, windows: Sequence[SessionWindow]) -> int:
+        ended = 0
+        for scope, session in windows:
+            with self._database.write() as tx:
+                who = (tx.number_of(scope.subject), *name_of(scope))
+                if session is None:
+                    ended += tx.run(SQL["end_window"], who)
+                else:
+                    ended += tx.run(SQL["end_window_of_session"], (*who, session))
+        return ended
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
         with self._database.write() as tx:
@@ -354,10 +407,10 @@ class SqlShortTerm:
                 yield ShortWindow(agent_id, session_id or None, expires_at, messages)
 
 
-def _current(tx: Transaction, who: tuple[object, ...], now: int) -> tuple[Any, ...] | None:
-    """The number and the expiry of a session's window, if it has not expired."""
+def _current(tx: Transaction, who: tuple[object, ...], now: int, session: str | None) -> tuple[Any, ...] | None:
+    """The number and the expiry of a session's window, if it has not expired and is of that session."""
     row = tx.one(SQL["window"], who)
-    return row if row is not None and row[1] > now else None
+    return row if row is not None and row[1] > now and session in (None, row[2]) else None
 
 
 def _row(message: Message) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from retain.core.quotas import excess
 from retain.core.records import Cause, Keeping, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
+from retain.ports import SessionWindow
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import DuplicateError, Names, Transaction
 from retain.storage.relational.scopes import SQL, Tally, limits
@@ -49,6 +50,8 @@ class Mover:
         self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
+        self.ended: list[SessionWindow] = []
+        """The short-term windows that end with conversations that were moved."""
         self.holds = standing_holds(tx, subject) if is_held else []
 
     def tally(self, kind: Kind, counts: tuple[int, int, int, int, int] | None = None) -> Tally:

@@ -16,15 +16,14 @@ from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.times import iso
 from retain.core.types import State
-from retain.ports import Followed, Lease, Outlook, Own, Registered
+from retain.ports import Followed, Lease, Outlook, Own, Registered, SessionWindow, ShortTermStore
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Row, Transaction
 from retain.storage.relational.holds import SQL as HOLDS
 from retain.storage.relational.jobs import check_lease
 from retain.storage.relational.moves import KINDS, Mover, held_of, standing_holds
 from retain.storage.relational.rules import Profiles
-from retain.storage.relational.sessions import SQL as CONVERSATIONS
-from retain.storage.relational.sessions import hold_on, move_session
+from retain.storage.relational.sessions import end_windows, hold_on, move_session
 
 SQL: Final = Names("registry")
 AGENT: Final = "agent"
@@ -42,8 +41,10 @@ Where = tuple[str, str, str]
 class SqlRegistry:
     """The ``RegistryStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+        """``elsewhere`` keeps the short-term windows, if this database does not."""
         self._database = database
+        self._elsewhere = elsewhere
         self._profiles = Profiles()
 
     def put(
@@ -87,8 +88,6 @@ class SqlRegistry:
                 elif known.bundle is not None:  # some of it had not come back yet: it all goes together again
                     bundle = known.bundle
                 tx.run(SQL["remove"], (now, reason, now + BIN, bundle, *where))
-                if sort == AGENT:
-                    tx.run(CONVERSATIONS["end_windows_of_agent"], (entry_id, tenant))
                 _note(tx, where, "recycled", now=now, reason=reason)
             else:
                 _note(tx, where, "refused", now=now, to=State.RECYCLED.value, hold=hold.id)
@@ -141,9 +140,10 @@ class SqlRegistry:
             theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: str(row[2]))]
             stale = 0
             for group in self._database.groups(theirs):
+                ended: list[SessionWindow] = []
                 with self._database.write() as tx:
                     check_lease(tx, lease)
-                    for outcome, row in self._move_all(tx, entry, group, records=what == "records", now=now):
+                    for outcome, row in self._move_all(tx, entry, group, ended, records=what == "records", now=now):
                         if outcome is Outcome.DONE:
                             counted = _counted(row, records=what == "records")
                             moved.update(counted)
@@ -152,12 +152,20 @@ class SqlRegistry:
                             stale += 1
                         elif attempt == 0 or outcome is Outcome.STALE:
                             left[outcome.value] += 1
+                end_windows(self._elsewhere, ended)
             if not stale:
                 break
         return Followed(dict(moved), dict(left), last, dict(sizes))
 
     def _move_all(
-        self, tx: Transaction, entry: Registered, group: Sequence[tuple[str, list[Row]]], *, records: bool, now: int
+        self,
+        tx: Transaction,
+        entry: Registered,
+        group: Sequence[tuple[str, list[Row]]],
+        ended: list[SessionWindow],
+        *,
+        records: bool,
+        now: int,
     ) -> Iterator[tuple[Outcome, Row]]:
         for subject, mine in group:
             number = tx.number_of(subject)
@@ -168,6 +176,7 @@ class SqlRegistry:
             for row in mine:
                 yield self._move(tx, mover, entry, row, records=records, now=now), row
             mover.save()
+            ended += mover.ended
 
     def _move(
         self,

@@ -182,7 +182,7 @@ class SqlRules:
             profiles = Profiles()
             book = profiles.book(tx, rule.tenant)
             for key, record_id, code, profile, agent_id, session_id, metadata in found:
-                scope = _scope(subject, agent_id, session_id)
+                scope = scope_of(subject, agent_id, session_id)
                 labels = book.labels(metadata)
                 right = profiles.find(tx, _KINDS[code].name.value, scope, record_id, labels, book=book)
                 if right != profile:
@@ -196,7 +196,7 @@ class SqlRules:
             found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
             profiles = Profiles()
             for session, item_id, profile, agent_id, session_id in found:
-                right = profiles.find(tx, HISTORY, _scope(subject, agent_id, session_id or None), item_id)
+                right = profiles.find(tx, HISTORY, scope_of(subject, agent_id, session_id or None), item_id)
                 if right != profile:
                     tx.run(SQL["assign_session"], (number, right, session))
             return len(found)
@@ -276,7 +276,8 @@ def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:
     return [(subject, number) for number, subject in found]
 
 
-def _scope(subject: str, agent_id: str, session_id: str | None) -> Scope:
+def scope_of(subject: str, agent_id: str, session_id: str | None) -> Scope:
+    """The scope of something of a subject."""
     tenant, user_id = subject.split("/", 1)
     return Scope(tenant, user_id, agent_id, session_id)
 

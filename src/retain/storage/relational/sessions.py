@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 from retain.core.content import to_json
 from retain.core.decisions import reason_for
+from retain.core.errors import StorageError
 from retain.core.holds import Held, Hold, standing
 from retain.core.records import Cause, Move, Outcome, Scope
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import State
-from retain.ports import Session
+from retain.ports import Session, SessionWindow, ShortTermStore
 from retain.storage.relational.database import DuplicateError, Names, Transaction
 from retain.storage.relational.moves import Mover, is_removed
 from retain.storage.relational.records import refuse_removed_agents
-from retain.storage.relational.rules import Profiles
+from retain.storage.relational.rules import Profiles, scope_of
 
 SQL: Final = Names("conversations")
+_log = logging.getLogger("retain.sessions")
 _COUNT_BITS: Final = 24
 #: The moves of a conversation. Its messages are many, so that there is no way past ``DELETING``.
 _NEXT: Final = {
@@ -40,13 +44,17 @@ def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, 
         if there is not None and _is_over(there, now):
             _make_way(tx, profiles, mover, there, now)
     hold = hold_on(tx, mover, row)
-    return mover.move_session(move, hold, lambda: _carry_out(tx, mover.number, row[0], move, now))
+    return mover.move_session(move, hold, lambda: _carry_out(tx, mover, row, move, now))
 
 
-def _carry_out(tx: Transaction, subject: int, number: int, move: Move, now: int) -> Outcome:
+def _carry_out(tx: Transaction, mover: Mover, row: tuple[Any, ...], move: Move, now: int) -> Outcome:
+    subject, number, item_id, agent_id, session_id = mover.number, *row[:4]
     if move.target is State.DELETED:
         ended = tx.run(SQL["end_session"], (number, *message_keys(subject, number)))
         return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
+    if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
+        tx.run(SQL["end_window_of_session"], (subject, agent_id, session_id, item_id))
+        mover.ended.append(SessionWindow(scope_of(mover.subject, agent_id, session_id or None), item_id))
     if move.target is State.DELETING:
         tx.run(SQL["claim_session"], (subject, move.target, now, move.reason, move.purge_at, number))
         return Outcome.DONE
@@ -60,8 +68,8 @@ def _carry_out(tx: Transaction, subject: int, number: int, move: Move, now: int)
 
 
 def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session]:
-    """The scope's session, begun if there is none. One whose time is over is not revived: it goes to the recycle bin
-    or, if a hold keeps it, steps aside.
+    """The scope's session, begun if there is none (its version is 1 then). One whose time is over is not revived: it
+    goes to the recycle bin or, if a hold keeps it, steps aside.
     """
     subject = tx.number_for(scope.subject)
     refuse_removed_agents(tx, [scope])
@@ -92,17 +100,29 @@ def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun:
 def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: tuple[Any, ...], now: int) -> None:
     """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
     number, item_id, agent_id, session_id, _, version, *_ = row
-    tenant, user_id = mover.subject.split("/", 1)
-    scope = Scope(tenant, user_id, agent_id, session_id or None)
-    life = profiles.life(tx, HISTORY, scope, item_id)
+    life = profiles.life(tx, HISTORY, scope_of(mover.subject, agent_id, session_id or None), item_id)
     reason = reason_for(HISTORY, life, State.RECYCLED)
     move = Move(
         item_id, version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by, purge_at=now + BIN
     )
     if hold_on(tx, mover, row) is None:
-        mover.move_session(move, None, lambda: _carry_out(tx, mover.number, number, move, now))
+        mover.move_session(move, None, lambda: _carry_out(tx, mover, row, move, now))
     else:
         tx.run(SQL["step_aside"], (mover.number, number))
+
+
+def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]) -> None:
+    """End windows that another server keeps, once their sessions have gone.
+
+    A window that is left behind here shows nothing (its session is not to be seen), and is ended again when its
+    session is deleted for good.
+    """
+    if elsewhere is None or not ended:
+        return
+    try:
+        elsewhere.end(ended)
+    except StorageError as problem:
+        _log.warning("%d short-term windows are not removed yet: %s", len(ended), problem)
 
 
 def hold_on(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
@@ -124,10 +144,13 @@ def hold_on(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
 
 def find_session(tx: Transaction, scope: Scope, now: int) -> tuple[int, Session] | None:
     """The scope's session, if it can be seen now."""
-    row = tx.one(SQL["session"], (tx.number_of(scope.subject), *name_of(scope)))
-    if row is None or _is_over(row, now) or is_removed(tx, scope.tenant, scope.agent_id):
-        return None
-    return row[0], as_session(scope.subject, row)
+    row = tx.one(SQL["visible_session"], visible(scope, now))
+    return None if row is None else (row[0], as_session(scope.subject, row))
+
+
+def visible(scope: Scope, now: int) -> tuple[object, ...]:
+    """What ``visible_session`` is asked with."""
+    return (scope.subject, *name_of(scope), now, scope.tenant)
 
 
 def _is_over(row: tuple[Any, ...], now: int) -> bool:

@@ -4,6 +4,15 @@ SELECT sessions.no, id, agent_id, session_id, state, version, created_at, update
 FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active' AND aside = 0
 
+-- name: visible_session
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = ?1) AND agent_id = ?2 AND session_id = ?3
+  AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > ?4)
+  AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?5 AND sort = 'agent' AND registry.id = ?2
+                  AND registry.state <> 'active')
+
 -- name: opened
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
        moved_at, reason, purge_at, bundle, messages, size, summary,
@@ -114,6 +123,9 @@ ORDER BY history.purge_at, history.key LIMIT ?5
 -- name: erase_message
 DELETE FROM history WHERE ?1 IS NOT NULL AND key = ?2 AND purge_at <= ?3
 
+-- name: take_back_message
+DELETE FROM history WHERE ?1 IS NOT NULL AND key = ?2
+
 -- name: erase_messages
 DELETE FROM history WHERE key IN (SELECT key FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 LIMIT ?4)
 
@@ -141,16 +153,19 @@ WHERE agent_id = ?1 AND session_id = ?2 AND state = 'active' AND aside = 0 AND (
 ORDER BY subjects.subject
 
 -- name: window
-SELECT no, expires_at FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
+SELECT no, expires_at, session FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3
 
 -- name: new_window
-INSERT INTO short_windows (subject, agent_id, session_id, expires_at) VALUES (?, ?, ?, ?) RETURNING no
+INSERT INTO short_windows (subject, agent_id, session_id, expires_at, session) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING no
 
 -- name: keep_window
 UPDATE short_windows SET expires_at = ?2 WHERE no = ?3 AND subject = ?1
 
 -- name: end_window
-DELETE FROM short_windows WHERE subject = ? AND agent_id = ? AND session_id = ?
+DELETE FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3
+
+-- name: end_window_of_session
+DELETE FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND session = ?4
 
 -- name: end_windows_of_user
 DELETE FROM short_windows WHERE subject = ?

@@ -13,7 +13,7 @@ from retain.core.content import pack, to_json, unpack
 from retain.core.errors import RetainError, StorageError
 from retain.core.records import Message, Scope
 from retain.core.times import SECOND
-from retain.ports import ShortWindow
+from retain.ports import SessionWindow, ShortWindow
 from retain.storage.valkey.addresses import Address, read_address
 from retain.storage.valkey.keys import (
     BUCKETS,
@@ -69,28 +69,30 @@ class ValkeyShortTerm:
 
     # --- one session ---------------------------------------------------------------------------------------------
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int) -> int:
+    def append(
+        self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
+    ) -> int:
         milliseconds = -(-ttl // 1_000)
-        arguments: list[Word] = [now, now + ttl, milliseconds, most, *map(_stored, messages)]
+        arguments: list[Word] = [now, now + ttl, milliseconds, most, session, *map(_stored, messages)]
         held: int = self._server.run(Run(_APPEND, session_keys(scope), arguments), again=True)
         return held
 
-    def window(self, scope: Scope, *, now: int) -> list[Message]:
-        lengths, text = self._server.run(Run(_WINDOW, session_keys(scope)[:1], (now,)), again=True)
+    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
+        lengths, text = self._server.run(Run(_WINDOW, session_keys(scope)[:1], _asked(now, session)), again=True)
         return _messages(map(int, lengths.split()), text)
 
-    def expires_at(self, scope: Scope, *, now: int) -> int | None:
-        found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], (now,)), again=True)
+    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
+        found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], _asked(now, session)), again=True)
         return None if found is None else int(found)
 
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
         removed: int = self._server.run(Run(_REMOVE, session_keys(scope), message_ids))
         return removed
 
-    def end(self, scope: Scope) -> bool:
-        return bool(self._server.run(_ending(session_keys(scope))))
-
     # --- many sessions -------------------------------------------------------------------------------------------
+
+    def end(self, windows: Sequence[SessionWindow]) -> int:
+        return sum(self._server.run_all([_ending(session_keys(scope), session) for scope, session in windows]))
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
         found = self._server.ask_all([("ZRANGE", key, 0, -1) for key in agent_keys(tenant, agent_id)])
@@ -181,7 +183,7 @@ class ValkeyShortTerm:
         message = Message(trial, "user", "trial", now, {})
         self.append(scope, [message], ttl=_TRIAL_TTL, now=now, most=1)
         kept = self.window(scope, now=now)
-        if not self.end(scope) or kept != [message]:
+        if not self.end([SessionWindow(scope, None)]) or kept != [message]:
             raise StorageError(f"the short-term store {self.url} lost a message that was just written; look at its log")
 
     def close(self) -> None:
@@ -217,8 +219,12 @@ def _problems(facts: Mapping[str, str], *, is_cluster: bool) -> Iterator[ServerP
         )
 
 
-def _ending(keys: SessionKeys) -> Run:
-    return Run(_END, keys, ())
+def _ending(keys: SessionKeys, session: str | None = None) -> Run:
+    return Run(_END, keys, () if session is None else (session,))
+
+
+def _asked(now: int, session: str | None) -> tuple[Word, ...]:
+    return (now,) if session is None else (now, session)
 
 
 def _stored(message: Message) -> bytes:

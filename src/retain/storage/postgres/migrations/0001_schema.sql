@@ -207,6 +207,7 @@ CREATE TABLE short_windows (
     expires_at bigint NOT NULL,
     agent_id   text   COLLATE "C" NOT NULL,
     session_id text   COLLATE "C" NOT NULL,
+    session    text   COLLATE "C" NOT NULL,          -- the id of the session that its messages belong to
     PRIMARY KEY (subject, no),
     UNIQUE (subject, agent_id, session_id)
 ) WITH (fillfactor = 80);

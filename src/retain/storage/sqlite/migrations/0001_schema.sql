@@ -183,6 +183,7 @@ CREATE TABLE short_windows (
     agent_id   TEXT    NOT NULL,
     session_id TEXT    NOT NULL,
     expires_at INTEGER NOT NULL,
+    session    TEXT    NOT NULL,                     -- the id of the session that its messages belong to
     UNIQUE (subject, agent_id, session_id)
 ) STRICT;
 
