@@ -100,6 +100,7 @@ class Foundation:
         self.eraser = self._make_eraser()
         self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
         self.eraser.finish_unfinished()
+        self.stores.rules.adopt_defaults(now=self.parts.now)
         self._watch = ClockWatch(now=self.parts.now()) if clock is None else None
         self._backing_up = Leadership(
             self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
@@ -188,6 +189,7 @@ class Foundation:
             """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
             if restored.whole:
                 stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+                stores.rules.adopt_defaults(now=self.parts.now)
                 self.schedule.enrol()
                 self.eraser.replay()
                 self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")

@@ -380,7 +380,7 @@ TAMPERING = {
     "a changed row": "UPDATE records SET metadata = '{}' WHERE key = (SELECT min(key) FROM records WHERE kind = 3)",
     "a changed byte": "UPDATE history SET content = set_byte(content, 3, 7) WHERE key = (SELECT min(key) FROM history)",
     "a missing row": "DELETE FROM facts WHERE id = (SELECT min(id) FROM facts)",
-    "another row": "INSERT INTO books (tenant, version) VALUES ('another', 1)",
+    "another row": "INSERT INTO books (tenant, version, defaults, software) VALUES ('another', 1, '{}', '0.1.0')",
     "two values that changed places": "UPDATE sessions SET agent_id = session_id, session_id = agent_id",
 }
 

@@ -5,11 +5,13 @@ Times are durations in microseconds, counted from when a record was made, an epi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from retain.core.content import to_json
 from retain.core.errors import InvalidRuleError, told
 from retain.core.selections import Labels, Selection
 from retain.core.times import DAY, SECOND
@@ -37,7 +39,8 @@ class Terms(NamedTuple):
     """Not to be removed by a rule or a prune before this age."""
 
 
-#: How long each kind lives where no rule says otherwise.
+#: How long each kind lives where no rule says otherwise. Each tenant's book keeps them as they were when it was last
+#: brought up to date, so that every process that uses a store goes by the same ones: read them there.
 DEFAULTS: Final[Mapping[str, Terms]] = MappingProxyType(
     {
         MemoryType.WORKING.value: Terms(),  # until its task ends
@@ -190,13 +193,23 @@ class Life(NamedTuple):
     keep_by: str | None
 
 
-def resolve(kind: str, rules: Iterable[Rule]) -> Life:
+def dump_defaults() -> str:
+    """The defaults of this version of Retain, as a book keeps them."""
+    return to_json({kind: list(terms) for kind, terms in sorted(DEFAULTS.items())})
+
+
+def load_defaults(text: str) -> Mapping[str, Terms]:
+    """The defaults that a book keeps; of a kind that it does not know, those of this version."""
+    return {**DEFAULTS, **{kind: Terms(*terms) for kind, terms in json.loads(text).items()}}
+
+
+def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | None = None) -> Life:
     """What rules that all apply come to: of those that remove, and of those that archive, the most specific one
     decides (the earliest among equals); of those that keep, the longest. A domain's policy only ever removes sooner:
-    where no rule says more, the default goes on beside it.
+    where no rule says more, the default goes on beside it. ``defaults`` are the book's; without one, this version's.
     """
     found = [rule for rule in rules if rule.version and rule.governs(kind)]
-    default = DEFAULTS[kind]
+    default = (DEFAULTS if defaults is None else defaults)[kind]
     archive, archive_by = _chosen(found, "archive_after", default, kind)
     delete, delete_by = _chosen(found, "delete_after", default, kind)
     kept = [(rule.terms.keep_for, rule.name) for rule in found if rule.terms.keep_for is not None]

@@ -13,7 +13,7 @@ from retain.core.chain import Event
 from retain.core.decisions import Standing, windows
 from retain.core.domains import RetentionPolicy
 from retain.core.holds import standing
-from retain.core.rules import DEFAULTS, EVERY, Life, Rule, Terms, resolve, shown_terms
+from retain.core.rules import EVERY, Life, Rule, Terms, resolve, shown_terms
 from retain.core.selections import Selection, labels_of
 from retain.core.times import DAY
 from retain.core.types import State
@@ -106,7 +106,7 @@ class DomainRules:
         holds = self._holds.list(self._tenant)
         for profile in self._profiles(rule):
             others = [other for other in profile.rules if other.selection is None]
-            new = resolve(profile.kind, [*others, rule])
+            new = self._life(profile.kind, [*others, rule])
             shortens = shortens or self._shortens(profile.kind, others, known, new, wanted)
             for one in self._newly_due(profile, new, wanted.selection):
                 if standing(one.thing, holds) is not None:
@@ -121,16 +121,19 @@ class DomainRules:
         found = [profile for profile in self._dues.profiles(self._tenant) if rule.governs(profile.kind)]
         wide = tuple(known for known in self._rules.rules(self._tenant) if known.is_wide)
         there = {profile.kind for profile in found}
-        missing = [kind for kind in DEFAULTS if rule.governs(kind) and kind not in there]
-        return [*found, *(Profile(0, kind, resolve(kind, wide), wide) for kind in missing)]
+        defaults = self._rules.defaults(self._tenant)
+        missing = [kind for kind in defaults if rule.governs(kind) and kind not in there]
+        return [*found, *(Profile(0, kind, resolve(kind, wide, defaults), wide) for kind in missing)]
 
-    @staticmethod
-    def _shortens(kind: str, others: list[Rule], known: Rule | None, new: Life, wanted: Wanted) -> bool:
+    def _life(self, kind: str, rules: Iterable[Rule]) -> Life:
+        return resolve(kind, rules, self._rules.defaults(self._tenant))
+
+    def _shortens(self, kind: str, others: list[Rule], known: Rule | None, new: Life, wanted: Wanted) -> bool:
         """Whether a record that is, or may come to be, selected goes earlier than by the rules as they are."""
-        if known is not None and is_shorter(resolve(kind, [*others, known]), new):
+        if known is not None and is_shorter(self._life(kind, [*others, known]), new):
             return True
         widens = known is None or known.selection is None or not wanted.selection.is_within(known.selection)
-        return widens and is_shorter(resolve(kind, others), new)
+        return widens and is_shorter(self._life(kind, others), new)
 
     def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[Standing]:
         """The selected records of a profile that are due to be removed and were not before."""

@@ -13,7 +13,6 @@ from retain.core.ids import is_id
 from retain.core.records import Scope
 from retain.core.rules import (
     AUDIT,
-    DEFAULTS,
     EVERY,
     EpisodicRetentionPolicy,
     Life,
@@ -83,7 +82,7 @@ class Policies:
         """Every rule in force, the defaults first, then from the widest to the most specific."""
         defaults = [
             {"rule_id": None, "memory_type": kind, "level": "default", **shown_terms(terms), "version": 0}
-            for kind, terms in DEFAULTS.items()
+            for kind, terms in self._rules.defaults(self._tenant).items()
         ]
         rules = [rule for rule in self._rules.rules(self._tenant) if rule.terms != Terms()]
         return defaults + [shown_rule(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]

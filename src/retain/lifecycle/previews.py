@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
 from retain.core.decisions import Standing, Window, windows
 from retain.core.holds import Held, Hold, standing
-from retain.core.rules import DEFAULTS, HISTORY, Life, Rule, Terms, resolve, shown_terms
+from retain.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from retain.core.times import iso
 from retain.core.types import State
 from retain.lifecycle.plan import ACTIONS
@@ -76,11 +76,12 @@ class Previews:
         now = self._now()
         book = [rule for rule in self._rules.rules(self._tenant) if rule.selection is None]
         changed = [_changed(rule, book) for rule in wanted]
-        outlook = _Outlook(book, changed)
+        defaults = self._rules.defaults(self._tenant)
+        outlook = _Outlook(book, changed, defaults)
         holds = self._holds.list(self._tenant)
         shortens, size, held = False, 0, 0
         counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
-        for profile in self._profiles(changed):
+        for profile in self._profiles(changed, defaults):
             due: dict[tuple[State, Window], set[Place]] = defaultdict(set)
             for place, old, new in outlook.lives(profile):
                 shortens = shortens or is_shorter(old, new)
@@ -98,10 +99,10 @@ class Previews:
                         size += share.bytes
         return Preview(tuple(map(shown_rule, changed)), shortens, counts, size, held)
 
-    def _profiles(self, changed: Sequence[Rule]) -> Iterator[Profile]:
+    def _profiles(self, changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> Iterator[Profile]:
         """The profiles of every kind that rules are for, and one for those of whom nothing of it has been kept yet."""
-        kinds = [kind for kind in DEFAULTS if any(rule.governs(kind) for rule in changed)]
-        yield from (Profile(0, kind, resolve(kind, ()), ()) for kind in kinds)
+        kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
+        yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
         if kinds:
             yield from (profile for profile in self._dues.profiles(self._tenant) if profile.kind in kinds)
 
@@ -125,8 +126,9 @@ class Previews:
 class _Outlook:
     """The rules of a tenant as they are, and some of them as they would be."""
 
-    def __init__(self, book: Iterable[Rule], changed: Sequence[Rule]) -> None:
+    def __init__(self, book: Iterable[Rule], changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> None:
         self._changed = changed
+        self._defaults = defaults
         self._book: dict[str | None, list[Rule]] = defaultdict(list)
         for rule in book:
             self._book[rule.user_id].append(rule)
@@ -143,7 +145,8 @@ class _Outlook:
             there = [rule for whose in {None, place[0]} for rule in self._book[whose] if rule.selects(*place)]
             rules = {rule.id: rule for rule in (*profile.rules, *there)}
             new = {**rules, **{rule.id: rule for rule in changed if rule.selects(*place)}}
-            yield place, resolve(profile.kind, rules.values()), resolve(profile.kind, new.values())
+            before = resolve(profile.kind, rules.values(), self._defaults)
+            yield place, before, resolve(profile.kind, new.values(), self._defaults)
 
     def place_of(self, profile: Profile, thing: Held) -> Place:
         """The place of a profile that one of its things is in."""

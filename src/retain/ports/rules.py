@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from retain.core.chain import Event
 from retain.core.decisions import Standing, Window
 from retain.core.holds import Held, Hold
 from retain.core.records import Scope
-from retain.core.rules import Life, Rule
+from retain.core.rules import Life, Rule, Terms
 from retain.core.selections import Labels
 from retain.core.types import State
 from retain.ports.conversations import Session
@@ -38,6 +38,14 @@ class RuleStore(Protocol):
 
     def rules(self, tenant: str) -> list[Rule]:
         """Every rule that a tenant has, or had."""
+
+    def defaults(self, tenant: str) -> Mapping[str, Terms]:
+        """How long each kind lives where no rule of the tenant says otherwise."""
+
+    def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
+        """Let the defaults of this version of Retain hold for each tenant that has those of an older one, for reads and
+        sweeps alike, and write that into its audit chain; for which tenants. Those of a newer version stay.
+        """
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
         """How long something of a scope lives; for a record, with the labels that its metadata carry."""

@@ -74,7 +74,7 @@ TABLES: Final = (
         tells=False,
     ),
     _table("models", "code:int id:text current:flag", "code", is_data=False),
-    _table("books", "tenant:text version:int", "tenant"),
+    _table("books", "tenant:text version:int defaults:text software:text", "tenant"),
     _table(
         "rules",
         "no:int id:text tenant:text kind:text user_id:text agent_id:text session_id:text memory_id:text "

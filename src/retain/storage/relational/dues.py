@@ -53,7 +53,7 @@ class SqlDues:
             book = read_book(tx, tenant)
             found = tx.rows(SQL["profiles"], (tenant,))
             together = [(no, kind, book.together(kind, json.loads(names))) for no, kind, names in found]
-        return [Profile(no, kind, resolve(kind, rules), tuple(rules)) for no, kind, rules in together]
+        return [Profile(no, kind, resolve(kind, rules, book.defaults), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         statement = SQL["session_census" if profile.kind == HISTORY else "census"]

@@ -7,8 +7,9 @@ profile of their kind without being named there, so that one of those is a chang
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -16,24 +17,27 @@ from retain.core.chain import Event
 from retain.core.content import to_json
 from retain.core.errors import RulesChangedError
 from retain.core.records import Scope
-from retain.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
+from retain.core.rules import DEFAULTS, HISTORY, Life, Rule, Terms, dump_defaults, load_defaults, resolve, shown_terms
 from retain.core.selections import Labels, Selection, labels_of
 from retain.core.types import TYPES
+from retain.core.version import VERSION, is_newer
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.scopes import all_keys
 
 SQL: Final = Names("rules")
+_log = logging.getLogger("retain.rules")
 _KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 _BATCH: Final = 1_000
 
 
 class Book:
-    """A tenant's rules, by their numbers, as of a version."""
+    """A tenant's rules, by their numbers, and the defaults beside them, as of a version."""
 
-    def __init__(self, version: int, rules: dict[int, Rule]) -> None:
+    def __init__(self, version: int, rules: dict[int, Rule], defaults: Mapping[str, Terms]) -> None:
         self.version = version
         self.rules = rules
+        self.defaults = defaults
         self.singled = frozenset(rule.memory_id for rule in rules.values() if rule.memory_id is not None)
         self.is_selective = any(rule.selection is not None and not rule.is_spent for rule in rules.values())
         """Whether a rule looks at the labels of records."""
@@ -61,7 +65,7 @@ class Book:
 
     def life(self, kind: str, numbers: Sequence[int]) -> Life:
         """What the tenant's rules and these come to."""
-        return resolve(kind, self.together(kind, numbers))
+        return resolve(kind, self.together(kind, numbers), self.defaults)
 
     def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
         """The tenant's rules for a kind, and these."""
@@ -116,7 +120,8 @@ class Profiles:
                 self._numbers[where] = int(row[0])
             return int(row[0])
         made.add(where)
-        life = book.life(kind, json.loads(key))
+        tx.run(SQL["open_book"], (scope.tenant, dump_defaults(), VERSION))
+        life = read_book(tx, scope.tenant).life(kind, json.loads(key))
         return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
 
     def life(
@@ -138,6 +143,40 @@ class SqlRules:
         with self._database.read() as tx:
             return list(read_book(tx, tenant).rules.values())
 
+    def defaults(self, tenant: str) -> Mapping[str, Terms]:
+        with self._database.read() as tx:
+            return _defaults(tx, tenant)
+
+    def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
+        mine = dump_defaults()
+        with self._database.read() as tx:
+            others = tx.rows(SQL["other_defaults"], (mine,))
+        adopted = [tenant for tenant, version in others if not is_newer(version) and self._adopt(tenant, mine, now())]
+        if adopted:
+            _log.warning(
+                "how long things live by default has changed with this version of Retain, for %d tenants", len(adopted)
+            )
+        return adopted
+
+    def _adopt(self, tenant: str, mine: str, now: int) -> bool:
+        """Let a tenant's book have these defaults, and its profiles say what they come to; ``False`` if it does."""
+        with self._database.govern(tenant) as tx:
+            known = tx.one(SQL["defaults"], (tenant,))
+            if known is None or known[0] == mine or is_newer(known[1]):  # another was faster
+                return False
+            before = _defaults(tx, tenant)
+            tx.run(SQL["put_defaults"], (tenant, mine, VERSION))
+            book = read_book(tx, tenant)
+            for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
+                tx.run(SQL["put_life"], (*book.life(kind, json.loads(names))[:3], profile))
+            changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
+            detail = {
+                "from": {kind: shown_terms(before[kind]) for kind in changed},
+                "to": {kind: shown_terms(book.defaults[kind]) for kind in changed},
+            }
+            append(tx, tx.number_for(f"{tenant}/"), [Event(now, "defaults.changed", None, detail)])
+        return True
+
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
         found = self._database.ask(SQL["book"], (scope.tenant,))
         book = self._profiles.known(scope.tenant, int(found[0][0]) if found else 0)
@@ -152,7 +191,7 @@ class SqlRules:
         tenant = rules[0].tenant
         with self._database.govern(tenant) as tx:
             numbers = [_propose(tx, rule, now) for rule in rules]
-            tx.run(SQL["turn_page"], (tenant,))
+            _turn_page(tx, tenant)
             book = read_book(tx, tenant)
             return [book.rules[number] for number in numbers]
 
@@ -212,7 +251,7 @@ class SqlRules:
             if not pending:
                 return [before.rules[numbers[rule.id]] for rule, _ in changes]  # another has settled them
             changed = set(pending).union(*(_settle(tx, tenant, number, before, now) for number in sorted(pending)))
-            tx.run(SQL["turn_page"], (tenant,))
+            _turn_page(tx, tenant)
             book = read_book(tx, tenant)
             _put_lives(tx, tenant, book, changed)
             events = [(numbers[rule.id], event) for rule, event in changes if numbers[rule.id] in pending]
@@ -263,7 +302,17 @@ def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequen
 def read_book(tx: Transaction, tenant: str) -> Book:
     """The tenant's rules, read anew."""
     found = {row[0]: _rule(tenant, row) for row in tx.rows(SQL["rules"], (tenant,))}
-    return Book(version_of(tx, tenant), found)
+    return Book(version_of(tx, tenant), found, _defaults(tx, tenant))
+
+
+def _defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
+    """The defaults that hold for a tenant; those of this version, where nothing was ever kept."""
+    row = tx.one(SQL["defaults"], (tenant,))
+    return DEFAULTS if row is None else load_defaults(row[0])
+
+
+def _turn_page(tx: Transaction, tenant: str) -> None:
+    tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
 
 
 def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:

@@ -2,7 +2,20 @@
 SELECT version FROM books WHERE tenant = ?
 
 -- name: turn_page
-INSERT INTO books (tenant, version) VALUES (?, 1) ON CONFLICT (tenant) DO UPDATE SET version = version + 1
+INSERT INTO books (tenant, version, defaults, software) VALUES (?1, 1, ?2, ?3)
+ON CONFLICT (tenant) DO UPDATE SET version = version + 1
+
+-- name: open_book
+INSERT INTO books (tenant, version, defaults, software) VALUES (?1, 1, ?2, ?3) ON CONFLICT (tenant) DO NOTHING
+
+-- name: defaults
+SELECT defaults, software FROM books WHERE tenant = ?1
+
+-- name: other_defaults
+SELECT tenant, software FROM books WHERE defaults <> ?1 ORDER BY tenant
+
+-- name: put_defaults
+UPDATE books SET defaults = ?2, software = ?3, version = version + 1 WHERE tenant = ?1
 
 -- name: rules
 SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection

@@ -47,10 +47,13 @@ CREATE TABLE models (
     current boolean NOT NULL DEFAULT false           -- what records are to be embedded with
 );
 
--- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again.
+-- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again; and
+-- the defaults beside them, so that all processes go by the same ones.
 CREATE TABLE books (
-    tenant  text   COLLATE "C" PRIMARY KEY,
-    version bigint NOT NULL
+    tenant   text   COLLATE "C" PRIMARY KEY,
+    version  bigint NOT NULL,
+    defaults text   COLLATE "C" NOT NULL,            -- JSON: for each kind, terms as in rules
+    software text   COLLATE "C" NOT NULL             -- the version of Retain that they are of
 ) WITH (fillfactor = 70);
 
 CREATE TABLE rules (

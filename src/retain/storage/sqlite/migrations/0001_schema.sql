@@ -36,10 +36,13 @@ CREATE TABLE models (
     current INTEGER NOT NULL DEFAULT 0           -- what records are to be embedded with
 ) STRICT;
 
--- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again.
+-- Counts the changes of a tenant's rules that took effect, so that whoever read them knows when to read them again; and
+-- the defaults beside them, so that all processes go by the same ones.
 CREATE TABLE books (
-    tenant  TEXT    PRIMARY KEY,
-    version INTEGER NOT NULL
+    tenant   TEXT    PRIMARY KEY,
+    version  INTEGER NOT NULL,
+    defaults TEXT    NOT NULL,                       -- JSON: for each kind, terms as in rules
+    software TEXT    NOT NULL                        -- the version of Retain that they are of
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE rules (
