@@ -357,7 +357,7 @@ class Memory:
             raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
         if memory_id in (origin.derived_from or ()):
             raise InvalidInputError(f"memory {memory_id} cannot be derived from itself")
-        found = self._item(memory_id)
+        found = self._item_to_change(memory_id)
         if found is not None:
             if origin.is_said:
                 raise refuse_kind(found[0], "given a source", "leave out where it is from")
@@ -400,7 +400,7 @@ class Memory:
         With ``with_derived``, all that was derived from it goes to the bin too, and ``deleted_with`` has the ids; a
         restore brings it all back. What stays though it was derived from it is named in ``derived``.
         """
-        found = self._item(memory_id)
+        found = self._item_to_change(memory_id)
         went: list[str] = []
         if found is not None:
             kind, item = found
@@ -430,6 +430,7 @@ class Memory:
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
+        self._records.check_agent()
             self.entity.retell_sources(record.id)
         retell_entities(self._parts, self._scope.subject, came)
         back = shown(self._records.read(memory_id), self._parts.now())
@@ -455,6 +456,7 @@ class Memory:
         now = self._parts.now()
         record = self._records.read(memory_id)
         if record.pack is None:
+        self._records.check_agent()
             kind = TYPES[record.kind]
             if record.state is State.ARCHIVED and kind.archive is Archive.SUMMARY:
                 raise ConflictError(
@@ -558,6 +560,13 @@ class Memory:
             "created_at": iso(item.created_at),
             "updated_at": iso(item.created_at),
             "is_archived": False,
+    def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
+        """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""
+        found = self._item(memory_id)
+        if found is None or found[0].name is not MemoryType.WORKING:
+            self._records.check_agent()
+        return found
+
             "source": agent_source(self.agent_id),
             "derived_from": [],
         }

@@ -18,7 +18,7 @@ from retain.core.errors import (
 from retain.core.filters import Filter
 from retain.core.ids import is_id
 from retain.core.provenance import UNSAID, Origin
-from retain.core.records import Entry, Move, Outcome, Record, Scope
+from retain.core.records import Cause, Entry, Keeping, Move, Outcome, Record, Scope
 from retain.core.rules import BIN
 from retain.core.times import iso
 from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
@@ -116,6 +116,35 @@ class Durable:
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         return replace(changed, version=record.version + 1)
 
+    def check_agent(self) -> None:
+        """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
+        self.parts.check_agent(self.scope)
+
+    def supplant(self, record: Record, content: str, metadata: dict[str, Any], origin: dict[str, Any]) -> Record:
+        """Let a record say something else in all of it. One in cold storage comes back with that, and its age counts
+        anew, in one step: where it is refused, nothing has changed.
+        """
+        if record.pack is None:
+            return self.change(record, content=content, metadata=metadata, **origin)
+        now = self.parts.now()
+        changed = replace(record, content=content, metadata=metadata, **origin, updated_at=now)
+        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
+        (encoding,) = self.parts.recall.encode([changed])
+        back = Move(
+            record.id,
+            record.version,
+            record.state,
+            State.ACTIVE,
+            "brought back from cold storage, to be changed",
+            Cause.RESTORE,
+            aged_from=now,
+            keeping=Keeping(changed.content, None, changed.metadata, encoding, None),
+        )
+        if not self.parts.records.replace(Entry(changed, encoding), back=back):
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+        self._tidy(record.pack, now)
+        return changed
+
     def recycle(self, record_id: str, *, reason: str) -> Record:
         """Move a live record into the recycle bin."""
         for _ in range(_TRIES):
@@ -147,10 +176,15 @@ class Durable:
         """Bring a record back from cold storage."""
         now = self.parts.now()
         back = self.parts.archives.rehydrate(record, now=now)
-        with self.parts.leadership.held() as lease:
-            if lease is not None and record.pack is not None:
-                self.parts.archives.tidy(record.pack, now=now, lease=lease)
+        if record.pack is not None:
+            self._tidy(record.pack, now)
         return back
+
+    def _tidy(self, pack: int, now: int) -> None:
+        """Take what has left a pack out of it, unless another is at work there; the next sweep does it then."""
+        with self.parts.leadership.held() as lease:
+            if lease is not None:
+                self.parts.archives.tidy(pack, now=now, lease=lease)
 
     def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""

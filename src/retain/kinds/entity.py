@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from retain.core.content import check_content, check_count, check_id, check_metadata, dump_json
 from retain.core.errors import (
+    AgentRemovedError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
@@ -64,6 +65,7 @@ class Entity:
 
         ``source`` and ``derived_from`` are the entity's, with all that is known of it: the last that were given count.
         """
+        self._records.check_agent()
         _check_name(name)
         origin = Origin.checked(source, derived_from)
         given = {**check_metadata(metadata), "name": name}
@@ -79,6 +81,7 @@ class Entity:
 
     def set(self, entity: str, attributes: Mapping[str, Any], *, since: When = None) -> None:
         """Set attributes: the value that each had until then ends, it is not overwritten."""
+        self._records.check_agent()
         checked = _check_attributes(attributes)
         self._set(self._resolve(entity).id, checked, None if since is None else moment(since, what="since"))
 
@@ -107,6 +110,7 @@ class Entity:
 
         With ``replace``, other relations of this name that the source has then end (one employer at a time).
         """
+        self._records.check_agent()
         now = self._parts.now()
         begins = now if since is None else moment(since, what="since")
         ends = None if until is None else moment(until, what="until")
@@ -123,6 +127,7 @@ class Entity:
 
     def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
         """Let an attribute or a relation end; how many facts did. With ``target``, only those that lead to it."""
+        self._records.check_agent()
         moment_of_end = self._parts.now() if at is None else moment(at, what="at")
         record = self._resolve(source)
         goal = None if target is None else self._resolve(target).id
@@ -137,6 +142,7 @@ class Entity:
 
     def delete(self, entity: str) -> str:
         """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
+        self._records.check_agent()
         record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
         self.retell_sources(record.id)
         return record.id
@@ -265,6 +271,8 @@ class Entity:
     def _known_or_new(self, entity: str) -> str:
         if is_id(entity):
             return self._resolve(entity).id
+            except AgentRemovedError:
+                raise
         _check_name(entity)
         there = self._records.named(_ENTITY, _key(entity))
         return self._ensure(entity, {"name": entity}) if there is None else there.id

@@ -35,6 +35,7 @@ from retain.ports import (
     ShortTermStore,
     SubjectReader,
     Summarizer,
+    removed_agent,
 )
 from retain.privacy.erasure import Erasure
 from retain.privacy.export import Exports
@@ -127,6 +128,15 @@ class Parts:
         """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""
         self.check()
         return moment(self.clock(), what="the clock's time")
+    def check_agent(self, scope: Scope) -> None:
+        """``AgentRemovedError`` if the agent of a scope is in the recycle bin: it changes nothing from there.
+
+        Whoever changes something as an agent asks this first; adding asks again in the transaction that writes.
+        """
+        agent = self.removed_agent(scope)
+        if agent is not None:
+            raise removed_agent(agent.id, agent.purge_at or 0)
+
 
     def new_ids(self, now: int, count: int) -> list[str]:
         """Ids for ``count`` records made now, in their order."""

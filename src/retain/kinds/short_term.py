@@ -98,6 +98,7 @@ class ShortTerm:
         """Take a message out of the session for good, and send it to the recycle bin of the conversation history;
         whether it was there. ``HeldError``, changing nothing, if a hold keeps it.
         """
+        self._parts.check_agent(self._scope)
         if not is_id(message_id):
             return False
         kept = self._parts.history.remove(self._scope, [message_id], now=self._parts.now(), summarize=roll)

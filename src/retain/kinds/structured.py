@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from retain.core.content import check_count, check_id, check_metadata, dump_json
 from retain.core.errors import (
+    AgentRemovedError,
     ConflictError,
     InvalidContentError,
     InvalidInputError,
@@ -39,6 +40,7 @@ class Structured:
 
     def define(self, collection: str, schema: Mapping[str, Any] | None) -> None:
         """Give a collection a JSON Schema that later documents must match (``None``: take it away)."""
+        self._records.check_agent()
         name = check_id(collection, "collection")
         if schema is not None:
             _refuse_foreign_references(schema, name)
@@ -63,6 +65,7 @@ class Structured:
         """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it, and comes
         from where is said now, whatever was said of that.
         """
+        self._records.check_agent()
         origin = Origin.checked(source, derived_from)
         draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
         for _ in range(_TRIES):
@@ -70,10 +73,10 @@ class Structured:
             try:
                 if there is None:
                     return self._records.write(_STRUCTURED, [replace(draft, origin=origin)])[0][0]
-                if there.pack is not None:
-                    there = self._records.rehydrate(there)
                 said = _all_said(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
-                return self._records.change(there, content=draft.content, metadata=draft.metadata, **said).id
+                return self._records.supplant(there, draft.content, draft.metadata, said).id
+            except AgentRemovedError:
+                raise
             except ConflictError:
                 continue  # another writer put the same key; look again
         raise StaleError(f"document {key!r} of {collection!r} keeps changing; try again")
@@ -137,6 +140,7 @@ class Structured:
     def add_documents(
         self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
     ) -> tuple[list[str], Added]:
+        self._records.check_agent()
         """Keep several documents at once; ``metadata`` may name their ``collection``."""
         drafts = [replace(self.draft(content, metadata), origin=origin) for content in contents]
         return self._records.write(_STRUCTURED, drafts, prune=prune)

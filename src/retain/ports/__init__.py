@@ -35,7 +35,7 @@ from retain.ports.feed import (
 from retain.ports.models import Embedder, Summarizer, Vectors
 from retain.ports.objects import ObjectStore, Pack, PackStore
 from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
-from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore
+from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore, removed_agent
 from retain.ports.rules import Census, DueStore, HoldStore, Named, Page, Profile, RuleStore, Share
 from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
 from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
@@ -98,4 +98,5 @@ __all__ = [
     "Vectors",
     "Wanted",
     "Written",
+    "removed_agent",
 ]

@@ -49,10 +49,12 @@ class RecordStore(Protocol):
     def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
         """The records with their encodings, in whatever state they are, by id."""
 
-    def replace(self, entry: Entry) -> bool:
+    def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
 
-        ``entry.record.version`` is the version it was made from; the stored one counts one more.
+        ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
+        storage is changed only with ``back``, the move that brings it back, in the same transaction. ``HeldError`` if
+        the change would take it out of a hold that it is under.
         """
 
     def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:

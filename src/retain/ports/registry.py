@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from retain.core.errors import AgentRemovedError
+from retain.core.times import iso
 from retain.core.types import State
 from retain.ports.work import Lease
 
@@ -56,6 +58,14 @@ class Outlook(NamedTuple):
     """What is still live of its own, and may follow it."""
     stays: bool
     """Whether something keeps it: a hold on it or on what is its own, or what is in the bin for longer."""
+
+
+def removed_agent(agent_id: str, until: int) -> AgentRemovedError:
+    """The error for an agent that would change something, and is in the recycle bin until a moment."""
+    return AgentRemovedError(
+        f"agent {agent_id!r} is in the recycle bin; restore it until {iso(until)} with "
+        f"retain agent restore {agent_id}, or use another agent"
+    )
 
 
 class RegistryStore(Protocol):

@@ -11,15 +11,14 @@ from typing import Any, Final
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from retain.core.deadline import check_deadline
 from retain.core.decisions import Standing
-from retain.core.errors import AgentRemovedError, HeldError, StorageError
+from retain.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from retain.core.holds import Held, Hold, standing
 from retain.core.quotas import excess, prune_count, refuse
 from retain.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
 from retain.core.rules import BIN
 from retain.core.selections import Labels, labels_of
-from retain.core.times import iso
 from retain.core.types import LIVE, TYPES, Kind, State
-from retain.ports import Added, Lease
+from retain.ports import Added, Lease, removed_agent
 from retain.storage.relational.database import AgainError, Database, Transaction
 from retain.storage.relational.jobs import check_lease
 from retain.storage.relational.moves import (
@@ -196,15 +195,20 @@ class SqlRecords:
             found = tx.rows(SQL["live_ids"], (max(first, after + 1), last, limit))
         return [_standing(subject, kind, row) for row in found], found[-1][8] if found else after
 
-    def replace(self, entry: Entry) -> bool:
+    def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
         record = entry.record
         row = _row(entry)
         with self._database.write(record.scope.subject) as tx, unique(record.kind):
             number = tx.number_of(record.scope.subject)
             standing = tx.one(SQL["standing"], (record.id, number, True))
-            if standing is None or standing[2] not in LIVE or standing[3] != record.version or standing[8] is not None:
+            if standing is None or standing[2] not in LIVE or standing[3] != record.version:
+                return False
+            if (standing[8] is None) != (back is None):
                 return False  # what lies in the object store is brought back before it is changed
             _check_stays_held(tx, record, standing[7])
+            if back is not None and number is not None:
+                _bring_back(tx, record, number, back)
+                standing = tx.one(SQL["standing"], (record.id, number, True)) or standing
             kind = TYPES[record.kind]
             tally = Tally(tx, int(number or 0), kind)
             maximum = limits(tx, record.scope.subject, kind)
@@ -304,6 +308,21 @@ def _prune(
     return moved, kept
 
 
+def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> None:
+    """Bring a record back from cold storage within the transaction that changes it."""
+    mover = Mover(tx, record.scope.subject, number, now=record.updated_at)
+    outcome = mover.move(back)
+    if outcome is Outcome.FULL:
+        raise QuotaExceededError(
+            f"memory {record.id} cannot be brought back from cold storage and changed: the quota for {record.kind} "
+            f"memories of user {record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota "
+            "first"
+        )
+    if outcome is not Outcome.DONE:
+        raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+    mover.save()
+
+
 def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
     """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
     scope = record.scope
@@ -336,10 +355,7 @@ def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
     for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes}:
         removed = tx.one(SQL["removed_agent"], (tenant, agent_id))
         if removed is not None:
-            raise AgentRemovedError(
-                f"agent {agent_id!r} is in the recycle bin; restore it until {iso(removed[0] or 0)} with "
-                f"retain agent restore {agent_id}, or use another agent"
-            )
+            raise removed_agent(agent_id, removed[0] or 0)
 
 
 def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> Standing:
