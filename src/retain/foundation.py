@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from retain.access.keys import Access
 from retain.access.replies import Replies
 from retain.core.chain import Event
 from retain.core.errors import ConfirmationNeededError, LeaseLostError
+from retain.core.ids import name_in_logs
 from retain.core.times import Clock, iso
 from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
@@ -51,6 +53,7 @@ from retain.storage.objects import open_backups, open_cold, open_keeping
 from retain.storage.relational.jobs import new_holder
 from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
 
+_log = logging.getLogger("retain.erasure")
 _REVOKED: Final = "revoked/"
 
 
@@ -262,7 +265,14 @@ class Foundation:
     def erase(self, subject: str) -> Erasure:
         """Erase a subject for good, in every place."""
         self.certificates.prepare()  # what could not be certified is not begun
-        return self.eraser.erase(subject)
+        erasure = self.eraser.erase(subject)
+        _log.info(
+            "erased user %s for good: %s%s",
+            name_in_logs(erasure.alias),
+            {kind: count for kind, count in erasure.kinds.items() if count} or "no memories",
+            f"; pending: {'; '.join(erasure.waiting_for)}" if erasure.pending else "",
+        )
+        return erasure
 
     def audit(self, tenant: str) -> Audit:
         """A tenant's audit chain."""

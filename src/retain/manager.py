@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from retain.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from retain.core.decisions import Decision
 from retain.core.errors import (
     ConflictError,
     InvalidContentError,
@@ -44,6 +46,7 @@ from retain.lifecycle.survey import Extent
 from retain.recall.index import Hit
 from retain.recall.service import Ask, Query
 
+_log = logging.getLogger("retain.memory")
 MemoryKind = MemoryType | str
 Content = str | Mapping[str, Any]
 _MOST_AT_ONCE = 100_000
@@ -427,10 +430,10 @@ class Memory:
         """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
         derived from it (``restored_with``).
         """
+        self._records.check_agent()
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
-        self._records.check_agent()
             self.entity.retell_sources(record.id)
         retell_entities(self._parts, self._scope.subject, came)
         back = shown(self._records.read(memory_id), self._parts.now())
@@ -453,10 +456,10 @@ class Memory:
 
     def rehydrate(self, memory_id: str) -> dict[str, Any]:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+        self._records.check_agent()
         now = self._parts.now()
         record = self._records.read(memory_id)
         if record.pack is None:
-        self._records.check_agent()
             kind = TYPES[record.kind]
             if record.state is State.ARCHIVED and kind.archive is Archive.SUMMARY:
                 raise ConflictError(
@@ -479,6 +482,13 @@ class Memory:
         for kind in kinds:
             moved, held = self._clear(subject, kind)
             total = Cleared(total.moved + moved, total.held + held)
+        _log.info(
+            "deleted %d memories of user %s (%s); holds kept %d",
+            total.moved,
+            self._parts.pseudonym(subject),
+            "all kinds" if memory_type is None else kinds[0].name,
+            total.held,
+        )
         return counted(total, user_id)
 
     def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
@@ -515,7 +525,8 @@ class Memory:
         with leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
-            report = sweeper.apply(self._parts.now(), extent, lease=lambda: leadership.lease)
+            report = sweeper.apply(self._parts.now(), extent, lease=lambda: leadership.lease, note=_log_archived)
+        _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
         return report.counts["archive"]
 
     def _clear(self, subject: str, kind: Kind) -> Cleared:
@@ -530,6 +541,7 @@ class Memory:
             reason="deleted by the user, with all of its kind",
             cause=Cause.USER,
             now=self._parts.now(),
+            whose=self._parts.pseudonym(subject),
         )
 
     def end_task(self) -> int:
@@ -548,6 +560,13 @@ class Memory:
         message = next((message for message in self.short_term.messages() if message.id == memory_id), None)
         return None if message is None else (TYPES[MemoryType.SHORT_TERM], message)
 
+    def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
+        """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""
+        found = self._item(memory_id)
+        if found is None or found[0].name is not MemoryType.WORKING:
+            self._records.check_agent()
+        return found
+
     def _shown_item(self, kind: Kind, item: Message) -> dict[str, Any]:
         role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
         return {
@@ -560,13 +579,6 @@ class Memory:
             "created_at": iso(item.created_at),
             "updated_at": iso(item.created_at),
             "is_archived": False,
-    def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
-        """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""
-        found = self._item(memory_id)
-        if found is None or found[0].name is not MemoryType.WORKING:
-            self._records.check_agent()
-        return found
-
             "source": agent_source(self.agent_id),
             "derived_from": [],
         }
@@ -624,6 +636,11 @@ class Plain:
         Those of this user; of all users, where the memory's user is ``*``.
         """
         return self._memory.archive_due(self._kind)
+
+
+def _log_archived(decision: Decision) -> None:
+    where = "cold storage" if TYPES[MemoryType(decision.kind)].archive is Archive.COLD else "its summary"
+    _log.info("archived memory %s (%s) to %s", decision.id, decision.kind, where)
 
 
 def _went(kind: Kind, gone: int) -> dict[str, int]:

@@ -68,7 +68,7 @@ def test_a_shortened_default_holds_for_what_was_there_and_for_what_comes(
         assert (seen(retain), due(retain, new)) == (["the trip to Oslo"], "archived")
         clock.advance(days=1)
         assert (seen(retain), due(retain, new)) == ([], "recycled")
-        assert retain.sweep().counts["recycle"] == 2  # type: ignore[union-attr]
+        assert retain.sweep().counts["recycle"] == 2
 
 
 def test_a_lengthened_default_brings_back_what_no_sweep_has_taken(home: Path, clock: FakeClock, old: str) -> None:
@@ -95,7 +95,7 @@ def test_conversations_follow_a_default_that_changed(home: Path, clock: FakeCloc
     clock.advance(days=8)
     with defaults({HISTORY: Terms(delete_after=7 * DAY)}), Retain.open(home=home, clock=clock) as retain:
         assert retain.sessions.list("ann") == []
-        assert retain.sweep().counts["recycle"] == 1  # type: ignore[union-attr]
+        assert retain.sweep().counts["recycle"] == 1
 
 
 def test_every_tenant_follows_and_each_is_told_once(home: Path, clock: FakeClock, old: str) -> None:
@@ -124,9 +124,7 @@ def test_nothing_is_written_when_no_default_changed(home: Path, clock: FakeClock
         assert retain.parts.dues.rules_version("default") == before
 
 
-def test_processes_of_two_versions_go_by_the_defaults_of_the_newer_one(
-    home: Path, clock: FakeClock, old: str
-) -> None:
+def test_processes_of_two_versions_go_by_the_defaults_of_the_newer_one(home: Path, clock: FakeClock, old: str) -> None:
     with Retain.open(home=home, clock=clock) as running:
         clock.advance(days=61)
         assert seen(running) == ["the trip to Rome"]

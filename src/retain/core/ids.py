@@ -47,3 +47,8 @@ def is_id(text: object) -> bool:
         return str(uuid.UUID(text)) == text
     except ValueError:
         return False
+
+
+def name_in_logs(alias: str | None) -> str:
+    """What logs call a user: the pseudonym that the audit chain and certificates use, never the name."""
+    return alias or "unknown (nothing is kept)"

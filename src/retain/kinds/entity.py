@@ -158,7 +158,15 @@ class Entity:
         scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
         parts = self._records.parts
         reason = "deleted by the user, with all of its kind"
-        cleared = clear(parts.records, scope.subject, _ENTITY, reason=reason, cause=Cause.USER, now=parts.now())
+        cleared = clear(
+            parts.records,
+            scope.subject,
+            _ENTITY,
+            reason=reason,
+            cause=Cause.USER,
+            now=parts.now(),
+            whose=parts.pseudonym(scope.subject),
+        )
         return counted(cleared, user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
@@ -263,6 +271,8 @@ class Entity:
                 said = origin.fields(there.scope.agent_id)
                 if merged != there.metadata or any(getattr(there, field) != value for field, value in said.items()):
                     self._records.change(there, metadata=merged, **said)
+            except AgentRemovedError:
+                raise
             except ConflictError:
                 continue  # another writer made or changed it; look again
             return there.id
@@ -271,8 +281,6 @@ class Entity:
     def _known_or_new(self, entity: str) -> str:
         if is_id(entity):
             return self._resolve(entity).id
-            except AgentRemovedError:
-                raise
         _check_name(entity)
         there = self._records.named(_ENTITY, _key(entity))
         return self._ensure(entity, {"name": entity}) if there is None else there.id

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from retain.core.content import MAX_CONTENT_BYTES
-from retain.core.ids import IdSource
+from retain.core.ids import IdSource, name_in_logs
 from retain.core.records import Scope
 from retain.core.times import Clock, moment
 from retain.core.types import State
@@ -119,15 +119,15 @@ class Parts:
             leaving=leaving,
         )
 
+    def pseudonym(self, subject: str) -> str:
+        """What logs call a subject."""
+        return name_in_logs(self.reader.alias(subject))
+
     def removed_agent(self, scope: Scope) -> Registered | None:
         """The agent of a scope, if it is in the recycle bin."""
         agent = self.registry.get(scope.tenant, AGENT, scope.agent_id)
         return None if agent is None or agent.state is State.ACTIVE else agent
 
-    def now(self) -> int:
-        """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""
-        self.check()
-        return moment(self.clock(), what="the clock's time")
     def check_agent(self, scope: Scope) -> None:
         """``AgentRemovedError`` if the agent of a scope is in the recycle bin: it changes nothing from there.
 
@@ -137,6 +137,10 @@ class Parts:
         if agent is not None:
             raise removed_agent(agent.id, agent.purge_at or 0)
 
+    def now(self) -> int:
+        """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""
+        self.check()
+        return moment(self.clock(), what="the clock's time")
 
     def new_ids(self, now: int, count: int) -> list[str]:
         """Ids for ``count`` records made now, in their order."""

@@ -96,7 +96,15 @@ class Structured:
         scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
         parts = self._records.parts
         reason = "deleted by the user, with all of its kind"
-        cleared = clear(parts.records, scope.subject, _STRUCTURED, reason=reason, cause=Cause.USER, now=parts.now())
+        cleared = clear(
+            parts.records,
+            scope.subject,
+            _STRUCTURED,
+            reason=reason,
+            cause=Cause.USER,
+            now=parts.now(),
+            whose=parts.pseudonym(scope.subject),
+        )
         return counted(cleared, user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
@@ -132,6 +140,7 @@ class Structured:
 
     def delete(self, collection: str, key: str) -> bool:
         """Send the document that has a key to the recycle bin; whether there was one."""
+        self._records.check_agent()
         record = self._records.named(_STRUCTURED, _name(collection, key))
         if record is not None:
             self._records.recycle(record.id, reason="deleted by the user")
@@ -140,7 +149,6 @@ class Structured:
     def add_documents(
         self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
     ) -> tuple[list[str], Added]:
-        self._records.check_agent()
         """Keep several documents at once; ``metadata`` may name their ``collection``."""
         drafts = [replace(self.draft(content, metadata), origin=origin) for content in contents]
         return self._records.write(_STRUCTURED, drafts, prune=prune)

@@ -51,6 +51,7 @@ class Batches:
         lease: Callable[[], Lease | None],
         load: float,
         progress: Progress,
+        note: Callable[[Decision], None],
     ) -> None:
         self._stores = stores
         self.at = at
@@ -58,6 +59,7 @@ class Batches:
         self.lease = lease
         self._load = min(1.0, max(0.01, load))
         self._progress = progress
+        self._note = note
         self._batch = 250
         self._waiting: list[Decision] = []
         self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -183,6 +185,7 @@ class Batches:
                 total = self._done[decision.kind, decision.target, decision.reason]
                 total[0] += 1
                 total[1] += decision.size
+                self._note(decision)
         self._progress(len(decisions))
 
 

@@ -43,15 +43,18 @@ def clear(
     reason: str,
     cause: Cause,
     now: int,
+    whose: str,
 ) -> Cleared:
-    """Move a subject's live records of a kind into the recycle bin; a hold keeps what it covers."""
+    """Move a subject's live records of a kind into the recycle bin; a hold keeps what it covers. The log knows the
+    subject as ``whose``.
+    """
     moved = held = 0
     for some in _pages(records, subject, kind):
         moves = [Move(s.id, s.version, s.state, State.RECYCLED, reason, cause, purge_at=now + BIN) for s in some]
         outcomes = records.transition(subject, moves, now=now)
         moved += outcomes.count(Outcome.DONE)
         held += outcomes.count(Outcome.HELD)
-    _log.info("%d %s memories of one user went to the recycle bin, %d were on hold: %s", moved, kind, held, reason)
+    _log.info("%d %s memories of user %s went to the recycle bin, %d were on hold", moved, kind, whose, held)
     return Cleared(moved, held)
 
 

@@ -140,8 +140,11 @@ class Sweeper:
         lease: Callable[[], Lease | None] = lambda: None,
         load: float = 1.0,
         progress: Progress = lambda _count: None,
+        note: Callable[[Decision], None] = lambda _decision: None,
     ) -> Report:
-        """Carry out ``now`` what was due at a moment. With a digest, only if that is still what was planned."""
+        """Carry out ``now`` what was due at a moment. With a digest, only if that is still what was planned. ``note``
+        is told of each decision that was carried out.
+        """
         began = time.monotonic()
         rules = self._dues.rules_version(self._tenant)
         if digest is not None and self.plan(at, extent, confirm=confirm).digest != digest:
@@ -149,7 +152,7 @@ class Sweeper:
                 f"what is due is no longer what was planned ({digest}); nothing was changed: look at a new plan"
             )
         batches = Batches(
-            self._stores, at=at, now=at if now is None else now, lease=lease, load=load, progress=progress
+            self._stores, at=at, now=at if now is None else now, lease=lease, load=load, progress=progress, note=note
         )
         for _ in range(_TRIES):
             try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
 from retain.core.content import check_id
 from retain.core.errors import InvalidInputError, StaleError, StoreFullError, StoreUnavailableError, told
+from retain.core.ids import name_in_logs
 from retain.core.times import iso
 from retain.core.types import MemoryType
 from retain.privacy.files import check_target, write_whole
@@ -19,6 +21,7 @@ from retain.privacy.lines import Line
 from retain.privacy.places import PLACES, Place
 from retain.privacy.zipping import Contents, ExportWriter, Progress
 
+_log = logging.getLogger("retain.export")
 #: Where an export goes: a path, or something open that takes bytes.
 Target = str | os.PathLike[str] | IO[bytes]
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -53,7 +56,7 @@ class Exports:
         answer: dict[str, Any] = {"user_id": user_id, "export_date": iso(now)}
         if to is None:
             found = {place.name: list(_listed(place, person, progress)) for place in PLACES}
-            check()
+            _log_exported(check(), {name: len(lines) for name, lines in found.items()})
             return answer | _by_kind(found)
 
         def write(target: IO[bytes], scratch: Path | None) -> Contents:
@@ -61,6 +64,7 @@ class Exports:
                 return writer.write(person, answer["export_date"], check, progress)
 
         contents = _written(to, write)
+        _log_exported(begun, contents.counts)
         file = os.fspath(to) if isinstance(to, str | os.PathLike) else None
         return answer | _by_kind(contents.counts) | {"incomplete": contents.incomplete, "file": file}
 
@@ -72,6 +76,11 @@ class Exports:
     def size(self, tenant: str, user_id: str) -> int:
         """About how many lines an export has: what ``progress`` comes to."""
         return self._sources.reader.size(f"{tenant}/{check_id(user_id, 'user_id')}")
+
+
+def _log_exported(alias: str | None, counts: Mapping[str, int]) -> None:
+    told = {name: count for name, count in counts.items() if count}
+    _log.info("exported what is held on user %s: %s", name_in_logs(alias), told or "nothing")
 
 
 def _by_kind(found: dict[str, Any]) -> dict[str, Any]:
