@@ -481,3 +481,31 @@ def test_sessions_of_several_users_move_together(history: History, me: Person) -
     assert history.transition_all(batches, now=NOW) == [[Outcome.DONE], [Outcome.DONE]]
 
     assert history.owners(me.tenant, "agent", "chat", now=NOW) == ["user_2"]
+
+
+def test_messages_that_are_taken_back_leave_nothing_behind(history: History, me: Person) -> None:
+    kept, taken = message("kept"), message("taken")
+    first = history.append(me.scope(), [kept], now=NOW, summarize=joined)
+    second = history.append(me.scope(), [taken], now=NOW, summarize=joined)
+    assert (first.begun, second.begun) == (True, False)
+    assert first.session == second.session
+
+    history.take_back(me.scope(), second, [taken.id], summarize=joined)
+
+    session = history.find(me.scope(), now=NOW)
+    assert session is not None
+    assert (session.id, session.messages, session.summary) == (first.session, 1, joined("", [kept]))
+    assert history.messages(me.scope(), now=NOW) == [kept]
+    assert history.binned_messages(me.tenant, now=NOW, limit=9)[0] == []
+
+
+def test_a_session_that_began_with_messages_that_are_taken_back_is_gone(history: History, me: Person) -> None:
+    only = message("only")
+    appended = history.append(me.scope(), [only], now=NOW, summarize=joined)
+
+    history.take_back(me.scope(), appended, [only.id], summarize=joined)
+
+    assert history.find(me.scope(), now=NOW) is None
+    assert history.get(me.subject, appended.session) is None
+    again = history.append(me.scope(), [only], now=NOW, summarize=joined)
+    assert (again.begun, again.session != appended.session) == (True, True)
