@@ -446,7 +446,7 @@ def test_an_append_whose_answer_was_lost_is_repeated_and_not_applied_twice(serve
         assert append(store, me.scope(), message("two"), message("three")) == 3
         assert relay.losing == 0
         assert contents(store, me.scope()) == ["one", "two", "three"]
-        assert append(store, me.scope(), message("four"), most=3) == 3
+        assert append(store, me.scope(), message("four"), most=3) == 4
         assert contents(store, me.scope()) == ["two", "three", "four"]
 
 
