@@ -42,6 +42,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "retention_apply": {"domain": "memory", "resources": [THING]},
     "retention_archive": {"domain": "memory", "resources": [THING]},
     "retention_policies": {},
+    "retention_gc_params": {"domain": "rag", "raw_args": {"limit": 3}},
     "sweep_preview": {"days_ahead": 400},
 }
 

@@ -209,6 +209,7 @@ class AsyncDomains(_Wrapper[Domains]):
 
     configure = _verb(Domains.configure)
     get = _verb(Domains.get)
+    list = _verb(Domains.list)
     apply = _verb(Domains.apply)
     archive = _verb(Domains.archive)
     archives = _verb(Domains.archives)

@@ -21,7 +21,12 @@ def shell(home: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def test_policies_are_listed_and_set(shell: Shell) -> None:
-    assert shell.json("domain", "list") == {"memory": DEFAULT_POLICY.as_dict(), "rag": DEFAULT_POLICY.as_dict()}
+    assert shell.json("domain", "list") == {
+        "version": 1,
+        "updated_at": None,
+        "memory": DEFAULT_POLICY.as_dict(),
+        "rag": DEFAULT_POLICY.as_dict(),
+    }
     done = shell.json(
         "domain", "set", "rag", "--older-than-days", "90", "--source-type", "context", "--source-type", "thought",
         "--keep-session", "s1", "--keep-context", "7", "--limit", "99999", "--vacuum",
@@ -39,6 +44,7 @@ def test_policies_are_listed_and_set(shell: Shell) -> None:
     cleared = shell.json("domain", "set", "rag", "--keep-session", "", "--keep-context", "0", "--no-vacuum")["policy"]
     assert (cleared["keep_session_ids"], cleared["keep_context_ids"], cleared["vacuum"]) == ([], [], False)
     assert cleared["older_than_days"] == 90
+    assert shell.json("domain", "list")["updated_at"] is not None
     shown = [line.split() for line in shell.ok("domain", "list").splitlines()]
     assert ["older_than_days", "30", "90"] in shown
     assert shell.json("domain", "list", "--tenant", "acme")["rag"] == DEFAULT_POLICY.as_dict()

@@ -22,7 +22,6 @@ from retain.mcp.tools import Reach
 
 ALLERGY = "Is allergic to peanuts"
 PRIVATE = "Speaks softly to her"
-pytestmark = pytest.mark.filterwarnings("ignore:retain.domains.policies:DeprecationWarning")
 
 
 class Stage(NamedTuple):

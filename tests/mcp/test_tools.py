@@ -26,7 +26,6 @@ from retain.mcp.tools import Reach
 
 ALICE = Defaults("alice", "claude")
 NAMES = sorted(TOOLS)
-OF_BEFORE = pytest.mark.filterwarnings("ignore:retain.domains.policies:DeprecationWarning")
 
 
 @pytest.fixture
@@ -54,6 +53,7 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "retention_apply",
         "retention_archive",
         "retention_policies",
+        "retention_gc_params",
         "memory_add",
         "memory_search",
         "memory_get",
@@ -263,7 +263,6 @@ def test_part_of_a_policy_is_set_and_the_whole_of_it_is_told(retain: Retain, clo
     assert answer(ask(server, "retention_get", {"domain": "memory"})) == before["memory"]
 
 
-@OF_BEFORE
 def test_both_policies_are_told_together_for_older_callers(retain: Retain, clock: FakeClock) -> None:
     server = local_server(retain)
     answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
@@ -348,7 +347,7 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     "retention_configure": [
         ({"domain": "memory"}, "invalid_input"),
         ({"domain": "dreams", "config": {}}, "invalid_input"),
-        ({"domain": "rag", "config": {"older_than_days": "soon"}}, "invalid_input"),
+        ({"domain": "rag", "config": "everything"}, "invalid_input"),
         ({"domain": "rag", "config": {"older": 1}}, "invalid_input"),
     ],
     "retention_get": [({}, "invalid_input"), ({"domain": ["memory"]}, "invalid_input")],
@@ -359,6 +358,11 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "retention_archive": [({"domain": "memory", "resources": "all"}, "invalid_input")],
     "retention_policies": [({"domain": "memory"}, "invalid_input")],
+    "retention_gc_params": [
+        ({}, "invalid_input"),
+        ({"domain": "dreams"}, "invalid_input"),
+        ({"domain": "rag", "raw_args": 5}, "invalid_input"),
+    ],
     "sweep_preview": [
         ({"at": "soon"}, "invalid_input"),
         ({"at": "2030-01-01", "days_ahead": 3}, "invalid_input"),

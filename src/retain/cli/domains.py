@@ -1,4 +1,4 @@
-"""``retain domain list | get | set | apply | archive | archives | read``: policies for what is kept elsewhere."""
+"""``retain domain list | get | set | apply | gc-params | archive | archives | read``: policies for other stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retain.cli.output import printable, show
 from retain.cli.rendering import counted, minute, show_rows
 from retain.cli.selection import Author, Confirm, author_of
 from retain.core.domains import DOMAINS, FIELDS
-from retain.core.errors import InvalidInputError
+from retain.core.errors import InvalidInputError, told
 
 domain = add_group(
     "domain",
@@ -41,8 +41,8 @@ echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > 
 def list_domains(*, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False) -> None:
     """List the policies of both domains."""
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = {name: engine.domains.get(name) for name in DOMAINS}
-    show(found, _show_policies, as_json=as_json)
+        found = engine.domains.list()
+    show(found, _show_all, as_json=as_json)
 
 
 @command(domain, "get", examples=("retain domain get memory",))
@@ -62,6 +62,7 @@ def get_domain(
         "retain domain set rag --older-than-days 90 --source-type context --limit 1000",
         "retain domain set memory --keep-session sess_abc123 --keep-context 7",
         "retain domain set memory --auto-gc --confirm",
+        """retain domain set rag --config '{"older_than_days": 60, "source_types": ["thought"]}'""",
     ),
 )
 def set_domain(
@@ -79,16 +80,20 @@ def set_domain(
         typer.Option("--keep-session", metavar="SESSION", help='Never let it go; once for each, "" for none.'),
     ] = None,
     keep_context: Annotated[
-        list[int] | None,
+        list[float] | None,
         typer.Option("--keep-context", metavar="NUMBER", help="Never let it go; once for each, 0 for none."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="COUNT", help="So many at a time: 1 to 20,000.")
+        float | None, typer.Option("--limit", metavar="COUNT", help="So many at a time: 1 to 20,000.")
     ] = None,
     vacuum: Annotated[bool | None, typer.Option("--vacuum/--no-vacuum", help="Give space back afterwards.")] = None,
     auto_gc: Annotated[
         bool | None,
         typer.Option("--auto-gc/--no-auto-gc", help="Let sweeps collect Retain's own memories by the memory domain."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="JSON", help="Fields as an object, as get --json shows them; options win."),
     ] = None,
     confirm: Confirm = False,
     author: Author = None,
@@ -99,12 +104,14 @@ def set_domain(
 ) -> None:
     """Change a domain's policy: what is given; the rest, and the other domain, stay as they are.
 
-    Numbers are brought into their bounds. What makes memories of Retain's own go earlier needs --confirm.
+    Numbers are brought into their bounds, and what a field cannot be leaves it as it was. What makes memories of
+    Retain's own go earlier needs --confirm.
     """
     given = (older_than_days, source_type, keep_session, keep_context, limit, vacuum, auto_gc)
-    config = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
+    named = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
+    wanted = {**(_object(config, "--config") or {}), **named}
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.domains.configure(name, config, confirm=confirm, author=author_of(author))
+        done = engine.domains.configure(name, wanted, confirm=confirm, author=author_of(author))
     show(done, lambda console, said: _show_policies(console, {name: said["policy"]}), as_json=as_json)
 
 
@@ -123,6 +130,33 @@ def apply_domain(
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         found = engine.domains.apply(name, resources)
     show(found, _show_evaluation, as_json=as_json)
+
+
+@command(
+    domain,
+    "gc-params",
+    examples=("retain domain gc-params memory", """retain domain gc-params rag --args '{"limit": 100}'"""),
+)
+def resolve_gc_params(
+    *,
+    name: Name,
+    args: Annotated[
+        str | None, typer.Option("--args", metavar="JSON", help="What the collection was called with, as an object.")
+    ] = None,
+    validated: Annotated[
+        str | None,
+        typer.Option("--validated", metavar="JSON", help="What your own checks made of it; the rest is handed on."),
+    ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say with which parameters a garbage collection of your own runs: what it was called with, then the policy's."""
+    raw_args, validated_args = _object(args, "--args"), _object(validated, "--validated")
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        found = engine.domains.resolve_gc_params(name, raw_args, validated_args)
+    show(found, _show_params, as_json=as_json)
 
 
 @command(domain, "archive", examples=(f"{_SAMPLE}\nretain domain archive rag $file\nrm $file",))
@@ -197,6 +231,29 @@ def _read(file: str) -> list[Any]:
     return list(listed)
 
 
+def _object(text: str | None, option: str) -> dict[str, Any] | None:
+    """The JSON object that an option gives."""
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInputError(f"{option} is not JSON: {problem}") from problem
+    if not isinstance(given, dict):
+        raise InvalidInputError(f"{option} must be a JSON object, such as '{{\"limit\": 100}}', not {told(given)}")
+    return given
+
+
+def _show_all(console: Console, found: Mapping[str, Any]) -> None:
+    _show_policies(console, {name: found[name] for name in DOMAINS})
+    changed = found["updated_at"]
+    console.print("Never changed." if changed is None else f"Last changed: {minute(changed)}.", soft_wrap=True)
+
+
+def _show_params(console: Console, found: Mapping[str, Any]) -> None:
+    show_rows(console, ("parameter", "value"), [(printable(name), _told(value)) for name, value in found.items()])
+
+
 def _show_policies(console: Console, policies: Mapping[str, Mapping[str, Any]]) -> None:
     names = list(policies)
     rows = [(field, *(_told(policies[name][field]) for name in names)) for field in FIELDS]
@@ -206,7 +263,9 @@ def _show_policies(console: Console, policies: Mapping[str, Mapping[str, Any]]) 
 def _told(value: Any) -> str:
     if isinstance(value, list):
         return printable(", ".join(str(item) for item in value)) or "none"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:,}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
 def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:

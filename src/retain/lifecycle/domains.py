@@ -103,6 +103,12 @@ class Domains:
         """The policy of a domain; the default one, until another is configured."""
         return self._states.read().of(check_domain(domain)).as_dict()
 
+    def list(self) -> dict[str, Any]:
+        """The policy of each domain, with the ``version`` of their format and when one was last changed
+        (``updated_at``; ``None``: never).
+        """
+        return self._states.read().shown()
+
     # --- resources ----------------------------------------------------------------------------------------------------
 
     def apply(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
@@ -122,7 +128,7 @@ class Domains:
         policy = self._states.read().of(check_domain(domain))
         return self._archives.keep(domain, resources, policy.as_dict(), note)
 
-    def archives(self, domain: str) -> list[dict[str, Any]]:
+    def archives(self, domain: str) -> Sequence[dict[str, Any]]:
         """The archives of a domain, the oldest first."""
         return self._archives.list(domain)
 
@@ -177,7 +183,7 @@ class Domains:
     def policies(self) -> dict[str, Any]:
         """Both policies: ``version``, ``updated_at``, ``memory``, ``rag``. Deprecated: use ``get(domain)``."""
         _deprecated("policies()", "get(domain)")
-        return self._states.read().shown()
+        return self.list()
 
     def set(self, domain: str, patch: Config, *, confirm: bool = False, author: str = "unknown") -> dict[str, Any]:
         """The same as ``configure(domain, patch)``. Deprecated."""
@@ -187,7 +193,7 @@ class Domains:
     def get_retention_policies(self) -> dict[str, Any]:
         """The same as ``policies()``. Deprecated: use ``get(domain)``."""
         _deprecated("get_retention_policies()", "get(domain)")
-        return self._states.read().shown()
+        return self.list()
 
     def set_retention_policy(
         self, domain: str, patch: Config, *, confirm: bool = False, author: str = "unknown"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
-from retain.mcp.models import Inputs, Object, Output, Texts, Unpacked
+from retain.core.domains import FIELDS
+from retain.mcp.models import Inputs, Object, Output, Unpacked
 
 Domain = Literal["memory", "rag"]
 _DOMAIN: Final = Field(description="Which policy: of memories, or of documents for retrieval (rag).")
@@ -17,22 +18,40 @@ class NoInputs(Inputs):
     """Nothing."""
 
 
-class PolicyChanges(Inputs):
-    """What to change of a policy; what is left out stays."""
+def _schema(fields: tuple[str, ...]) -> dict[str, Any]:
+    """What clients are told of the fields of a policy. Values are brought into bounds where policies are made, and
+    nowhere else: nothing is refused or changed here.
+    """
+    said: dict[str, dict[str, Any]] = {
+        "older_than_days": {"type": "number", "description": "Days after which a resource may go; 1 to 3,650."},
+        "source_types": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Which source types it is for: context, action, thought.",
+        },
+        "keep_session_ids": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Sessions of which nothing ever goes.",
+        },
+        "keep_context_ids": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "Contexts of which nothing ever goes.",
+        },
+        "limit": {"type": "number", "description": "How many may go at once; 1 to 20,000."},
+        "vacuum": {"type": "boolean", "description": "Whether space is given back afterwards."},
+        "auto_gc": {"type": "boolean", "description": "Whether sweeps carry the policy out (memory only)."},
+    }
+    return {
+        "type": "object",
+        "properties": {field: said[field] for field in fields},
+        "additionalProperties": False,
+    }
 
-    older_than_days: Annotated[
-        int | float | None, Field(description="Days after which a resource may go; 1 to 3,650.")
-    ] = None
-    source_types: Annotated[
-        Texts | None, Field(description="Which source types it is for: context, action, thought.")
-    ] = None
-    keep_session_ids: Annotated[Texts | None, Field(description="Sessions of which nothing ever goes.")] = None
-    keep_context_ids: Annotated[
-        Annotated[list[int], Unpacked] | None, Field(description="Contexts of which nothing ever goes.")
-    ] = None
-    limit: Annotated[int | None, Field(description="How many may go at once; 1 to 20,000.")] = None
-    vacuum: Annotated[bool | None, Field(description="Whether space is given back afterwards.")] = None
-    auto_gc: Annotated[bool | None, Field(description="Whether sweeps carry the policy out (memory only).")] = None
+
+#: Fields of a policy, as a caller gives them.
+PolicyChanges = Annotated[dict[str, Any], Unpacked, WithJsonSchema(_schema(FIELDS))]
 
 
 class ConfigurePolicy(Inputs):
@@ -40,7 +59,7 @@ class ConfigurePolicy(Inputs):
 
     domain: Annotated[Domain, _DOMAIN]
     config: Annotated[
-        Annotated[PolicyChanges, Unpacked],
+        PolicyChanges,
         Field(description="The fields to change, such as {'older_than_days': 60}; those left out stay as they are."),
     ]
     confirm: Annotated[bool, Field(description="Whether the user has agreed that memories go earlier than before.")] = (
@@ -89,6 +108,18 @@ class ApplyPolicy(Inputs):
     ] = None
 
 
+class CollectionArguments(Inputs):
+    """What a garbage collection was called with."""
+
+    domain: Annotated[Domain, _DOMAIN]
+    raw_args: Annotated[Object | None, Field(description="The arguments as the caller gave them: {'limit': 100}.")] = (
+        None
+    )
+    validated_args: Annotated[
+        Object | None, Field(description="What checks made of them, and whatever else is to be handed on.")
+    ] = None
+
+
 class ArchiveResources(Inputs):
     """What to archive."""
 
@@ -107,6 +138,19 @@ class Policy(Output):
     limit: int
     vacuum: bool
     auto_gc: bool
+
+
+class CollectionParameters(Output):
+    """A value for every parameter of a garbage collection; what else was validated is there as it was given."""
+
+    model_config = ConfigDict(extra="allow")
+
+    older_than_days: int
+    source_types: list[str]
+    keep_session_ids: list[str]
+    keep_context_ids: list[int]
+    limit: int
+    vacuum: bool
 
 
 class Configured(Output):

@@ -11,6 +11,8 @@ from retain.mcp.policies import (
     Archived,
     ArchiveResources,
     Classified,
+    CollectionArguments,
+    CollectionParameters,
     Configured,
     ConfigurePolicy,
     GetPolicy,
@@ -22,8 +24,7 @@ from retain.mcp.tools import ADDS, CHANGES, LOOKS, Reach, Tenant, Tool
 
 def configure(tenant: Tenant, asked: ConfigurePolicy) -> Configured:
     """Change some of a domain's policy."""
-    config = asked.config.model_dump(exclude_none=True)
-    done = tenant.retain.domains.configure(asked.domain, config, confirm=asked.confirm, author=tenant.caller)
+    done = tenant.retain.domains.configure(asked.domain, asked.config, confirm=asked.confirm, author=tenant.caller)
     return Configured.model_validate(done)
 
 
@@ -44,16 +45,29 @@ def archive(tenant: Tenant, asked: ArchiveResources) -> Archived:
 
 def policies(tenant: Tenant, _asked: NoInputs) -> AllPolicies:
     """The policies of all domains."""
-    return AllPolicies.model_validate(tenant.retain.domains.policies())
+    return AllPolicies.model_validate(tenant.retain.domains.list())
 
+
+def resolve_gc_params(tenant: Tenant, asked: CollectionArguments) -> CollectionParameters:
+    """With which parameters a garbage collection runs."""
+    resolved = tenant.retain.domains.resolve_gc_params(asked.domain, asked.raw_args, asked.validated_args)
+    return CollectionParameters.model_validate(resolved)
+
+
+#: Said by every tool here: a model that is asked how long something is kept must not answer from a domain's policy.
+_NOT_THE_RULES: Final = (
+    " A domain's policy sorts resources that its caller keeps elsewhere. It does not say how long memories are kept: "
+    "ask memory_rules for that."
+)
 
 TOOLS: Final = (
     Tool(
         "retention_configure",
-        "Set a retention policy",
-        "Change some fields of a domain's retention policy; the others stay. Numbers out of bounds are brought within "
-        "them, source types that do not exist are left out. With auto_gc, the memory domain's policy becomes a rule "
-        "that sweeps carry out: a change by which memories go earlier is refused until the user has confirmed it.",
+        "Set a domain's policy",
+        "Change some fields of a domain's policy; the others stay. Numbers out of bounds are brought within them, "
+        "what a field cannot be leaves it as it was, source types that do not exist are left out. With auto_gc, the "
+        "memory domain's policy becomes one more rule for memories whose metadata name a source_type, which sweeps "
+        "carry out: a change by which memories go earlier is refused until the user has confirmed it." + _NOT_THE_RULES,
         Right.GOVERN,
         Reach.TENANT,
         ConfigurePolicy,
@@ -63,8 +77,8 @@ TOOLS: Final = (
     ),
     Tool(
         "retention_get",
-        "Read a retention policy",
-        "Read the current retention policy of a domain.",
+        "Read a domain's policy",
+        "Read the current policy of a domain." + _NOT_THE_RULES,
         Right.READ,
         Reach.TENANT,
         GetPolicy,
@@ -74,9 +88,9 @@ TOOLS: Final = (
     ),
     Tool(
         "retention_apply",
-        "Evaluate resources against a policy",
+        "Evaluate resources against a domain's policy",
         "Sort resources into those that a domain's policy lets go (eligible) and those that it protects, each with its "
-        "reason. Deletes nothing: what is done with the eligible ones is up to the caller.",
+        "reason. Deletes nothing: what is done with the eligible ones is up to the caller." + _NOT_THE_RULES,
         Right.READ,
         Reach.TENANT,
         ApplyPolicy,
@@ -87,7 +101,8 @@ TOOLS: Final = (
     Tool(
         "retention_archive",
         "Archive resources",
-        "Keep a copy of resources in cold storage, with a manifest of what is in it. Deletes nothing.",
+        "Keep a copy of resources in cold storage, with a manifest of what is in it. Deletes nothing, and archives no "
+        "memory." + _NOT_THE_RULES,
         Right.WRITE,
         Reach.TENANT,
         ArchiveResources,
@@ -97,13 +112,26 @@ TOOLS: Final = (
     ),
     Tool(
         "retention_policies",
-        "Read all retention policies",
-        "Read the policies of both domains together. It is kept for older clients: retention_get is the tool for one.",
+        "Read the policies of all domains",
+        "Read the policies of both domains together. It is kept for older clients: retention_get is the tool for one."
+        + _NOT_THE_RULES,
         Right.READ,
         Reach.TENANT,
         NoInputs,
         AllPolicies,
         policies,
+        LOOKS,
+    ),
+    Tool(
+        "retention_gc_params",
+        "Resolve the parameters of a collection",
+        "Say with which parameters a garbage collection of the caller's own resources runs: what its caller gave wins, "
+        "brought within bounds; the domain's policy has the rest. Collects nothing." + _NOT_THE_RULES,
+        Right.READ,
+        Reach.TENANT,
+        CollectionArguments,
+        CollectionParameters,
+        resolve_gc_params,
         LOOKS,
     ),
 )

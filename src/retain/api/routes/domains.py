@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path
 from pydantic import Field
@@ -15,7 +15,7 @@ from retain.api.models import MEMORY_ID, MOMENT, Answer, Metadata, Request, exam
 from retain.api.operations import Routes, answer
 from retain.api.pages import After, Limit, Page, page_of
 from retain.api.rights import Reach
-from retain.core.domains import DEFAULT_POLICY, DOMAINS
+from retain.core.domains import DEFAULT_POLICY, DOMAINS, GC_FIELDS
 
 MAX_RESOURCES = 20_000
 routes = Routes("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
@@ -62,8 +62,10 @@ class Policy(Answer):
 class Policies(Answer):
     """The policies of all domains."""
 
-    model_config = example(dict.fromkeys(DOMAINS, _POLICY))
+    model_config = example({"version": 1, "updated_at": MOMENT, **dict.fromkeys(DOMAINS, _POLICY)})
 
+    version: int = Field(description="The version of the format that they are kept in.")
+    updated_at: str | None = Field(description="When one of them was last changed; `null`: never.")
     memory: Policy
     rag: Policy
 
@@ -108,6 +110,30 @@ class Sorted(Answer):
     eligible: list[Metadata]
     protected: list[Protected]
     counts: dict[str, int]
+
+
+class CollectionArguments(Request):
+    """What a garbage collection of your own was called with."""
+
+    model_config = example({"raw_args": {"limit": 100}})
+
+    raw_args: Metadata | None = Field(default=None, description="The arguments as they were given.")
+    validated_args: Metadata | None = Field(
+        default=None, description="What your own checks made of them, and whatever else is to be handed on."
+    )
+
+
+class CollectionParameters(Answer):
+    """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
+
+    model_config = example({name: value for name, value in _POLICY.items() if name in GC_FIELDS}, closed=False)
+
+    older_than_days: int
+    source_types: list[str]
+    keep_session_ids: list[str]
+    keep_context_ids: list[int]
+    limit: int
+    vacuum: bool
 
 
 class Archived(Answer):
@@ -174,8 +200,7 @@ class WholeArchive(Answer):
 @routes.add("GET", "/domains", Right.READ, Reach.TENANT, answer=Policies)
 def list_domains(caller: Asking) -> Response:
     """Read the policies of all domains."""
-    domains = caller.tenant().domains
-    return answer({name: domains.get(name) for name in DOMAINS})
+    return answer(caller.tenant().domains.list())
 
 
 @routes.add("GET", "/domains/{domain:id}", Right.READ, Reach.TENANT, answer=Policy)
@@ -203,6 +228,12 @@ def apply_domain(caller: Asking, domain: InDomain, given: Resources) -> Response
     return answer(caller.tenant().domains.apply(domain.value, given.resources, given.options))
 
 
+@routes.add("POST", "/domains/{domain:id}/gc-params", Right.READ, Reach.TENANT, answer=CollectionParameters)
+def resolve_gc_params(caller: Asking, domain: InDomain, given: CollectionArguments) -> Response:
+    """Say with which parameters a garbage collection runs: what its caller gave wins, the policy has the rest."""
+    return answer(caller.tenant().domains.resolve_gc_params(domain.value, given.raw_args, given.validated_args))
+
+
 @routes.add(
     "POST", "/domains/{domain:id}/archives", Right.WRITE, Reach.TENANT, answer=Archived, status=201, errors=(409,)
 )
@@ -217,7 +248,7 @@ def archive_resources(caller: Asking, domain: InDomain, given: Resources) -> Res
 @routes.add("GET", "/domains/{domain:id}/archives", Right.READ, Reach.TENANT, answer=ArchivePage)
 def list_archives(caller: Asking, domain: InDomain, limit: Limit = 100, cursor: After = None) -> Response:
     """List the archives of a domain, the oldest first."""
-    found: list[dict[str, Any]] = caller.tenant().domains.archives(domain.value)
+    found = list(caller.tenant().domains.archives(domain.value))
     asked = (caller.gate.tenant_id, domain.value)
     return answer(page_of(found, limit, cursor, listing="archives", asked=asked, key=lambda one: one["archive_id"]))
 
