@@ -37,6 +37,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "memory_delete": {"memory_id": ID},
     "memory_restore": {"memory_id": ID},
     "memory_explain": {"memory_id": ID},
+    "memory_rules": {},
     "retention_configure": {"domain": "memory", "config": {"older_than_days": 60}},
     "retention_get": {"domain": "memory"},
     "retention_apply": {"domain": "memory", "resources": [THING]},

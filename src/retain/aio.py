@@ -163,6 +163,7 @@ class AsyncMemory(_Wrapper[Memory]):
     count_memories = _verb(Memory.count_memories)
     end_task = _verb(Memory.end_task)
     explain = _verb(Memory.explain)
+    rules = _verb(Memory.rules)
     rehydrate = _verb(Memory.rehydrate)
     delete_user_memories = _verb(Memory.delete_user_memories)
     gdpr_export_user_data = _verb(Memory.gdpr_export_user_data)
@@ -355,10 +356,11 @@ class Retain(_Wrapper[engine.Retain]):
         user_id: str,
         agent_id: str,
         session_id: str | None = None,
-        auto_prune: bool = False,  # noqa: FBT001
+        *,
+        auto_prune: bool = False,
     ) -> AsyncMemory:
         """The memory of a user as an agent sees it, in a session."""
-        return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune))
+        return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune=auto_prune))
 
     def of_tenant(self, tenant: str) -> Retain:
         """The same open store for another tenant. Closing either closes both."""
@@ -388,8 +390,9 @@ class Retain(_Wrapper[engine.Retain]):
 def MemoryManager(  # noqa: N802 - the name people know, for async callers
     user_id: str,
     agent_id: str,
-    session_id: str | None = None,
     auto_prune: bool = False,  # noqa: FBT001
+    *,
+    session_id: str | None = None,
 ) -> AsyncMemory:
     """A memory in the store that the settings name."""
-    return AsyncMemory(engine.MemoryManager(user_id, agent_id, session_id, auto_prune))
+    return AsyncMemory(engine.MemoryManager(user_id, agent_id, auto_prune, session_id=session_id))

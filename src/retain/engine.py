@@ -126,10 +126,11 @@ class Retain:
         user_id: str,
         agent_id: str,
         session_id: str | None = None,
-        auto_prune: bool = False,  # noqa: FBT001
+        *,
+        auto_prune: bool = False,
     ) -> MemoryManager:
         """The memory of a user as an agent sees it, in a session."""
-        return MemoryManager(user_id, agent_id, session_id, auto_prune, engine=self)
+        return MemoryManager(user_id, agent_id, auto_prune, session_id=session_id, engine=self)
 
     @property
     def parts(self) -> Parts:
@@ -257,11 +258,16 @@ class MemoryManager(Memory):
         self,
         user_id: str,
         agent_id: str,
-        session_id: str | None = None,
         auto_prune: bool = False,  # noqa: FBT001 - the name and place people know
         *,
+        session_id: str | None = None,
         engine: Retain | None = None,
     ) -> None:
+        """``auto_prune``: whether ``add`` makes room at the quota by recycling the oldest tenth of the kind."""
+        if not isinstance(auto_prune, bool):
+            raise TypeError(
+                f"auto_prune must be True or False, not {told(auto_prune)}; a session is named with session_id="
+            )
         engine = engine or default_engine()
         scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
         super().__init__(engine.parts, scope, auto_prune=auto_prune)

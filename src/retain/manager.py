@@ -36,6 +36,7 @@ from retain.kinds.entity import Entity, retell_entities
 from retain.kinds.episodic import Episodic
 from retain.kinds.explaining import explain, explain_item, explain_turn
 from retain.kinds.latency import Stopwatch
+from retain.kinds.lifetimes import describe_rules
 from retain.kinds.lineage import Lineage
 from retain.kinds.parts import Parts
 from retain.kinds.short_term import ShortTerm
@@ -453,6 +454,15 @@ class Memory:
         said = explain_turn(self._parts, turn)
         leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
         return {**said, "summary": f"{said['summary']} {leaves}"}
+
+    def rules(self) -> dict[str, Any]:
+        """How long each kind is kept for this user, agent and session, by the rules in force, in words and numbers.
+
+        When it is archived and when deleted, how long it is in the recycle bin, how much there may be, and which holds
+        name them.
+        """
+        self._parts.check()
+        return describe_rules(self._parts, self._scope)
 
     def rehydrate(self, memory_id: str) -> dict[str, Any]:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""

@@ -424,7 +424,7 @@ def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_
 #: Verbs that stay within the memory's user and agent by themselves, as the tests above and those of the engine show.
 WITHIN = {
     Memory: {"add", "add_with_auto_prune", "add_many", "retrieve", "list_memories", "get", "derived", "count_memories"}
-    | {"update", "rehydrate", "end_task"},
+    | {"update", "rehydrate", "end_task", "rules"},
     Plain: {"add", "retrieve", "list", "count"} | {"export_all", "delete_all", "archive_old_memories"},  # the memory's
     Working: {"add", "put", "items", "get", "update", "delete", "clear"},
     ShortTerm: {"add_message", "append", "messages", "get_conversation_history", "get_ttl", "delete"}

@@ -19,6 +19,7 @@ from retain import Retain
 from retain.access import Right
 from retain.core.errors import InvalidInputError
 from retain.mcp import McpApp
+from retain.mcp.catalogue import TOOLS
 
 CALL = {
     "jsonrpc": "2.0",
@@ -96,7 +97,7 @@ def test_a_key_is_asked_for_and_a_revoked_one_lets_nobody_in(retain: Retain, url
 def test_without_keys_the_local_caller_may_do_everything_and_a_key_still_counts(retain: Retain, alices: str) -> None:
     async def talk(url: str) -> None:
         async with connected(url) as client:
-            assert len((await client.list_tools()).tools) == 13
+            assert len((await client.list_tools()).tools) == len(TOOLS)
             assert answer(await client.call_tool("sweep_preview"))["lines"] == []
         async with connected(url, alices) as client:
             assert error(await client.call_tool("sweep_preview"))["code"] == "forbidden"

@@ -61,6 +61,7 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "memory_delete",
         "memory_restore",
         "memory_explain",
+        "memory_rules",
         "sweep_preview",
     }
     assert set(GOOD) == set(TOOLS), "every tool has arguments that are good for it, so that tests can call it"
@@ -344,6 +345,7 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "memory_restore": [({"memory_id": "nothing"}, "not_found"), ({"memory_id": "<real>"}, "conflict")],
     "memory_explain": [({"memory_id": "nothing"}, "not_found"), ({"memory_id": None}, "invalid_input")],
+    "memory_rules": [({"memory_id": "<real>"}, "invalid_input"), ({"user_id": ""}, "invalid_scope")],
     "retention_configure": [
         ({"domain": "memory"}, "invalid_input"),
         ({"domain": "dreams", "config": {}}, "invalid_input"),

@@ -12,7 +12,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from homes import Homes
-from retain import MemoryManager, MemoryType, QuotaExceededError, Retain
+from retain import MemoryManager, MemoryType, QuotaExceededError, Retain, aio
 from retain.core.types import TYPES
 from retain.engine import default_engine
 from retain.kinds import latency
@@ -317,3 +317,17 @@ def test_rf_003_auto_prune_is_an_ordinary_add_below_the_quota(memory: MemoryMana
     result = memory.add_with_auto_prune("a memory", "long_term")
     assert set(result) == RESULT_FIELDS
     assert result["operation"] == "add"
+
+
+def test_rf_003_the_manager_takes_auto_prune_in_its_place_and_a_session_by_name(retain: Retain) -> None:
+    memory = MemoryManager("test", "test_agent", True, session_id="s1", engine=retain)
+    assert (memory.user_id, memory.agent_id, memory.auto_prune, memory.session_id) == ("test", "test_agent", True, "s1")
+    assert MemoryManager("test", "test_agent", engine=retain).auto_prune is False
+    for wrong in ("s1", "", None, 1):
+        with pytest.raises(TypeError, match="session_id="):
+            MemoryManager("test", "test_agent", wrong, engine=retain)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="session_id="):
+            aio.MemoryManager("test", "test_agent", wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        retain.manager("test", "test_agent", "s1", True)  # type: ignore[call-arg]
+    assert retain.manager("test", "test_agent", "s1", auto_prune=True).session_id == "s1"

@@ -63,7 +63,7 @@ class BoundedMemory(MemoryManager):
     def __init__(
         self, principal: Principal, user_id: str, agent_id: str, session_id: str | None = None, *, engine: Retain
     ) -> None:
-        super().__init__(user_id, agent_id, session_id, engine=engine)
+        super().__init__(user_id, agent_id, session_id=session_id, engine=engine)
         self._bounds = _Bounds(principal, user_id)
         self._by_agent = principal.agents is not None
         self.entity = _BoundedEntity(self._bounds, self)

@@ -1,4 +1,4 @@
-"""``retain policy list | get | set | remove | preview | apply``: how long things live, and for whom."""
+"""``retain policy list | get | show | set | remove | preview | apply``: how long things live, and for whom."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import typer
 
 from retain.cli.app import add_group, command
 from retain.cli.opening import open_engine
-from retain.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
+from retain.cli.options import DEFAULT_AGENT, DEFAULT_TENANT, Agent, Home, Json, Session, Tenant, Url, User
 from retain.cli.output import error_console, show
-from retain.cli.policy_tables import show_changes, show_life, show_policies, show_preview, show_removed, show_set
+from retain.cli.policy_tables import (
+    show_changes,
+    show_life,
+    show_policies,
+    show_preview,
+    show_removed,
+    show_rules,
+    show_set,
+)
 from retain.cli.selection import Author, Confirm, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
 from retain.core.errors import InvalidRuleError, told
 
@@ -62,6 +70,23 @@ def get_policy(
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         life = engine.policies.get(kind, **scope_of(user, agent, session, memory))
     show(life, show_life, as_json=as_json)
+
+
+@command(policy, "show", examples=("retain policy show --user alice --agent travel_agent",))
+def show_rules_in_force(
+    *,
+    user: User,
+    agent: Agent = DEFAULT_AGENT,
+    session: Session = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say how long each kind is kept for a user and an agent, by the rules in force, and which holds keep things."""
+    with open_engine(home, url, tenant, quiet=as_json) as engine:
+        found = engine.manager(user, agent, session).rules()
+    show(found, show_rules, as_json=as_json)
 
 
 @command(

@@ -31,6 +31,12 @@ def show_life(console: Console, life: Mapping[str, Any]) -> None:
     show_rows(console, (life["memory_type"], "after", "because of"), rows)
 
 
+def show_rules(console: Console, found: Mapping[str, Any]) -> None:
+    """How long each kind is kept."""
+    for line in found["summary"].splitlines():
+        console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+
+
 def show_set(console: Console, done: Mapping[str, Any]) -> None:
     """A rule that was set."""
     console.print(f"Rule for {done['memory_type']}, {_whose(done)}: {_said(done)}.", soft_wrap=True)

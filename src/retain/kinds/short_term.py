@@ -13,15 +13,13 @@ from retain.core.content import check_content, check_count, check_id, check_meta
 from retain.core.errors import InvalidContentError, InvalidInputError, RetainError, told
 from retain.core.ids import is_id
 from retain.core.records import Message, Scope
-from retain.core.rules import DEFAULTS
 from retain.core.times import SECOND
 from retain.core.types import TYPES, MemoryType
+from retain.kinds.lifetimes import short_term_life
 from retain.kinds.parts import Parts
 from retain.lifecycle.sessions import roll, shown_message
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
-#: An hour. Short-term memory always ends: a rule for every kind that keeps things for ever leaves it this.
-_TTL = DEFAULTS[_KIND.name].delete_after or 3_600 * SECOND
 
 
 class Kept(NamedTuple):
@@ -58,7 +56,7 @@ class ShortTerm:
         messages = [Message(i, role, content, now, kept) for i, content in zip(ids, checked, strict=True)]
         if not messages:
             return Kept([], len(self.messages()), 0)
-        ttl = self._parts.rules.life(_KIND.name.value, self._scope).delete_after or _TTL
+        ttl = short_term_life(self._parts.rules.life(_KIND.name.value, self._scope))
         most = _KIND.max_memories
         appended = self._parts.history.append(self._scope, messages, now=now, summarize=roll)
         try:

@@ -16,11 +16,13 @@ from retain.mcp.models import (
     Found,
     FoundMemory,
     Memory,
+    MemoryRules,
     OneMemory,
     Restored,
     SearchMemories,
     UpdateMemory,
     WholeMemory,
+    Whose,
 )
 from retain.mcp.tools import ADDS, BRINGS_BACK, CHANGES, LOOKS, Reach, Tool
 
@@ -68,6 +70,11 @@ def restore(memory: MemoryManager, asked: OneMemory) -> Restored:
 def explain(memory: MemoryManager, asked: OneMemory) -> Explanation:
     """What a memory lives under, and what happens to it next."""
     return Explanation.model_validate(memory.explain(asked.memory_id))
+
+
+def rules(memory: MemoryManager, _asked: Whose) -> MemoryRules:
+    """How long things are kept."""
+    return MemoryRules.model_validate(memory.rules())
 
 
 def whole(shown: Mapping[str, Any]) -> WholeMemory:
@@ -166,6 +173,20 @@ TOOLS: Final = (
         OneMemory,
         Explanation,
         explain,
+        LOOKS,
+    ),
+    Tool(
+        "memory_rules",
+        "Say how long memories are kept",
+        "Say the rules in force for the user and this agent, for each kind of memory, in words and numbers: after how "
+        "many days it is archived, after how many it is deleted or that it never is, how long it can be restored from "
+        "the recycle bin, how long short-term memory and conversations last, quotas, and the holds that keep things. "
+        "Use it when the user asks how long something is kept; for one memory in particular, use memory_explain.",
+        Right.READ,
+        Reach.MEMORY,
+        Whose,
+        MemoryRules,
+        rules,
         LOOKS,
     ),
 )

@@ -185,6 +185,39 @@ class Restored(Memory):
     restored_with: Annotated[list[str], Field(description="What came back with it, because it went with it.")]
 
 
+class KindRules(Output):
+    """How long one kind is kept; null is never."""
+
+    memory_type: Annotated[str, Field(description="The kind; history is the conversation that short_term leaves.")]
+    rule: Annotated[str, Field(description="The rule in force, in sentences.")]
+    archive_after_days: float | str | None
+    archive_by: str | None
+    delete_after_days: Annotated[float | str | None, Field(description="Then it goes to the recycle bin.")]
+    delete_by: str | None
+    keep_days: Annotated[float | str | None, Field(description="Not removed before that age, whatever else is said.")]
+    keep_by: str | None
+    gone_after_days: Annotated[float | None, Field(description="Deleted for good: its time and the recycle bin's.")]
+    ttl_seconds: Annotated[float | None, Field(description="Of short_term: after the session's last message.")]
+    max_memories: Annotated[int | None, Field(description="The quota; null: no limit.")]
+    max_bytes: int | None
+    quota_remaining: int | None
+    exceptions: Annotated[list[dict[str, Any]], Field(description="Rules for single sessions or memories of the user.")]
+
+
+class MemoryRules(Output):
+    """The rules in force for one user, agent and session."""
+
+    user_id: str
+    agent_id: str
+    session_id: str | None
+    summary: Annotated[str, Field(description="All of it in sentences, a line for each kind.")]
+    recycle_bin_days: Annotated[int, Field(description="What is removed can be restored for so long.")]
+    kinds: list[KindRules]
+    holds: Annotated[
+        list[dict[str, Any]], Field(description="Holds that name the user, the agent or the session: nothing goes.")
+    ]
+
+
 class Move(Output):
     """What happens to a memory next."""
 

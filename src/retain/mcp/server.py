@@ -38,7 +38,7 @@ Retain is the user's memory across conversations. Before you answer something th
 look with memory_search. When the user says something worth knowing later (a preference, a fact, a decision), keep it
 with memory_add: one thought each, in a sentence that stands by itself. Correct what has changed with memory_update;
 forget with memory_delete what the user wants forgotten (memory_restore undoes it for 15 days). What is remembered has
-a lifetime: memory_explain says why something is still there, or no longer."""
+a lifetime: memory_rules says how long each kind is kept, memory_explain why something is still there, or no longer."""
 
 
 def build_server(gate_of: GateOf, *, defaults: Defaults | None = None, keyed: bool = False) -> Server[Any]:

@@ -19,6 +19,8 @@ from retain.api.models import (
     MaybeAgent,
     MaybeUser,
     Metadata,
+    OfAgent,
+    OfUser,
     Request,
     SessionId,
     UserId,
@@ -136,6 +138,66 @@ class Life(Answer):
     keep_by: str | None
 
 
+class KindRules(Answer):
+    """How long one kind is kept; `null` is never."""
+
+    memory_type: str = Field(description="The kind; `history` is the conversation that short-term memory leaves.")
+    rule: str = Field(description="The rule in force, in sentences.")
+    archive_after_days: float | str | None
+    archive_by: str | None
+    delete_after_days: float | str | None = Field(description="Then it goes to the recycle bin.")
+    delete_by: str | None
+    keep_days: float | str | None
+    keep_by: str | None
+    gone_after_days: float | None = Field(description="Deleted for good: its time and the recycle bin's.")
+    ttl_seconds: float | None = Field(description="Of short-term memory: after the session's last message.")
+    max_memories: int | None = Field(description="The quota; `null`: no limit.")
+    max_bytes: int | None
+    quota_remaining: int | None
+    exceptions: list[Metadata] = Field(description="Rules for single sessions or memories of the user.")
+
+
+class RulesInForce(Answer):
+    """The rules in force for one user, agent and session."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "session_id": None,
+            "summary": "persona: Never deleted by a rule (the default for persona); it stays until someone deletes it.",
+            "recycle_bin_days": 15,
+            "kinds": [
+                {
+                    "memory_type": "persona",
+                    "rule": "Never deleted by a rule (the default for persona); it stays until someone deletes it.",
+                    "archive_after_days": None,
+                    "archive_by": "the default for persona",
+                    "delete_after_days": None,
+                    "delete_by": "the default for persona",
+                    "keep_days": "forever",
+                    "keep_by": "the default for persona",
+                    "gone_after_days": None,
+                    "ttl_seconds": None,
+                    "max_memories": 1_000,
+                    "max_bytes": 67_108_864,
+                    "quota_remaining": 998,
+                    "exceptions": [],
+                }
+            ],
+            "holds": [],
+        }
+    )
+
+    user_id: str
+    agent_id: str
+    session_id: str | None
+    summary: str = Field(description="All of it in sentences, a line for each kind.")
+    recycle_bin_days: int = Field(description="What is removed can be restored for so long.")
+    kinds: list[KindRules]
+    holds: list[Metadata] = Field(description="Holds that name the user, the agent or the session: nothing goes.")
+
+
 class Effect(Answer):
     """What a change would come to."""
 
@@ -213,6 +275,12 @@ def get_policy(
         memory_type.value, user_id=user_id, agent_id=agent_id, session_id=session_id, memory_id=memory_id
     )
     return answer(said)
+
+
+@routes.add("GET", "/rules", Right.READ, Reach.MEMORY, answer=RulesInForce)
+def get_rules(caller: Asking, user_id: OfUser, agent_id: OfAgent, session_id: InSession = None) -> Response:
+    """Say how long each kind of memory is kept for a user and an agent, in words and numbers."""
+    return answer(caller.memory(user_id, agent_id, session_id).rules())
 
 
 @routes.add("POST", "/policies/{memory_type:id}/preview", Right.READ, Reach.WHOSE, answer=Effect)
