@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from retain.core.errors import MissingExtraError
 from retain.core.records import Cause
@@ -17,12 +17,30 @@ from retain.ports import DueStore
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
-_COUNTERS: Final = (
-    ("memory_archived", "Memories that were archived.", ["memory_type"]),
-    ("memory_deleted", "Memories that were removed, into the recycle bin.", ["memory_type", "reason"]),
-    ("memory_purged", "Memories that were deleted for good.", ["memory_type"]),
-    ("memory_restored", "Memories that came back.", ["memory_type"]),
+
+
+class Metric(NamedTuple):
+    """A metric of retention, as Prometheus knows it."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    meaning: str
+
+    @property
+    def exposed(self) -> str:
+        """The name that its values have."""
+        return f"{self.name}_total" if self.type == "counter" else self.name
+
+
+ARCHIVED: Final = Metric("memory_archived", "counter", ("memory_type",), "Memories that were archived.")
+DELETED: Final = Metric(
+    "memory_deleted", "counter", ("memory_type", "reason"), "Memories that were removed, into the recycle bin."
 )
+PURGED: Final = Metric("memory_purged", "counter", ("memory_type",), "Memories that were deleted for good.")
+RESTORED: Final = Metric("memory_restored", "counter", ("memory_type",), "Memories that came back.")
+STORAGE: Final = Metric("memory_storage_bytes", "gauge", ("memory_type",), "Bytes of the content of live memories.")
+AGE: Final = Metric("memory_age_days", "histogram", ("memory_type",), "Age of live memories, in days.")
 #: Counting ages reads one index entry for each record, so it is done this often at most.
 _AGES_EVERY_SECONDS: Final = 30.0
 
@@ -56,26 +74,28 @@ class Collector:
         yield from self._latencies()
 
     def _moves(self) -> Iterable[Any]:
-        counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+        counts: dict[Metric, Counter[tuple[str, ...]]] = {
+            metric: Counter() for metric in (ARCHIVED, DELETED, PURGED, RESTORED)
+        }
         for kind, state, cause, count in self._dues.totals():
             match State(state):
                 case State.RECYCLED:
-                    counts["memory_deleted"][kind, cause] += count
+                    counts[DELETED][kind, cause] += count
                 case State.DELETED:
-                    counts["memory_purged"][(kind,)] += count
+                    counts[PURGED][(kind,)] += count
                 case State.ARCHIVED if cause == Cause.RULE:
-                    counts["memory_archived"][(kind,)] += count
+                    counts[ARCHIVED][(kind,)] += count
                 case State.ACTIVE | State.ARCHIVED:
-                    counts["memory_restored"][(kind,)] += count
-        for name, meaning, labels in _COUNTERS:
-            family = self._families.CounterMetricFamily(name, meaning, labels=labels)
-            for values, count in sorted(counts[name].items()):
+                    counts[RESTORED][(kind,)] += count
+        for metric, counted in counts.items():
+            family = self._families.CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+            for values, count in sorted(counted.items()):
                 family.add_metric(list(values), count)
             yield family
 
     def _holdings(self) -> Iterable[Any]:
         gauge = self._families.GaugeMetricFamily
-        size = gauge("memory_storage_bytes", "Bytes of the content of live memories.", labels=["memory_type"])
+        size = gauge(STORAGE.name, STORAGE.meaning, labels=STORAGE.labels)
         count = gauge("memory_count", "Live memories.", labels=["memory_type"])
         for kind, held, memories in self._dues.holdings():
             size.add_metric([kind], held)
@@ -86,9 +106,7 @@ class Collector:
         read, kept = self._ages
         if time.monotonic() - read > _AGES_EVERY_SECONDS:
             now = self._now()
-            histogram = self._families.HistogramMetricFamily(
-                "memory_age_days", "Age of live memories, in days.", labels=["memory_type"]
-            )
+            histogram = self._families.HistogramMetricFamily(AGE.name, AGE.meaning, labels=AGE.labels)
             for kind, (counts, total) in self._dues.ages([now - days * DAY - 1 for days in AGE_BUCKETS]).items():
                 upto, buckets = 0, []
                 for bound, count in zip((*map(str, AGE_BUCKETS), "+Inf"), counts, strict=True):
