@@ -61,6 +61,14 @@ def test_the_bench_fails_where_a_single_target_is_missed_or_was_not_measured(
             check.judge({other: kept for other, kept in good.items() if other != key})
 
 
+def test_a_decision_names_requirements_that_there_are() -> None:
+    page = (ROOT / "docs/requirements.md").read_text(encoding="utf-8")
+    rows, _, decisions = page.partition("## Where the sources disagree")
+    named = [one for listed in re.findall(r"^\*\*.*?\(([^)]*)\)\.\*\*", decisions, re.M) for one in listed.split(", ")]
+    assert len(named) > 40
+    assert [one for one in named if f"| {one} |" not in rows] == []
+
+
 def test_every_requirement_test_is_listed() -> None:
     listed = {test for _, test in NAMED.findall((ROOT / "docs/requirements.md").read_text(encoding="utf-8"))}
     for path in (ROOT / "tests/requirements").glob("test_*.py"):

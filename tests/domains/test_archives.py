@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.servers import s3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from clocks import FakeClock
 from domains.tenants import Tenants
 from retain import Retain
 from retain.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError, StoreFullError
+from retain.storage.objects import open_objects
 from retain.storage.objects.local import LocalObjects
 
 RESOURCES: list[dict[str, Any]] = [
@@ -37,7 +39,13 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, 
     retain.domains.configure("rag", {"limit": 9})
     done = retain.domains.archive("rag", RESOURCES, {"note": "before the move"})
     assert (done["success"], done["domain"], done["resource_count"]) == (True, "rag", 2)
-    assert (home / "archive" / done["manifest_path"]).is_file()
+    listed = json.loads(Path(done["manifest_path"]).read_bytes())
+    assert (listed["archive_id"], listed["domain"], listed["note"]) == (done["archive_id"], "rag", "before the move")
+    assert [one["id"] for one in listed["resources"]] == ["c-1", "t-2"]
+    assert listed["total_size_bytes"] == done["total_size_bytes"]
+    payload = Path(done["manifest_path"]).with_name(listed["payload"]["name"])
+    assert payload.is_relative_to(home / "archive")
+    assert payload.is_file()
     found = retain.domains.read_archive("rag", done["archive_id"])
     assert found["resources"] == RESOURCES
     manifest = found["manifest"]
@@ -48,7 +56,8 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, 
     assert manifest["total_size_bytes"] == done["total_size_bytes"] == len("".join(lines).encode())
     assert (manifest["created_at"], manifest["note"]) == (clock().isoformat(), "before the move")
     assert manifest["policy"] == retain.domains.get("rag")
-    assert [one["archive_id"] for one in retain.domains.archives("rag")] == [done["archive_id"]]
+    (shown,) = retain.domains.archives("rag")
+    assert (shown["archive_id"], shown["manifest_path"]) == (done["archive_id"], done["manifest_path"])
     assert retain.domains.archives("memory") == []
 
 
@@ -60,10 +69,18 @@ def test_whatever_is_json_comes_back_as_it_was(tenants: Tenants, given_resources
     assert domains.read_archive("memory", done["archive_id"])["resources"] == given_resources
 
 
-def test_nothing_of_an_archive_can_be_read_without_its_key(retain: Retain, home: Path) -> None:
-    retain.domains.archive("memory", RESOURCES)
-    assert len(objects_of(home)) == 2
-    assert all(b"needle" not in path.read_bytes() and b"c-1" not in path.read_bytes() for path in objects_of(home))
+def test_of_an_archive_only_the_list_can_be_read_without_its_key(retain: Retain, home: Path) -> None:
+    """It names what was archived; of the contents there is neither a word nor a digest to guess them by."""
+    retain.domains.configure("memory", {"keep_session_ids": ["s-secret"]})
+    done = retain.domains.archive("memory", RESOURCES)
+    manifest = retain.domains.read_archive("memory", done["archive_id"])["manifest"]
+    hidden = ["needle", "s-secret", manifest["payload"]["sha256"], *(one["sha256"] for one in manifest["resources"])]
+    found = objects_of(home)
+    assert [path.name for path in found] == ["manifest.json", "manifest.sealed", "payload.jsonl"]
+    for path in found:
+        data = path.read_bytes()
+        assert not any(secret.encode() in data for secret in hidden), path.name
+        assert (b"c-1" in data) == (path.name == "manifest.json")
 
 
 def test_where_nothing_was_ever_archived_there_is_no_archive(retain: Retain) -> None:
@@ -82,7 +99,7 @@ def test_an_archive_is_its_tenant_s_and_its_domain_s_own(retain: Retain) -> None
             retain.domains.read_archive("memory", wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["manifest", "payload"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["list", "manifest", "payload"])
 @pytest.mark.parametrize("place", [0, 40, -1])
 def test_an_archive_that_was_tampered_with_is_found_out(retain: Retain, home: Path, which: int, place: int) -> None:
     done = retain.domains.archive("memory", RESOURCES)
@@ -94,29 +111,33 @@ def test_an_archive_that_was_tampered_with_is_found_out(retain: Retain, home: Pa
         retain.domains.read_archive("memory", done["archive_id"])
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["manifest", "payload"])
-def test_the_part_of_another_archive_is_not_taken_for_its_own(retain: Retain, which: int) -> None:
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["manifest", "payload", "list"])
+def test_the_part_of_another_archive_is_not_taken_for_its_own(retain: Retain, home: Path, which: int) -> None:
     """Both are rightly sealed and rightly placed: only the checksums tell."""
     first = retain.domains.archive("memory", RESOURCES)
     second = retain.domains.archive("memory", [{**RESOURCES[0], "text": "another"}, RESOURCES[1]])
     objects = retain.parts.objects()
-    folders = [done["manifest_path"].rsplit("/", 1)[0] for done in (first, second)]
-    name = ("manifest.json", "payload.jsonl")[which]
+    root = f"{home / 'archive'}/"
+    folders = [done["manifest_path"].removeprefix(root).rsplit("/", 1)[0] for done in (first, second)]
+    name = ("manifest.sealed", "payload.jsonl", "manifest.json")[which]
     objects.put(f"{folders[0]}/{name}", objects.get(f"{folders[1]}/{name}"))
-    with pytest.raises(ObjectDamagedError, match=r"another archive|SHA-256"):
+    with pytest.raises(ObjectDamagedError, match=r"another archive|SHA-256|not as it was written"):
         retain.domains.read_archive("memory", first["archive_id"])
 
 
 def test_without_its_payload_an_archive_is_damaged_not_empty(retain: Retain, home: Path) -> None:
     done = retain.domains.archive("memory", RESOURCES)
-    objects_of(home)[1].unlink()
+    objects_of(home)[2].unlink()
     with pytest.raises(ObjectDamagedError, match="it is not there"):
         retain.domains.read_archive("memory", done["archive_id"])
 
 
-def test_there_is_no_manifest_without_its_payload(retain: Retain, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_there_is_no_list_without_what_it_lists(
+    retain: Retain, home: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
     put = LocalObjects.put
-    left = 1
+    left = written
 
     def dying(self: LocalObjects, name: str, data: bytes, **condition: Any) -> str:
         nonlocal left
@@ -129,7 +150,7 @@ def test_there_is_no_manifest_without_its_payload(retain: Retain, home: Path, mo
     monkeypatch.setattr(LocalObjects, "put", dying)
     with pytest.raises(StoreFullError):
         retain.domains.archive("memory", RESOURCES)
-    assert [path.name for path in objects_of(home)] == ["payload.jsonl"]
+    assert {path.name for path in objects_of(home)} == {*("payload.jsonl", "manifest.sealed")[:written]}
     assert retain.domains.archives("memory") == []
 
 
@@ -154,3 +175,24 @@ def test_what_cannot_be_archived_is_an_error_and_leaves_nothing(
     with pytest.raises(InvalidInputError):
         retain.domains.archive("memory", resources, options)
     assert objects_of(home) == []
+
+
+def test_in_a_bucket_the_manifest_s_path_is_the_url_of_an_object(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        bucket = server.new_bucket()
+        monkeypatch.setenv("RETAIN_ARCHIVE_URL", bucket)
+        with Retain.open(home=home) as retain:
+            done = retain.domains.archive("rag", RESOURCES)
+            assert [one["manifest_path"] for one in retain.domains.archives("rag")] == [done["manifest_path"]]
+        place, _, name = done["manifest_path"].rpartition("/")
+        assert place.startswith(f"{bucket.rstrip('/')}/archive/"), "the bucket that was named, and no double slash"
+        listed = json.loads(open_objects(place).get(name))
+    assert [one["id"] for one in listed["resources"]] == ["c-1", "t-2"]
+
+
+def test_a_home_with_spaces_and_signs_in_its_path_is_no_trouble(tmp_path: Path) -> None:
+    with Retain.open(home=tmp_path / "my home %20 ü") as retain:
+        done = retain.domains.archive("rag", RESOURCES)
+    assert json.loads(Path(done["manifest_path"]).read_bytes())["resource_count"] == 2

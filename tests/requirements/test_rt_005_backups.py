@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ import pytest
 from clocks import FakeClock
 from retain import MemoryManager, Retain
 from retain.core.frames import Frame
+from retain.core.times import moment
 
 DAILY = ("entity", "episodic", "long_term", "structured")
 
 
 def moment_of_id(backup_id: str) -> int:
-    """The moment that a backup's name carries."""
-    return int(backup_id.replace("-", "")[:12], 16) * 1_000
+    """The moment that a backup's name carries, as people read it there."""
+    day, time, millis, *_ = backup_id.split("-")
+    read = datetime.strptime(f"{day}{time}{millis}000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
+    return moment(read)
 
 
 def pass_days(retain: Retain, clock: FakeClock, days: int, *, step: int = 1) -> None:
@@ -83,7 +87,7 @@ def test_rt_005_persona_is_backed_up_weekly_and_kept_for_90_days(
 
 
 def test_rt_005_a_backup_holds_every_memory_carries_its_time_and_logs_how_many_there_are(
-    retain: Retain, memory: MemoryManager, caplog: pytest.LogCaptureFixture
+    retain: Retain, memory: MemoryManager, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = {f"note {n}" for n in range(50)}
     memory.add_many(sorted(texts), "long_term")
@@ -91,6 +95,14 @@ def test_rt_005_a_backup_holds_every_memory_carries_its_time_and_logs_how_many_t
         backup = retain.backups.create(["long_term"])
     assert f"backup {backup.id} holds 50 memories" in caplog.text
     assert abs(moment_of_id(backup.id) - retain.parts.now()) < 1_000, "to the millisecond"
+    made = clock()
+    (folder,) = (retain.settings.home / "backups" / "backups").iterdir()
+    assert folder.name == backup.id
+    assert folder.name.startswith(f"{made:%Y%m%d-%H%M%S}-"), "whoever lists the folder sees when it was made"
+    later = [retain.backups.create(["long_term"]).id for _ in range(3)]
+    clock.advance(seconds=1)
+    later.append(retain.backups.create(["long_term"]).id)
+    assert [one.id for one in retain.backups.list()] == [backup.id, *later], "also those of one moment keep their order"
     records = [
         dict(zip(f.columns, row, strict=True))
         for f in held(retain, backup.id)

@@ -1,7 +1,9 @@
 """Archives of a caller's resources in cold storage: a payload, and a manifest that proves it.
 
-They are no user's, so that no erasure reaches them; they are sealed all the same, under a key of the tenant's own. The
-payload is written and read back before there is a manifest: one that is there tells of resources that are there.
+They are no user's, so that no erasure reaches them; they are sealed all the same, under a key of the tenant's own.
+Beside the sealed manifest lies a list that anyone can read who is given its path: it names what was archived, and has
+neither contents nor digests by which they could be guessed. The list is written last, after all has been read back: one
+that is there tells of resources that are there.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from retain.core.domains import check_domain, check_resources
 from retain.core.errors import (
@@ -27,7 +30,9 @@ from retain.ports import ObjectStore
 
 _FORMAT: Final = "retain-domain-archive"
 _VERSION: Final = 1
-_MANIFEST: Final = "manifest.json"
+#: The list that can be read as it lies there, and the manifest that it is part of.
+_LIST: Final = "manifest.json"
+_MANIFEST: Final = "manifest.sealed"
 _PAYLOAD: Final = "payload.jsonl"
 _MAX_NOTE: Final = 1_000
 
@@ -61,12 +66,13 @@ class DomainArchives:
         folder = f"{self._folder}/{domain}/{archive_id}"
         objects.prepare()
         self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines))
-        self._put(objects, f"{folder}/{_MANIFEST}", json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n")
+        self._put(objects, f"{folder}/{_MANIFEST}", _document(manifest))
+        self._put(objects, f"{folder}/{_LIST}", _document(_open(manifest)))
         return {
             "success": True,
             "domain": domain,
             "archive_id": archive_id,
-            "manifest_path": f"{folder}/{_MANIFEST}",
+            "manifest_path": _place(objects, f"{folder}/{_LIST}"),
             "resource_count": len(lines),
             "total_size_bytes": manifest["total_size_bytes"],
         }
@@ -101,10 +107,14 @@ class DomainArchives:
         """The archives of a domain, the oldest first, without what is in them."""
         objects = self._objects()
         prefix = f"{self._folder}/{check_domain(domain)}/"
-        names = sorted(name for name in objects.names(prefix) if name.endswith(f"/{_MANIFEST}"))
-        found = [(name, self._read_manifest(objects, name)) for name in names]
+        folders = sorted(name.removesuffix(f"/{_LIST}") for name in objects.names(prefix) if name.endswith(f"/{_LIST}"))
         shown = ("archive_id", "domain", "created_at", "note", "resource_count", "total_size_bytes")
-        return [{**{part: manifest[part] for part in shown}, "manifest_path": name} for name, manifest in found]
+        found = []
+        for folder in folders:
+            manifest = self._read_manifest(objects, folder)
+            place = _place(objects, f"{folder}/{_LIST}")
+            found.append({**{part: manifest[part] for part in shown}, "manifest_path": place})
+        return found
 
     def read(self, domain: str, archive_id: str) -> dict[str, Any]:
         """An archive: its manifest and its resources, each compared with what the manifest says of it."""
@@ -112,9 +122,9 @@ class DomainArchives:
             raise NotFoundError(f"{told(archive_id)} is not the id of an archive")
         objects = self._objects()
         folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
-        if f"{folder}/{_MANIFEST}" not in objects.names(f"{folder}/"):
+        if f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
             raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
-        manifest = self._read_manifest(objects, f"{folder}/{_MANIFEST}")
+        manifest = self._read_manifest(objects, folder)
         name = f"{folder}/{_PAYLOAD}"
         try:
             data = self._get(objects, name)
@@ -129,8 +139,13 @@ class DomainArchives:
         except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
             raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
 
-    def _read_manifest(self, objects: ObjectStore, name: str) -> dict[str, Any]:
-        data = self._get(objects, name)
+    def _read_manifest(self, objects: ObjectStore, folder: str) -> dict[str, Any]:
+        """The sealed manifest of an archive, if the list beside it says the same."""
+        name = f"{folder}/{_MANIFEST}"
+        try:
+            data, listed = self._get(objects, name), objects.get(f"{folder}/{_LIST}")
+        except ObjectMissingError as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
         try:
             manifest: dict[str, Any] = json.loads(data)
             is_ours = (manifest["format"], manifest["version"]) == (_FORMAT, _VERSION)
@@ -138,7 +153,27 @@ class DomainArchives:
             raise _damaged(f"{objects.url}/{name}", "it is no manifest") from problem
         if not is_ours or manifest.get("archive_id") != name.split("/")[-2]:
             raise _damaged(f"{objects.url}/{name}", "it is another archive's, or of another version")
+        if listed != _document(_open(manifest)):
+            raise _damaged(f"{objects.url}/{folder}/{_LIST}", "it is not as it was written")
         return manifest
+
+
+def _open(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a manifest anyone may read: no digest, since a short text can be found by it, and no policy."""
+    said = {name: value for name, value in manifest.items() if name != "policy"}
+    payload = {name: value for name, value in said["payload"].items() if name != "sha256"}
+    resources = [{"id": one["id"], "bytes": one["bytes"]} for one in said["resources"]]
+    return {**said, "payload": payload, "resources": resources}
+
+
+def _document(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def _place(objects: ObjectStore, name: str) -> str:
+    """Where an object lies, to be used as it is: the path of a file, or the URL of an object in a bucket."""
+    url = f"{objects.url.rstrip('/')}/{name}"
+    return unquote(urlsplit(url).path) if url.startswith("file:") else url
 
 
 def _verified(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:

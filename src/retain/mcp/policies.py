@@ -195,7 +195,9 @@ class Archived(Output):
     success: bool
     domain: str
     archive_id: str
-    manifest_path: str
+    manifest_path: Annotated[
+        str, Field(description="A path on the server's machine, or the URL of an object in a bucket.")
+    ]
     resource_count: int
     total_size_bytes: int
 

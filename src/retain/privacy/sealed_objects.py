@@ -13,6 +13,8 @@ from retain.privacy.sealing import DataKey, SealBrokenError, seal, sealed_under,
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
+#: The list of what is in a domain's archive is for whoever is given its path; what it lists is sealed like the rest.
+_OPEN: Final = re.compile(rf"{_OWNED.pattern}domains/[a-z]+/[0-9a-f-]{{36}}/manifest\.json")
 
 
 class SealedObjects:
@@ -39,7 +41,7 @@ class SealedObjects:
 
     def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
         owner = _OWNED.match(name)
-        if owner is not None:
+        if owner is not None and not _OPEN.fullmatch(name):
             data = seal(self._key_of(owner[1]), name, data)
         return self._objects.put(name, data, absent=absent, match=match)
 

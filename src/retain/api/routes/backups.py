@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from retain.access import Right
 from retain.api.guard import Asking
-from retain.api.models import MEMORY_ID, MOMENT, Answer, Kind, Request, UserId, example
+from retain.api.models import MOMENT, Answer, Kind, Request, UserId, example
 from retain.api.operations import Routes, answer
 from retain.api.pages import After, Limit, Page, page_of
 from retain.api.rights import Reach
@@ -23,7 +23,8 @@ from retain.storage.copying.ends import view_of
 
 routes = Routes("backups", "Backups of the whole store: made, verified, restored and rotated.")
 
-BackupId = Annotated[str, Path(max_length=64, description="The backup's id.", examples=[MEMORY_ID])]
+BACKUP_ID = "20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"
+BackupId = Annotated[str, Path(max_length=64, description="The backup's id.", examples=[BACKUP_ID])]
 
 
 def _lines(result: str) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Backup(Answer):
 
     model_config = example(
         {
-            "id": MEMORY_ID,
+            "id": BACKUP_ID,
             "created_at": MOMENT,
             "kinds": ["long_term"],
             "users": 3,
@@ -125,7 +126,7 @@ class Rotated(Answer):
     """What a rotation did."""
 
     model_config = example(
-        {"removed": [MEMORY_ID], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 12}
+        {"removed": [BACKUP_ID], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 12}
     )
 
     removed: list[str]

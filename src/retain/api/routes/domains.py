@@ -144,7 +144,7 @@ class Archived(Answer):
             "success": True,
             "domain": "memory",
             "archive_id": MEMORY_ID,
-            "manifest_path": f"archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json",
+            "manifest_path": f"/home/retain/archive/archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json",
             "resource_count": 1,
             "total_size_bytes": 82,
         }
@@ -153,7 +153,7 @@ class Archived(Answer):
     success: bool
     domain: str
     archive_id: str
-    manifest_path: str
+    manifest_path: str = Field(description="A path on the server's machine, or the URL of an object in a bucket.")
     resource_count: int
     total_size_bytes: int
 
@@ -169,7 +169,7 @@ class Archive(Answer):
             "note": None,
             "resource_count": 1,
             "total_size_bytes": 82,
-            "manifest_path": f"archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json",
+            "manifest_path": f"/home/retain/archive/archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json",
         }
     )
 

@@ -16,7 +16,6 @@ from retain.core.errors import (
     told,
 )
 from retain.core.frames import Frame, FrameDamagedError, read_frames
-from retain.core.ids import is_id
 from retain.core.times import iso
 from retain.core.types import MemoryType
 from retain.lifecycle.safety import TOLERANCE
@@ -29,6 +28,7 @@ from retain.privacy.backups.format import (
     Held,
     Manifest,
     backup_of,
+    is_backup_id,
     manifest_name,
     read_index,
     read_manifest,
@@ -66,7 +66,7 @@ class Catalog:
 
     def get(self, backup_id: str) -> Manifest:
         """The manifest of a backup, as it was signed."""
-        if not isinstance(backup_id, str) or not is_id(backup_id):
+        if not is_backup_id(backup_id):
             raise NotFoundError(f"there is no backup {told(backup_id)}; see: retain backup list")
         name = manifest_name(backup_id)
         missing = NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: retain backup list")

@@ -1,5 +1,7 @@
 """What a backup consists of, as objects of a store.
 
+An id begins with the moment at which the backup was made, in UTC: ``20260115-013000-000-…``. Ids sort by it.
+
 - ``backups/<id>/manifest.json``: what it is, the SHA-256 of everything that it refers to, and a signature. It is
   written last: without it there is no backup.
 - ``backups/<id>/index``: a line of JSON for each document (compressed by zlib), and where its sealed parts lie.
@@ -26,8 +28,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from retain.core.content import to_json
 from retain.core.errors import ObjectDamagedError, StoreTooNewError
-from retain.core.ids import is_id
-from retain.core.times import iso
+from retain.core.times import iso, when
 from retain.privacy.signatures import is_signature
 from retain.privacy.signing import SigningKey, SigningKeys
 
@@ -37,6 +38,7 @@ SEGMENTS: Final = "segments/"
 PACKS: Final = "packs/"
 #: The key that what belongs to everybody is sealed under; no pseudonym is the hash of a text.
 STORE_KEY: Final = hashlib.sha256(b"retain: what belongs to everybody").hexdigest()[:32]
+_ID: Final = re.compile(r"\d{8}-\d{6}-\d{3}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT: Final = re.compile(rf"{SEGMENTS}([0-9a-z-]+)-(\d+)(?:r\d+)?")
 _MANIFEST: Final = re.compile(rf"{FOLDER}([0-9a-z-]+)/manifest\.json")
 Sort = Literal["user", "tenant", "chain", "common"]
@@ -114,6 +116,19 @@ class Manifest:
         return iso(self.created_at)
 
 
+def name_backup(record_id: str, now: int) -> str:
+    """The id of a backup that is made now, of an id that a record would have: the moment that is in there can be read
+    by people, and the order stays.
+    """
+    millis = now // 1_000 % 1_000
+    return f"{when(now):%Y%m%d-%H%M%S}-{millis:03}-{record_id[14:]}"
+
+
+def is_backup_id(text: object) -> bool:
+    """Whether ``text`` has the form of a backup's id."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
 def manifest_name(backup_id: str) -> str:
     """Where the manifest of a backup is."""
     return f"{FOLDER}{backup_id}/manifest.json"
@@ -132,13 +147,13 @@ def index_name(backup_id: str, version: int = 0) -> str:
 def backup_of(name: str) -> str | None:
     """The id of the backup whose manifest has this name."""
     found = _MANIFEST.fullmatch(name)
-    return found[1] if found and is_id(found[1]) else None
+    return found[1] if found and is_backup_id(found[1]) else None
 
 
 def maker_of(segment: str) -> str | None:
     """The id of the backup that made a segment of this name; ``None`` if it is not one."""
     found = _SEGMENT.fullmatch(segment)
-    return found[1] if found and is_id(found[1]) else None
+    return found[1] if found and is_backup_id(found[1]) else None
 
 
 def segment_anew(segment: str, version: int) -> str:

@@ -28,7 +28,7 @@ from retain.lifecycle.leadership import Leadership
 from retain.ports import ObjectStore
 from retain.privacy.backups.catalog import Catalog, Damaged, counted, is_ahead
 from retain.privacy.backups.creating import Creation, ends_at, mark_of
-from retain.privacy.backups.format import STORE_KEY, Manifest
+from retain.privacy.backups.format import STORE_KEY, Manifest, name_backup
 from retain.privacy.backups.merging import Merging
 from retain.privacy.backups.restoring import (
     Restored,
@@ -165,7 +165,7 @@ class Backups:
                 self._keyring,
                 self._ledger,
                 self._cold,
-                backup_id=self._new_id(now),
+                backup_id=name_backup(self._new_id(now), now),
                 kinds=chosen,
                 now=now,
                 progress=progress,
