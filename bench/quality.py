@@ -130,7 +130,16 @@ def _indexes(memories: Sequence[Memory], embedder: Embedder) -> tuple[ScopeIndex
         record_id = f"{number:08x}-0000-7000-8000-000000000000"
         rows.append(
             IndexRow(
-                record_id, "bench", memory.session, number, number, None, False, "{}", vectors, terms.encode(passages)
+                record_id,
+                agent_id="bench",
+                session_id=memory.session,
+                created_at=number,
+                updated_at=number,
+                hidden_from=None,
+                archived_from=None,
+                metadata="{}",
+                vectors=vectors,
+                terms=terms.encode(passages),
             )
         )
     unlinked = [row._replace(session_id=None) for row in rows]

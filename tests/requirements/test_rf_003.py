@@ -197,6 +197,11 @@ def test_rf_003_results_of_all_kinds_are_ordered_by_falling_score_and_cut_to_top
     everything = sorted((score for kind in durable for score in alone[kind].values()), reverse=True)
     assert scores == everything[:30], "the best of all of them"
 
+    explained = memory.retrieve(query, durable, top_k=30, explain=True)
+    assert [result["score"] for result in explained] == scores
+    assert all(result["explanation"] for result in explained)
+    assert "explanation" not in results[0], "only on request"
+
     with_notes = memory.retrieve(query, ["long_term", "working"], top_k=10)
     assert len(with_notes) == 10
     kinds = [result["memory_type"] for result in with_notes]

@@ -73,6 +73,7 @@ def test_rt_005_long_term_has_no_expiry_and_is_archived_to_cold_storage_after_a_
     memory: MemoryManager, retain: Retain, clock: FakeClock, home: Path
 ) -> None:
     memory_id = memory.add("Enjoys skiing", "long_term", {"topic": "sports"})["memory_id"]
+    before = memory.get(memory_id)
     clock.advance(days=364)
     assert retain.sweep().counts == {"archive": 0, "recycle": 0, "delete": 0}
     assert [found["memory_id"] for found in memory.retrieve("skiing")] == [memory_id]
@@ -85,7 +86,10 @@ def test_rt_005_long_term_has_no_expiry_and_is_archived_to_cold_storage_after_a_
 
     clock.advance(days=3_650)
     retain.sweep()
-    assert memory.rehydrate(memory_id)["content"] == "Enjoys skiing", "and there is no expiry"
+    memory.rehydrate(memory_id)
+    after = memory.get(memory_id)
+    assert {**after, "updated_at": before["updated_at"]} == before, "whole, and there is no expiry"
+    assert [found["memory_id"] for found in memory.retrieve("skiing", filters={"topic": "sports"})] == [memory_id]
 
 
 def test_rt_005_persona_is_permanent_and_no_clean_up_touches_it(
