@@ -155,7 +155,7 @@ def test_rt_005_archive_old_memories(memory: MemoryManager, retain: Retain, cloc
 
 
 def test_rt_005_what_archive_old_memories_takes_is_in_cold_storage_and_nowhere_else(
-    memory: MemoryManager, retain: Retain, clock: FakeClock, home: Path
+    memory: MemoryManager, retain: Retain, clock: FakeClock, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     content = "Enjoys skiing. " + " ".join(f"On day {n} of the holiday it snowed on hill {n * n}." for n in range(200))
     memory_id = memory.add(content, "long_term", {"topic": "sports"})["memory_id"]
@@ -165,8 +165,10 @@ def test_rt_005_what_archive_old_memories_takes_is_in_cold_storage_and_nowhere_e
     before = raw.rows(retain, "SELECT content FROM records WHERE id = ?", (memory_id,))
 
     clock.advance(microseconds=1)
-    assert memory.long_term.archive_old_memories() == 1
+    with caplog.at_level(logging.INFO, "retain"):
+        assert memory.long_term.archive_old_memories() == 1
 
+    assert f"archived memory {memory_id} (long_term)" in caplog.text, "each is logged"
     ((left,),) = raw.rows(retain, "SELECT content FROM records WHERE id = ?", (memory_id,))
     assert len(left or b"") < len(before[0][0]) / 2, "the row keeps a summary"
     (pack,) = (home / "archive").rglob("*.pack")

@@ -42,6 +42,29 @@ def test_ttl_a_session_that_was_idle_for_30_days_goes_to_the_bin(
     assert memory.short_term.get_conversation_history() == []
 
 
+def test_ttl_an_idle_session_loses_its_short_term_records_as_well_however_long_they_could_live(
+    memory: MemoryManager, retain: Retain, clock: FakeClock
+) -> None:
+    retain.policies.set("short_term", delete_after_days=400)
+    busy = retain.manager("user_123", "travel_agent", "busy")
+    for each in (memory, busy):
+        each.short_term.add_message("user", "hello")
+    clock.advance(days=20)
+    busy.short_term.add_message("user", "still here")
+    clock.advance(days=10, microseconds=-1)
+    assert len(memory.short_term.get_conversation_history()) == 1, "30 days are not over"
+    clock.advance(microseconds=1)
+    assert memory.short_term.get_conversation_history() == [], "at that instant, swept or not"
+
+    retain.sweep()
+
+    assert contents(retain) == []
+    assert memory.short_term.get_conversation_history() == []
+    assert memory.retrieve("hello", ["short_term"]) == []
+    assert len(busy.short_term.get_conversation_history()) == 2, "another session is not idle"
+    assert len(contents(retain, "busy")) == 2
+
+
 def test_ttl_long_term_facts_of_the_session_stay(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
     memory.short_term.add_message("user", "I like skiing")
     memory.add("Enjoys skiing", "long_term")
