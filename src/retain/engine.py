@@ -59,7 +59,7 @@ class Retain:
         self.keyring, self.ledger = base.keyring, base.ledger
         self.eraser, self.certificates = base.eraser, base.certificates
         self.access, self.replies = base.access, base.replies
-        self.schedule, self.dues = base.schedule, base.stores.dues
+        self.schedule, self.dues, self.trust = base.schedule, base.stores.dues, base.trust
         self.backups = base.backups(tenant)
         self._parts = parts = base.parts
         self.quotas = Quotas(parts.records, tenant)
@@ -162,8 +162,9 @@ class Retain:
         """Archive, recycle and delete what is due; with ``dry_run``, say what that would be, now or ``at`` a moment.
 
         ``digest`` (of a plan) carries out that plan, or refuses if its records have changed since. ``confirm`` lets go
-        who was set aside because they would lose much at once, and trusts a clock that leaped, or that is behind what a
-        sweep has seen: the time as it is now holds from then on, for sweeps and jobs alike.
+        who was set aside because they would lose much at once, and trusts a clock that leaped, that is behind what the
+        store has seen, or far ahead of it: the time as it is now holds from then on, for sweeps and jobs alike. Without
+        it, what cannot be undone waits while the clock is far ahead; ``waiting`` of the answer says what.
         """
         if dry_run and digest is not None:
             raise InvalidInputError(

@@ -12,9 +12,10 @@ from typing import Any, Final
 from retain.access.keys import Access
 from retain.access.replies import Replies
 from retain.core.chain import Event
+from retain.core.clock import Belief
 from retain.core.errors import ConfirmationNeededError, LeaseLostError
 from retain.core.ids import name_in_logs
-from retain.core.times import Clock, iso
+from retain.core.times import Clock, moment
 from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
 from retain.kinds.entity import retell_entities
@@ -28,9 +29,9 @@ from retain.lifecycle.policies import Policies
 from retain.lifecycle.previews import Previews
 from retain.lifecycle.recycle import Recycle
 from retain.lifecycle.registry import Registry
-from retain.lifecycle.safety import ClockWatch
 from retain.lifecycle.schedule import Schedule, take_back
 from retain.lifecycle.sessions import Belongings, Sessions
+from retain.lifecycle.trust import ClockTrust
 from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
 from retain.privacy.abandoning import Abandoned, Abandonment
@@ -94,6 +95,13 @@ class Foundation:
         large = large_scopes_in(database, settings.index_records)
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
+        self.trust = ClockTrust(
+            self.stores.clock,
+            lambda: moment((clock or system_clock)(), what="the clock's time"),
+            tolerance=settings.clock_tolerance(),
+            watched=clock is None,
+        )
+        database.on_commit = self.trust.note_write
         self.parts = self._make_parts(clock)
         self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id, note=self._note_revoked)
         self.replies = Replies(
@@ -104,7 +112,6 @@ class Foundation:
         self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
         self.eraser.finish_unfinished()
         self.stores.rules.adopt_defaults(now=self.parts.now)
-        self._watch = ClockWatch(now=self.parts.now()) if clock is None else None
         self._backing_up = Leadership(
             self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
         )
@@ -129,6 +136,7 @@ class Foundation:
             registry=stores.registry,
             reader=stores.reader,
             leadership=self.leadership,
+            trust=self.trust,
             objects=cache(self._open_cold),
             erase=self.erase,
             recall=self.recall,
@@ -177,16 +185,10 @@ class Foundation:
         """Backups of the whole store; single users are restored for a tenant."""
         settings, stores = self.settings, self.stores
 
-        def check_clock(now: int, confirmed: bool) -> None:  # noqa: FBT001 - the order of the contract
-            if self._watch is None:
-                return
-            seen = stores.dues.seen()
-            if not confirmed:
-                self._watch.check(now, seen=seen)
-                return
-            self._watch.accept(now)
-            if seen is not None and seen > now:
-                stores.dues.accept(now, tenant, Event(now, "clock.accept", None, {"seen": iso(seen)}))
+        def check_clock(now: int, confirmed: bool) -> Belief:  # noqa: FBT001 - the order of the contract
+            if confirmed:
+                self.trust.confirm(now, tenant)
+            return self.trust.check(now)
 
         def settle(restored: Restored) -> None:
             """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
@@ -241,7 +243,12 @@ class Foundation:
         jobs["minutely"] = self._tending(jobs["minutely"])
         jobs |= backup_runners(self.backups(next(iter(self.tenants))))
         return Schedule(
-            self.stores.jobs, self.leadership, jobs, clock=self.parts.clock, timezone=self.settings.timezone
+            self.stores.jobs,
+            self.leadership,
+            jobs,
+            clock=self.parts.clock,
+            timezone=self.settings.timezone,
+            trust=self.trust,
         )
 
     def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
@@ -276,7 +283,9 @@ class Foundation:
 
     def audit(self, tenant: str) -> Audit:
         """A tenant's audit chain."""
-        return Audit(self.stores.audit, tenant, self.settings.home / "state", self.parts.clock)
+        return Audit(
+            self.stores.audit, tenant, self.settings.home / "state", self.parts.clock, believed=self.trust.look
+        )
 
     def sessions(self, tenant: str) -> Sessions:
         """A tenant's sessions."""
@@ -314,9 +323,10 @@ class Foundation:
             short_term=self.stores.short_term,
             policies=self.policies(tenant),
             registry=registry,
+            registered=self.stores.registry,
             audit=self.audit(tenant),
             now=self.parts.now,
-            watch=self._watch,
+            trust=self.trust,
             load=self.settings.sweep_load,
             finish_erasures=self.eraser.go_on,
             domains=domains,

@@ -535,7 +535,9 @@ class Memory:
         with leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
-            report = sweeper.apply(self._parts.now(), extent, lease=lambda: leadership.lease, note=_log_archived)
+            now = self._parts.now()
+            upto = self._parts.trust.note(now).until(now)
+            report = sweeper.apply(now, extent, upto=upto, lease=lambda: leadership.lease, note=_log_archived)
         _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
         return report.counts["archive"]
 

@@ -17,6 +17,7 @@ import platformdirs
 
 from retain.core.content import MAX_CONTENT_BYTES
 from retain.core.errors import InvalidSettingsError, told
+from retain.core.times import DAY
 from retain.core.types import MIB
 
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
@@ -73,6 +74,11 @@ SETTINGS: Final = (
     ),
     Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
     Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
+    Setting(
+        "clock_tolerance_days",
+        "3",
+        "How far a clock may be ahead of the latest time that the store has seen before what cannot be undone waits.",
+    ),
     Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
     Setting("prepare", "yes", "no prepares no statements on PostgreSQL, for a PgBouncer before 1.21."),
     Setting("distribute", "no", "yes spreads new tables over a Citus cluster."),
@@ -109,6 +115,7 @@ class Settings:
     archive_url: str = ""
     timezone: str = "UTC"
     sweep_load: float = 1.0
+    clock_tolerance_days: float = 3.0
     short_term_url: str = field(default="", repr=False)
     pool_size: int = 16
     distribute: bool = False
@@ -134,6 +141,10 @@ class Settings:
     def keeping_url(self) -> str:
         """Where keys and the ledger of erasures are."""
         return self.state_url or f"file://{self.home}"
+
+    def clock_tolerance(self) -> int:
+        """How far a clock may be ahead of what the store has seen, in microseconds."""
+        return int(self.clock_tolerance_days * DAY)
 
     def master_path(self) -> Path:
         """Where the master key is, if it is not said."""
@@ -181,6 +192,7 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         archive_url=given.get("archive_url", ""),
         timezone=given.get("timezone", "UTC"),
         sweep_load=_number("sweep_load", given, 1, least=0.01, most=1),
+        clock_tolerance_days=_number("clock_tolerance_days", given, 3, least=1, most=36_500),
         short_term_url=given.get("short_term_url", ""),
         pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
         distribute=_yes("distribute", given, "no"),

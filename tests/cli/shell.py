@@ -6,14 +6,22 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from retain import Retain
 from retain.cli.app import app
 
 SCRIPT = Path(sys.executable).with_name("retain")
+
+
+def use_until_now(home: Path) -> None:
+    """A store in which the last write is old has been in use since, so that it believes the machine's clock."""
+    with Retain.open(home=home, clock=lambda: datetime.now(UTC)) as engine:
+        engine.trust.note(engine.parts.now())
 
 
 class Shell:

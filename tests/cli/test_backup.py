@@ -259,7 +259,7 @@ def test_a_rotation_says_what_it_did(kept: Shell) -> None:
 def test_a_backup_that_is_dated_ahead_is_named_passed_over_and_removed_by_hand(kept: Shell) -> None:
     with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
         ahead = engine.backups.create().id
-    assert kept.json("backup", "rotate")["ahead"] == [ahead]
+    assert kept.json("backup", "rotate", "--confirm")["ahead"] == [ahead]
     assert "dated later than now: left alone" in kept.ok("backup", "rotate")
     assert "dated later" in kept.ok("backup", "list")
     right = kept.json("backup", "create")["id"]

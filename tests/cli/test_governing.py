@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.shell import SCRIPT, Shell
+from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from retain import Retain
 from retain.cli.rendering import show_rows
@@ -233,6 +233,7 @@ def test_only_what_has_had_its_time_is_purged(shell: Shell, home: Path) -> None:
     with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=16))) as engine:
         memory = engine.manager("alice", "cli")
         memory.delete(memory.add("Likes tea")["memory_id"])
+    use_until_now(home)
     young = shell.ok("add", "Likes chess", "-u", "alice", "-q").strip()
     shell.ok("delete", young, "-u", "alice")
     assert shell.json("recycle", "purge") == {"purged": {"long_term": 1}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import SCRIPT, Shell
+from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from retain import Retain
 
@@ -34,6 +34,7 @@ def old(home: Path) -> dict[str, str]:
         memory = engine.manager("bob", "travel_agent")
         gone = memory.add("A typing error")["memory_id"]
         memory.delete(gone)
+    use_until_now(home)
     return {"cold": cold, "past": past, "recent": recent, "gone": gone}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import raw
-from cli.shell import SCRIPT, Shell
+from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from retain import Retain
 from retain.cli import scheduling
@@ -157,6 +157,7 @@ def test_a_job_that_fails_ends_with_1_and_says_why(shell: Shell) -> None:
 def test_one_job_runs_by_hand(shell: Shell, home: Path) -> None:
     with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=100))) as engine:
         engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
+    use_until_now(home)
     assert shell.ok("schedule", "run", "episodes") == "episodes: 1 archived.\n"
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
-from retain.core.chain import Event
 from retain.core.decisions import Standing, Window, windows
 from retain.core.records import Keeping, Outcome, Record
 from retain.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
@@ -627,21 +626,6 @@ def move_of(session: Session, target: State, *, purge_at: int | None) -> Any:
 
 
 # --- the whole store ------------------------------------------------------------------------------------------------
-
-
-def test_the_latest_time_that_was_seen_is_kept(engine: Engine, elsewhere: Engine) -> None:
-    latest = max(engine.dues.seen() or NOW, NOW)
-    engine.dues.see(latest + 5)
-    engine.dues.see(latest + 3)
-    assert elsewhere.dues.seen() == latest + 5
-
-
-def test_an_earlier_time_can_be_accepted_and_that_is_audited(engine: Engine, elsewhere: Engine, me: Person) -> None:
-    latest = max(engine.dues.seen() or NOW, NOW)
-    engine.dues.see(latest + 5)
-    engine.dues.accept(latest - 5, me.tenant, Event(NOW, "clock.accept", None, {"jobs": []}))
-    assert elsewhere.dues.seen() == latest - 5
-    assert [entry.action for entry in elsewhere.audit.tail(me.tenant, limit=1)] == ["clock.accept"]
 
 
 def test_holdings_are_what_is_live_of_each_kind(engine: Engine, me: Person) -> None:

@@ -328,7 +328,7 @@ def test_a_clock_that_is_corrected_a_little_does_not(off: int) -> None:
 def test_a_clock_behind_what_a_sweep_has_seen_halts() -> None:
     watch = ClockWatch(now=NOW, steady=0)
     watch.check(NOW, seen=NOW + 300 * SECOND, steady=0)
-    with pytest.raises(ClockError, match="a sweep has seen"):
+    with pytest.raises(ClockError, match="the store has seen"):
         watch.check(NOW, seen=NOW + 301 * SECOND, steady=0)
 
 
@@ -370,10 +370,10 @@ def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(retain: Retain, clock:
 
 def test_a_confirmed_sweep_leaves_what_a_clock_a_little_ahead_has_seen(retain: Retain, clock: FakeClock) -> None:
     retain.sweep()
-    seen = retain.dues.seen()
+    seen = retain.trust.seen()
     clock.advance(seconds=-60)
     retain.sweep(confirm=True)
-    assert retain.dues.seen() == seen
+    assert retain.trust.seen() == seen
     assert "clock.accept" not in [entry["action"] for entry in retain.audit.tail()]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LATEST: Final = "latest"
 _ID: Final = """id=$(retain backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')"""
-_CLOCK: Final = "The clock is right, although it leaped or is behind what a sweep has seen."
+_CLOCK: Final = "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
 
 backup = add_group(
     "backup",
@@ -415,11 +415,14 @@ def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
         "kept": ("kept past its time: no later one is good", "yellow"),
         "rewritten": ("rewritten: without the erased", ""),
         "damaged": ("DAMAGED: left as it is", "bold red"),
+        "waiting": ("waits: past its time by the clock alone", "yellow"),
         "ahead": ("dated later than now: left alone; see retain backup remove", "yellow"),
     }
     rows = [(one, Text(said, style=style)) for name, (said, style) in words.items() for one in done[name]]
     if rows:
         show_rows(console, ("backup!", "what was done"), rows)
+    if done["waiting_for"]:
+        console.print(f"Backups wait: {done['waiting_for']}.", style="yellow", soft_wrap=True)
     _show_objects(console, done)
 
 

@@ -104,10 +104,19 @@ def restore_from_bin(
 
 
 @command(recycle, "purge", examples=("retain recycle purge",))
-def purge_bin(*, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False) -> None:
+def purge_bin(
+    *,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="The clock is right, although it leaped or is far ahead.")
+    ] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+    home: Home = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Delete for good what has been in the recycle bin for its 15 days; nothing else."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        gone = engine.recycle.purge()
+    with open_engine(home, url, tenant, quiet=True) as engine:
+        gone = engine.recycle.purge(confirm=confirm)
     show({"purged": gone}, _show_purged, as_json=as_json)
 
 

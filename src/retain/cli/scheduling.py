@@ -220,7 +220,11 @@ def _went(job: Mapping[str, Any]) -> Text:
 
 def _told(result: Mapping[str, Any] | None) -> str:
     counts = (result or {}).get("counts", {})
-    return ", ".join(f"{counts[name]:,} {word}" for name, word in _COUNTS.items() if counts.get(name)) or "nothing due"
+    waiting = (result or {}).get("waiting") or {}  # of a sweep: what, and why; of backups: which
+    said = [f"{counts[name]:,} {word}" for name, word in _COUNTS.items() if counts.get(name)]
+    number = waiting["records"] if isinstance(waiting, Mapping) and waiting else len(waiting)
+    said += [f"{number:,} wait until the time is believed (retain doctor)"] if number else []
+    return ", ".join(said) or "nothing due"
 
 
 def _show_run(console: Console, done: Mapping[str, Any]) -> None:

@@ -53,7 +53,10 @@ def sweep(
     ] = None,
     confirm: Annotated[
         bool,
-        typer.Option("--confirm", help="Sweep those too who would lose much at once, and trust a clock that leaped."),
+        typer.Option(
+            "--confirm",
+            help="Sweep those too who would lose much at once, and trust a clock that leaped or is far ahead.",
+        ),
     ] = False,
     tenant: Tenant = DEFAULT_TENANT,
     home: Home = None,
@@ -62,7 +65,8 @@ def sweep(
 ) -> None:
     """Archive, recycle and delete what is due, as the rules say.
 
-    Someone who would lose more than a fifth of their memories, and more than 1,000, is set aside until --confirm.
+    Someone who would lose more than a fifth of their memories, and more than 1,000, is set aside until --confirm. While
+    the clock is far ahead of what the store has seen, what cannot be undone waits: until --confirm, or for a day.
     """
     if dry_run and digest is not None:
         raise InvalidInputError("--digest carries a plan out; leave --dry-run out, or make a new plan without --digest")
@@ -121,6 +125,9 @@ def _show_plan(console: Console, plan: Mapping[str, Any]) -> None:
         ]
         show_rows(console, ("kind!", "action!", "id!", "user", "due!"), rows)
     _show_asides(console, plan["set_aside"])
+    if plan["waiting"] is not None:
+        console.print(f"\nThis waits: {plan['waiting']['reason']}.", style="yellow", soft_wrap=True)
+        _show_lines(console, plan["waiting"]["lines"])
     if plan["held"]:
         console.print(f"{plan['held']:,} more are due, and kept by holds (retain hold list).", soft_wrap=True)
     if plan["apply"] is None:
@@ -138,6 +145,10 @@ def _show_report(console: Console, report: Mapping[str, Any]) -> None:
     if report["set_aside"]:  # who they are is on stderr, as warnings
         said = f"{len(report['set_aside']):,} set aside because they would lose much at once; look, then use --confirm."
         console.print(said, style="yellow", soft_wrap=True)
+    if report["waiting"] is not None:  # why is on stderr, as a warning
+        said = f"{report['waiting']['records']:,} wait, because they could not be brought back:"
+        console.print(said, style="yellow", soft_wrap=True)
+        _show_lines(console, report["waiting"]["lines"])
     if report["held"]:
         console.print(f"{report['held']:,} were due, and kept by holds (retain hold list).", soft_wrap=True)
     if report["stale"]:

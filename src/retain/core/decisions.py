@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from retain.core.holds import Held, Hold, standing
 from retain.core.rules import BIN, HISTORY, Life, spoken
 from retain.core.times import iso
-from retain.core.types import LIVE, MemoryType, State
+from retain.core.types import LIVE, TYPES, Archive, MemoryType, State
 
 #: Why something in the recycle bin is deleted for good.
 BIN_REASON: Final = f"{spoken(BIN)} in the recycle bin"
@@ -73,6 +73,20 @@ def windows(life: Life, state: State, now: int) -> tuple[Window, ...]:
         if deleted is None or archived > deleted:
             found.append(Window(State.ARCHIVED, deleted, archived))
     return tuple(found)
+
+
+def split_window(kind: str, life: Life, window: Window, upto: int) -> tuple[Window | None, Window | None]:
+    """The part of a window whose move may be made while the time is believed up to a moment, and the part that waits:
+    to archive in place clears what no one can bring back, every other move of live records can be undone.
+    """
+    if window.target is not State.ARCHIVED or TYPES[MemoryType(kind)].archive is not Archive.SUMMARY:
+        return window, None
+    bound = upto - (life.archive_after or 0)
+    if bound >= window.upto:
+        return window, None
+    if window.after is not None and bound <= window.after:
+        return None, window
+    return window._replace(upto=bound), window._replace(after=bound)
 
 
 def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:

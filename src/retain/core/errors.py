@@ -135,7 +135,7 @@ class ConfirmationNeededError(RetainError):
 
 
 class ClockError(RetainError):
-    """The clock leaped, or is behind what the store has seen; nothing was done. Check it, then confirm."""
+    """The clock leaped, is behind what the store has seen, or is days ahead of it. Check the clock, then confirm."""
 
     code = "clock"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,13 +21,17 @@ from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import ClockWatch
 from retain.lifecycle.schedule import GRACE, JOBS, Schedule
+from retain.lifecycle.trust import ClockTrust
+from retain.lifecycle.waiting import find_waiting
 from retain.privacy.ledger import Ledger
 from retain.settings import Settings
 from retain.storage.objects import open_keeping
 from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.clock import SqlClock
 from retain.storage.relational.database import Database
 from retain.storage.relational.dues import SqlDues
 from retain.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
+from retain.storage.relational.registry import SqlRegistry
 
 #: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
 _LATE: Final = 8 * DAY
@@ -39,7 +44,8 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks, on a store that is open."""
     dues = SqlDues(database)
     now = moment(system_clock())
-    yield _looked("clock", lambda: _clock(dues, now), "set the machine's clock, then sweep with --confirm")
+    look = partial(_clock, database, dues, now, settings.clock_tolerance())
+    yield _looked("clock", look, "set the machine's clock, then sweep with --confirm")
     yield _looked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct RETAIN_TIMEZONE")
     yield _looked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
     yield from _erasures(settings)
@@ -57,10 +63,22 @@ def _looked(name: str, look: Callable[[], Check], fix: str) -> Check:
         return failed(name, problem, fix)
 
 
-def _clock(dues: SqlDues, now: int) -> Check:
-    seen = dues.seen()
-    ClockWatch(now=now).check(now, seen=seen)
-    return ok("clock", f"{iso(now)[:19]} ({'no sweep yet' if seen is None else 'not behind any sweep'})")
+def _clock(database: Database, dues: SqlDues, now: int, tolerance: int) -> Check:
+    """Whether the clock is where the store has seen the time go; what waits, and since when, where it is far ahead."""
+    clock = SqlClock(database)
+    seen = clock.seen()
+    ClockWatch(now=now).check(now, seen=None if seen is None else seen.at)
+    belief = ClockTrust(clock, lambda: now, tolerance=tolerance, watched=True).look(now)
+    if belief.is_whole:
+        known = "nothing was written yet" if seen is None else f"the store has seen {iso(seen.at)[:19]}"
+        return ok("clock", f"{iso(now)[:19]} ({known})")
+    registry = SqlRegistry(database)
+    found = (find_waiting(dues, registry, tenant, at=now, belief=belief) for tenant in dues.tenants())
+    count = sum(one.records for one in found if one is not None)
+    since = "" if seen is None or seen.sighted is None else f" since {iso(seen.sighted)[:19]}"
+    waits = f"{count:,} to be deleted or cleared for good: they wait{since}" if count else "nothing waits for that"
+    fix = "set the clock if it is wrong; if it is right, retain sweep --confirm, or let it go on for a day"
+    return warned("clock", f"{belief.explain().split(';')[0]}; {waits}", fix)
 
 
 def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Check:

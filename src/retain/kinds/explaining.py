@@ -12,7 +12,7 @@ from retain.core.selections import labels_of
 from retain.core.times import iso
 from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
 from retain.kinds.parts import Parts
-from retain.lifecycle.explanation import explain_gone, explain_message, explain_record
+from retain.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
 from retain.lifecycle.holds import as_held_message
 from retain.ports import Turn
 
@@ -28,7 +28,8 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
         life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
         derived = _live_derived(parts, found.scope.subject, memory_id)
         agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
-        return explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
+        said = explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
+        return explain_waiting(said, parts.trust.look, now)
     if subject is None:
         raise NotFoundError(
             f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
@@ -51,6 +52,7 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
 
 def explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
     """What can be said of a message of the conversation history."""
+    now = parts.now()
     session, message = turn.session, turn.message
     tenant, user_id = session.subject.split("/", 1)
     scope = Scope(tenant, user_id, session.agent_id, session.session_id)
@@ -58,15 +60,16 @@ def explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
     if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
         hold = parts.history.hold_on(session.subject, session.id)
         holds = [] if hold is None else [hold]
-    return explain_message(
+    said = explain_message(
         turn,
         parts.rules.life(HISTORY, scope, session.id),
         holds,
         parts.audit.of_item(session.subject, message.id),
-        parts.now(),
+        now,
         derived=_live_derived(parts, session.subject, message.id),
         agent=parts.removed_agent(scope),
     )
+    return explain_waiting(said, parts.trust.look, now)
 
 
 def _live_derived(parts: Parts, subject: str, memory_id: str) -> list[str]:

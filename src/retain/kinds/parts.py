@@ -18,6 +18,7 @@ from retain.lifecycle.archive import Archives
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.registry import AGENT
 from retain.lifecycle.sweep import Leaves, Sweeper
+from retain.lifecycle.trust import ClockTrust
 from retain.ports import (
     AuditStore,
     DueStore,
@@ -62,6 +63,8 @@ class Parts:
     reader: SubjectReader
     leadership: Leadership
     """Whoever writes to cold storage, or sweeps, does so alone."""
+    trust: ClockTrust
+    """How far the clock is believed: what cannot be undone is done as far as that."""
     objects: Callable[[], ObjectStore]
     """Cold storage, opened when it is first needed."""
     recall: Recall

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from retain.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
+from retain.core.clock import Belief
 from retain.core.content import check_count, check_id
-from retain.core.errors import ConflictError, InvalidInputError, StoreUnavailableError, told
+from retain.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, told
 from retain.core.times import Clock, iso, moment
 from retain.ports import AuditStore
 
@@ -48,11 +49,21 @@ class Audit:
     store that was set back to what it was before is found too.
     """
 
-    def __init__(self, store: AuditStore, tenant: str, state_folder: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: AuditStore,
+        tenant: str,
+        state_folder: Path,
+        clock: Clock,
+        *,
+        believed: Callable[[int], Belief] = lambda now: Belief(now, now),
+    ) -> None:
+        """``believed`` says how far a time is believed."""
         self._store = store
         self._tenant = tenant
         self._mark = _MarkFile(state_folder / _FILE)
         self._clock = clock
+        self._believed = believed
 
     def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[dict[str, Any]]:
         """The latest entries of the tenant, or of one user, the newest last. ``chain`` is a pseudonym."""
@@ -111,10 +122,16 @@ class Audit:
         }
 
     def cut(self, before: datetime | float | str) -> int:
-        """Remove entries of before a moment, as far as they are sealed; how many. Each chain says that it was cut."""
+        """Remove entries of before a moment, as far as they are sealed; how many. Each chain says that it was cut.
+
+        ``ClockError`` if the moment lies ahead of the time that is believed.
+        """
         upto, now = moment(before, what="before"), self._now()
         if upto > now:
             raise InvalidInputError(f"before {iso(upto)} is in the future; it is {iso(now)} now")
+        belief = self._believed(now)
+        if upto > belief.upto:
+            raise ClockError(f"nothing before {iso(upto)} was cut: {belief.explain()}")
         return self._store.cut(upto, at=now)
 
     def _now(self) -> int:

@@ -47,6 +47,7 @@ class Batches:
         stores: Stores,
         *,
         at: int,
+        upto: int,
         now: int,
         lease: Callable[[], Lease | None],
         load: float,
@@ -55,6 +56,8 @@ class Batches:
     ) -> None:
         self._stores = stores
         self.at = at
+        self.upto = upto
+        """What cannot be undone is done as far as it was due at this moment."""
         self.now = now
         self.lease = lease
         self._load = min(1.0, max(0.01, load))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from retain.core.chain import Entry as AuditEntry
+from retain.core.clock import Belief
 from retain.core.decisions import Decision, Standing, next_move, told_decision
 from retain.core.holds import Hold
 from retain.core.records import Record, Scope
 from retain.core.rules import HISTORY, Life, spoken
-from retain.core.times import DAY, iso
-from retain.core.types import LIVE, MemoryType, State
+from retain.core.times import DAY, iso, moment
+from retain.core.types import LIVE, TYPES, Archive, MemoryType, State
 from retain.lifecycle.holds import as_held, shown_hold
 from retain.lifecycle.plan import ACTIONS
 from retain.lifecycle.policies import shown_life
@@ -154,6 +155,23 @@ def _explain(
         sentences.append(f"Its time was over on {iso(record.hidden_from or now)}: nobody sees it any more.")
     said["summary"] = " ".join([*sentences, *_prospects(record, life, coming, kept)])
     return said
+
+
+def explain_waiting(said: dict[str, Any], believed: Callable[[int], Belief], now: int) -> dict[str, Any]:
+    """An explanation, with what keeps a move from being made that is due by the clock, and could not be undone."""
+    coming = said["next"]
+    final = coming is not None and coming["due"] and not said["protected_by"]
+    if final and (coming["action"] == ACTIONS[State.DELETED] or _clears(said["memory_type"], coming["action"])):
+        belief = believed(now)
+        if moment(coming["at"]) > belief.upto:
+            coming["waits_for"] = belief.explain()
+            said["summary"] += f" It waits: {belief.explain()}."
+    return said
+
+
+def _clears(kind: str, action: str) -> bool:
+    """Whether a move archives in place, which clears what no one can bring back."""
+    return action == ACTIONS[State.ARCHIVED] and TYPES[MemoryType(kind)].archive is Archive.SUMMARY
 
 
 def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any] | None:

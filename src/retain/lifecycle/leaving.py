@@ -27,24 +27,24 @@ class Leaving:
         self._history = history
         self._registry = registry
 
-    def due(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
-        """How much leaves at a moment, where to and why. ``going`` tells what rules send to the bin before that."""
-        for census in self._dues.message_census(self._tenant, at):
+    def due(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """How much leaves up to a moment, where to and why. ``going`` tells what rules send to the bin before that."""
+        for census in self._dues.message_census(self._tenant, upto):
             yield census, State.DELETED, BIN_REASON
-        yield from self._registry.leaving(at, going)
+        yield from self._registry.leaving(upto, going)
 
-    def carry_out(self, at: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
-        """Let go what was due at a moment, of the bin if that is swept; what went."""
+    def carry_out(self, upto: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
+        """Let go what was due up to a moment, of the bin if that is swept; what went."""
         lines: list[Line] = []
         self._registry.finish_unfinished(lease(), "remove", note=lines.append)
         if bin:
             gone: Counter[str] = Counter()
             while True:
-                count, size = self._history.purge_messages(self._tenant, at=at, now=now, limit=_SOME, lease=lease())
+                count, size = self._history.purge_messages(self._tenant, at=upto, now=now, limit=_SOME, lease=lease())
                 gone.update(records=count, bytes=size)
                 if count < _SOME:
                     break
             if gone["records"]:
                 lines.append(Line(MESSAGE, "delete", BIN_REASON, gone["records"], gone["bytes"]))
-            self._registry.purge_due(now, lease(), at=at, note=lines.append)
+            self._registry.purge_due(now, lease(), at=upto, note=lines.append)
         return added_up(lines)

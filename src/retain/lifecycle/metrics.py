@@ -70,6 +70,7 @@ class Collector:
         yield from self._holdings()
         yield from self._age()
         yield from self._lateness()
+        yield from self._waiting()
         yield from self._jobs()
         yield from self._latencies()
 
@@ -124,6 +125,28 @@ class Collector:
         for kind, seconds in self._upkeep.lateness(self._dues.tenants()).items():
             late.add_metric([kind], seconds)
         yield late
+
+    def _waiting(self) -> Iterable[Any]:
+        gauge = self._families.GaugeMetricFamily
+        seconds = gauge(
+            "retain_clock_waiting_seconds",
+            "For how long what cannot be undone has waited for the time to be believed; 0 while it is believed.",
+        )
+        records = gauge(
+            "retain_clock_waiting_records",
+            "What is to be deleted or cleared for good, and waits for the time to be believed.",
+            labels=["memory_type", "action"],
+        )
+        found = self._upkeep.waiting(self._dues.tenants())
+        belief = None if found is None else found.belief
+        since = 0 if belief is None or belief.since is None else belief.now - belief.since
+        seconds.add_metric([], since / 1e6)
+        counts: Counter[tuple[str, str]] = Counter()
+        for line in () if found is None else found.lines:
+            counts[line.memory_type, line.action] += line.records
+        for labels, count in sorted(counts.items()):
+            records.add_metric(list(labels), count)
+        yield from (seconds, records)
 
     def _jobs(self) -> Iterable[Any]:
         gauge = self._families.GaugeMetricFamily

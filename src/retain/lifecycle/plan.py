@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
+from retain.core.clock import Belief
 from retain.core.content import to_json
 from retain.core.decisions import Decision
 from retain.core.errors import InvalidInputError, told
@@ -58,6 +59,29 @@ class Aside(NamedTuple):
         return f"{whose} would lose {self.due:,} of {self.of:,} memories; look at it, then sweep with confirm"
 
 
+class Waiting(NamedTuple):
+    """What is due by the clock, cannot be undone, and waits until the time is believed."""
+
+    belief: Belief
+    lines: tuple[Line, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records (and messages, agents, tools) wait; holds may keep some of them."""
+        return sum(line.records for line in self.lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        since = self.belief.now if self.belief.since is None else self.belief.since
+        return {
+            "reason": self.belief.explain(),
+            "believed": iso(self.belief.upto),
+            "since": iso(since),
+            "records": self.records,
+            "lines": [line._asdict() for line in self.lines],
+        }
+
+
 class Decisions(Sequence[Decision]):
     """The decisions of a plan, read from the store when they are looked at: there may be millions."""
 
@@ -88,6 +112,8 @@ class Account:
     set_aside: tuple[Aside, ...]
     held: int
     """Records that are due, and on hold."""
+    waiting: Waiting | None = field(default=None, kw_only=True, compare=False)
+    """What waits until the time is believed; ``None`` if it is."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -116,6 +142,7 @@ class Account:
             "lines": [line._asdict() for line in self.lines],
             "set_aside": [aside._asdict() for aside in self.set_aside],
             "held": self.held,
+            "waiting": None if self.waiting is None else self.waiting.as_dict(),
         }
 
 

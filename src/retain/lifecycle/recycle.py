@@ -43,7 +43,7 @@ class Recycle:
         registry: Registry,
         registered: RegistryStore,
         now: Callable[[], int],
-        purge: Callable[[], dict[str, int]],
+        purge: Callable[..., dict[str, int]],
         retell: Callable[[str, list[str]], None],
     ) -> None:
         self._records = records
@@ -88,9 +88,13 @@ class Recycle:
             return self._restore_user(f"{self._tenant}/{check_id(user_id, 'user_id')}")
         raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
 
-    def purge(self) -> dict[str, int]:
-        """Delete for good what has been in the bin for its time; nothing else, whoever asks. How many, by kind."""
-        return self._purge()
+    def purge(self, *, confirm: bool = False) -> dict[str, int]:
+        """Delete for good what has been in the bin for its time; nothing else, whoever asks. How many, by kind.
+
+        ``ClockError`` on a clock that leaped, is behind what the store has seen, or so far ahead of it that something
+        waits, unless confirmed: the time as it is now is believed from then on.
+        """
+        return self._purge(confirm=confirm)
 
     # --- within -------------------------------------------------------------------------------------------------------
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from retain.core.clock import SKEW
 from retain.core.errors import ClockError
 from retain.core.rules import spoken
-from retain.core.times import SECOND, iso
+from retain.core.times import iso
 
 #: Someone who would lose more memories than this, and more than that part of all they have, is set aside.
 MANY: Final = 1_000
 PART: Final = 5
-#: So far a clock may be off before it is distrusted: time servers correct it by less.
-TOLERANCE: Final = 300 * SECOND
 
 
 class ClockWatch:
@@ -30,35 +29,43 @@ class ClockWatch:
         """``ClockError`` if the clock leaped since, or is behind the latest time that the store has seen.
 
         What the store has seen goes back only where a person has confirmed the time, be it in another process. A clock
-        that was set back is trusted from then on; one that leaped forward is not.
+        that was set back is trusted from then on. One that leaped forward is trusted once the store has seen its time.
         """
-        leap = self._leap(now, steady)
+        leap = self.leap(now, steady=steady)
         confirmed = seen is not None and self._seen is not None and seen < self._seen
         self._seen = seen
-        if confirmed and leap < 0:
+        if (confirmed and leap < 0) or (seen is not None and _has_caught_up(seen, now, leap)):
             self.accept(now, steady=steady)
             leap = 0
-        if abs(leap) > TOLERANCE:
+        if abs(leap) > SKEW:
             way = "forward" if leap > 0 else "back"
             raise ClockError(
                 f"the clock leaped {way} by {spoken(abs(leap))} while Retain was open and says {iso(now)}; nothing was "
-                "done: check the clock, then open Retain anew, or confirm"
+                "done: check the clock, then open Retain anew, or confirm (retain sweep --confirm)"
             )
-        if seen is not None and now < seen - TOLERANCE:
+        if seen is not None and now < seen - SKEW:
             raise ClockError(
-                f"the clock says {iso(now)}, but a sweep has seen {iso(seen)}; nothing was done: "
+                f"the clock says {iso(now)}, but the store has seen {iso(seen)}; nothing was done: "
                 "check the clock, then confirm (retain sweep --confirm)"
             )
 
     def accept(self, now: int, *, steady: int | None = None) -> int:
         """Trust the clock as it is now; by how much it had leaped."""
-        leap = self._leap(now, steady)
+        leap = self.leap(now, steady=steady)
         self._from = (now, steady_now() if steady is None else steady)
         return leap
 
-    def _leap(self, now: int, steady: int | None) -> int:
+    def leap(self, now: int, *, steady: int | None = None) -> int:
+        """By how much the clock is ahead of the time that has really passed; below 0, behind it."""
         since, steady_since = self._from
         return (now - since) - ((steady_now() if steady is None else steady) - steady_since)
+
+
+def _has_caught_up(seen: int, now: int, leap: int) -> bool:
+    """Whether the store has seen about the time that a clock leaped to. By the time that has really passed, this
+    process cannot have told it so.
+    """
+    return leap > SKEW and seen >= now - SKEW and seen > now - leap + SKEW
 
 
 def steady_now() -> int:

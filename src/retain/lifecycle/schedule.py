@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from retain.core.clock import SKEW
 from retain.core.content import dump_json
 from retain.core.errors import InvalidInputError, LeaseLostError, RetainError, told
 from retain.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
 from retain.core.times import SECOND, Clock, iso, moment
 from retain.lifecycle.leadership import Leadership
-from retain.lifecycle.safety import TOLERANCE
+from retain.lifecycle.trust import ClockTrust
 from retain.ports import JobRow, JobStore, Lease
 
 _log = logging.getLogger("retain.schedule")
@@ -98,7 +99,7 @@ def take_back(jobs: JobStore, now: int, name: str | None = None) -> list[str]:
 
     Slots up to now are not run again. One that lies ahead by less than clocks may differ has run in its time.
     """
-    return jobs.take_back(now=now, beyond=now + TOLERANCE, name=name)
+    return jobs.take_back(now=now, beyond=now + SKEW, name=name)
 
 
 class Schedule:
@@ -113,12 +114,14 @@ class Schedule:
         clock: Clock,
         timezone: str = "UTC",
         table: Sequence[Job] = JOBS,
+        trust: ClockTrust | None = None,
     ) -> None:
         self._table = {job.name: job for job in table}
         if runners.keys() != self._table.keys():
             raise InvalidInputError(f"jobs {sorted(self._table)} need one runner each, not {sorted(runners)}")
         self._jobs, self._leadership, self._runners = jobs, leadership, runners
         self._clock = clock
+        self._trust = trust
         self._timezone = check_timezone(timezone)
 
     @property
@@ -175,7 +178,10 @@ class Schedule:
         """
         given = None if now is None else moment(now, what="now")
         self.enrol()
-        if not any(map(_is_due, self._standings(self._now(given)))):
+        standings = self._standings(self._now(given))
+        if given is None and self._trust is not None:
+            standings = self._note_time(self._trust, standings)
+        if not any(map(_is_due, standings)):
             return []
         done: Rows = []
         with self._leadership.held() as lease:
@@ -191,6 +197,19 @@ class Schedule:
                     _log.warning("%s: %s", standing.job.name, lost)
                     break  # whoever has the lease now goes on
         return done
+
+    def _note_time(self, trust: ClockTrust, standings: list[_Standing]) -> list[_Standing]:
+        """Tell the store the time before a slot is begun. Where it is believed, jobs whose last slot lies ahead of it
+        were begun under a clock that was wrong, and go on from now.
+        """
+        now = self._now()
+        ahead = any(one.after > now + SKEW for one in standings)
+        if not ahead and not any(map(_is_due, standings)):
+            return standings
+        is_right = trust.note(now).is_whole and trust.is_watched and not trust.is_behind(now)
+        if not (ahead and is_right and take_back(self._jobs, now)):
+            return standings
+        return self._standings(now)
 
     def serve(self, stop: threading.Event, poll_seconds: float = _MOST_PAUSE) -> None:
         """Run jobs when they are due, here, until ``stop`` is set; looks every ``poll_seconds`` (30 at most)."""

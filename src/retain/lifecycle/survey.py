@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from retain.core.decisions import Standing, Window, windows
+from retain.core.decisions import Standing, Window, split_window, windows
 from retain.core.rules import HISTORY, Life
 from retain.core.types import State
 from retain.ports import Census, DueStore, Profile
@@ -48,12 +48,15 @@ class DueClass(NamedTuple):
 
 
 class Survey:
-    """What is due in a tenant at a moment, as far as an extent goes."""
+    """What is due in a tenant at a moment, as far as an extent goes; of what cannot be undone, what was due ``upto``
+    another.
+    """
 
-    def __init__(self, dues: DueStore, tenant: str, at: int, extent: Extent) -> None:
+    def __init__(self, dues: DueStore, tenant: str, at: int, extent: Extent, *, upto: int) -> None:
         self._dues = dues
         self._tenant = tenant
         self.at = at
+        self._upto = upto
         self.extent = extent
         self.due = {one: self.census(one) for one in self._classes()}
         """How much of each class each subject has."""
@@ -62,8 +65,9 @@ class Survey:
         for profile in self._dues.profiles(self._tenant):
             if self.extent.takes(profile.kind, profile.life):
                 for state in (State.ACTIVE, State.ARCHIVED):
-                    for window in windows(profile.life, state, self.at):
-                        if window.target in self.extent.targets:
+                    for whole in windows(profile.life, state, self.at):
+                        window, _ = split_window(profile.kind, profile.life, whole, self._upto)
+                        if window is not None and window.target in self.extent.targets:
                             yield DueClass(profile, state, window)
 
     def census(self, one: DueClass, *, without: Iterable[str] = ()) -> list[Census]:
@@ -73,7 +77,7 @@ class Survey:
 
     def bin_census(self) -> list[Census]:
         """How much of each subject's recycle bin has had its time."""
-        found = self._dues.bin_census(self._tenant, self.at)
+        found = self._dues.bin_census(self._tenant, self._upto)
         return [census for census in found if self.extent.is_about(census.subject)]
 
     def pages(self, one: DueClass, *, tags: bool) -> Iterator[list[Standing]]:
@@ -111,7 +115,7 @@ class Survey:
         for sessions in (False, True):
             after: Any = {}
             while True:
-                page = self._dues.binned(self._tenant, self.at, **after, limit=_PAGE, tags=tags, sessions=sessions)
+                page = self._dues.binned(self._tenant, self._upto, **after, limit=_PAGE, tags=tags, sessions=sessions)
                 yield self._ordered(page.standings)
                 if len(page.standings) < _PAGE:
                     break

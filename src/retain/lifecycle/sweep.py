@@ -24,7 +24,7 @@ from retain.ports import Census, DueStore, History, HoldStore, Lease, RecordStor
 _log = logging.getLogger("retain.sweep")
 #: Rules that change while a sweep goes on make it look again, this often.
 _TRIES: Final = 16
-#: At a moment, given what rules send to the bin: how much of what goes, where to and why.
+#: Up to a moment, given what rules send to the bin: how much of what goes, where to and why.
 Leaves = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
 
 
@@ -57,9 +57,9 @@ class Sweeper:
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def plan(self, at: int, extent: Extent = EVERYTHING, *, confirm: bool = False) -> Plan:
-        """What a sweep would do at a moment."""
-        survey, exceptions = self._survey(at, extent, confirm=confirm)
+    def plan(self, at: int, extent: Extent = EVERYTHING, *, upto: int, confirm: bool = False) -> Plan:
+        """What a sweep would do at a moment; of what cannot be undone, what was due ``upto`` another."""
+        survey, exceptions = self._survey(at, extent, upto=upto, confirm=confirm)
         lines: list[Line] = []
         parts: list[list[Any]] = [list(map(list, exceptions.asides))]
         held = 0
@@ -71,13 +71,13 @@ class Sweeper:
         decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exceptions))
         if extent.bin and self._leaving is not None:
             recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
-            for census, target, reason in self._leaving(at, recycled):
+            for census, target, reason in self._leaving(upto, recycled):
                 lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
                 parts.append([*census, "", ACTIONS[target], reason])
         return Plan(at, sealed(self._tenant, at, parts), added_up(lines), exceptions.asides, held, decisions)
 
-    def _survey(self, at: int, extent: Extent, *, confirm: bool) -> tuple[Survey, Exceptions]:
-        survey = Survey(self._dues, self._tenant, at, extent)
+    def _survey(self, at: int, extent: Extent, *, upto: int, confirm: bool) -> tuple[Survey, Exceptions]:
+        survey = Survey(self._dues, self._tenant, at, extent, upto=upto)
         holds = self._holds.list(self._tenant)
         return survey, find_exceptions(survey, self._dues, self._tenant, holds, confirm=confirm)
 
@@ -134,6 +134,7 @@ class Sweeper:
         at: int,
         extent: Extent = EVERYTHING,
         *,
+        upto: int,
         now: int | None = None,
         digest: str | None = None,
         confirm: bool = False,
@@ -142,17 +143,24 @@ class Sweeper:
         progress: Progress = lambda _count: None,
         note: Callable[[Decision], None] = lambda _decision: None,
     ) -> Report:
-        """Carry out ``now`` what was due at a moment. With a digest, only if that is still what was planned. ``note``
-        is told of each decision that was carried out.
+        """Carry out ``now`` what was due at a moment; of what cannot be undone, what was due ``upto`` another. With a
+        digest, only if that is still what was planned. ``note`` is told of each decision that was carried out.
         """
         began = time.monotonic()
         rules = self._dues.rules_version(self._tenant)
-        if digest is not None and self.plan(at, extent, confirm=confirm).digest != digest:
+        if digest is not None and self.plan(at, extent, upto=upto, confirm=confirm).digest != digest:
             raise PlanChangedError(
                 f"what is due is no longer what was planned ({digest}); nothing was changed: look at a new plan"
             )
         batches = Batches(
-            self._stores, at=at, now=at if now is None else now, lease=lease, load=load, progress=progress, note=note
+            self._stores,
+            at=at,
+            upto=upto,
+            now=at if now is None else now,
+            lease=lease,
+            load=load,
+            progress=progress,
+            note=note,
         )
         for _ in range(_TRIES):
             try:
@@ -179,7 +187,7 @@ class Sweeper:
     def _carry_out(self, batches: Batches, extent: Extent, rules: int, *, confirm: bool) -> tuple[Any, ...]:
         """Look up what is due, and carry it out, under one version of the rules; who was set aside."""
         batches.rules = rules
-        survey, exceptions = self._survey(batches.at, extent, confirm=confirm)
+        survey, exceptions = self._survey(batches.at, extent, upto=batches.upto, confirm=confirm)
         if extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
             self._settle_packs(batches)
         allowance = self._allowance(survey).less(batches.collected)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from retain.core.chain import Event
+from retain.core.clock import Belief
 from retain.core.errors import (
+    ClockError,
     InvalidInputError,
     LeaseLostError,
     ObjectStoreError,
@@ -19,20 +21,21 @@ from retain.core.errors import (
 )
 from retain.core.records import Scope
 from retain.core.rules import AUDIT, FOREVER, HISTORY
-from retain.core.times import DAY, SECOND, iso, moment, when
+from retain.core.times import DAY, iso, moment, when
 from retain.core.types import DURABLE, MemoryType, State
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.batches import Progress
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.leaving import Leaving
-from retain.lifecycle.plan import ACTIONS, Plan, Report, moment_of
+from retain.lifecycle.plan import ACTIONS, Plan, Report, Waiting, added_up, moment_of
 from retain.lifecycle.policies import Policies
 from retain.lifecycle.registry import Registry
-from retain.lifecycle.safety import TOLERANCE, ClockWatch
 from retain.lifecycle.survey import EVERYTHING, Extent
 from retain.lifecycle.sweep import Sweeper
-from retain.ports import DueStore, RuleStore, ShortTermStore
+from retain.lifecycle.trust import ClockTrust
+from retain.lifecycle.waiting import find_waiting
+from retain.ports import DueStore, RegistryStore, RuleStore, ShortTermStore
 
 _log = logging.getLogger("retain.upkeep")
 _SOME: Final = 1_000
@@ -66,9 +69,10 @@ class Upkeep:
         short_term: ShortTermStore,
         policies: Policies,
         registry: Registry,
+        registered: RegistryStore,
         audit: Audit,
         now: Callable[[], int],
-        watch: ClockWatch | None,
+        trust: ClockTrust,
         load: float = 1.0,
         finish_erasures: Callable[[], int] = lambda: 0,
         domains: Domains | None = None,
@@ -87,9 +91,10 @@ class Upkeep:
         self._short_term = short_term
         self._policies = policies
         self._registry = registry
+        self._registered = registered
         self._audit = audit
         self._now = now
-        self._watch = watch
+        self._trust = trust
         self._load = load
         self._finish_erasures = finish_erasures
         self._domains = domains
@@ -98,8 +103,11 @@ class Upkeep:
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
-        due_at = self._now() if at is None else moment(at, what="at")
-        return self._sweeper.plan(due_at, confirm=confirm)
+        now = self._now()
+        due_at = now if at is None else moment(at, what="at")
+        belief = Belief(now, now) if confirm else self._trust.look(now)
+        plan = self._sweeper.plan(due_at, upto=belief.until(due_at), confirm=confirm)
+        return replace(plan, waiting=self._waiting(due_at, belief))
 
     def sweep(
         self,
@@ -117,13 +125,14 @@ class Upkeep:
             raise InvalidInputError(f"the plan {digest} was made for {iso(moment_of(digest))}, not for {iso(due_at)}")
         if due_at > now:
             raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
-        if self._watch is not None and not confirm:
-            self._watch.check(now, seen=self._dues.seen())
+        belief = None if confirm else self._trust.check(now)
         with self._leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
-            if confirm:
-                self._accept_clock(now)
+            if belief is None:
+                self._trust.confirm(now, self._tenant, self._take_back)
+                belief = self._trust.check(now)
+            upto = belief.until(due_at)
             if digest is None:
                 self._follow_domains()
                 self._policies.finish()
@@ -135,6 +144,7 @@ class Upkeep:
                 report = self._sweeper.apply(
                     due_at,
                     extent,
+                    upto=upto,
                     now=now,
                     digest=digest,
                     confirm=confirm,
@@ -144,26 +154,20 @@ class Upkeep:
                 )
             except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
                 trouble = problem
-            left = self._leaving.carry_out(due_at, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
-            self._tidy(now)
-            self._dues.see(now)
+            left = self._leaving.carry_out(upto, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
+            self._tidy(belief.upto)
         if report is None:
             raise trouble or LeaseLostError("nothing was swept")
         if left:
             progress(sum(line.records for line in left))
             report = report.joined(self._tenant, left, digest)
+        waiting = self._waiting(due_at, belief, extent)
+        if waiting is not None:
+            _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
+            report = replace(report, waiting=waiting)
         if report.total and self._domains is not None and self._domains.vacuums() and not self._shrink():
             _log.warning("the space that the sweep freed is given back later: a reader is in its way")
         return report
-
-    def _accept_clock(self, now: int) -> None:
-        """The time is what a person has confirmed: what a clock that was ahead has left behind gives way to it."""
-        seen, leap = self._dues.seen(), 0 if self._watch is None else self._watch.accept(now)
-        jobs = self._take_back()
-        behind = seen is not None and now < seen - TOLERANCE
-        if behind or jobs or abs(leap) > TOLERANCE:
-            detail = {"seen": None if seen is None else iso(seen), "leap_seconds": leap // SECOND, "jobs": jobs}
-            self._dues.accept(now, self._tenant, Event(now, "clock.accept", None, detail))
 
     def _follow_domains(self) -> None:
         """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
@@ -173,10 +177,10 @@ class Upkeep:
         except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
             _log.warning("the memory domain's policy cannot be read: %s", problem)
 
-    def _tidy(self, now: int) -> None:
-        """What goes with a sweep and takes nothing that could be seen."""
+    def _tidy(self, upto: int) -> None:
+        """What goes with a sweep and takes nothing that could be seen up to a moment."""
         try:
-            while self._short_term.end_expired(now, _SOME) == _SOME:
+            while self._short_term.end_expired(upto, _SOME) == _SOME:
                 pass
         except StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
@@ -184,11 +188,16 @@ class Upkeep:
         while left and left != before:  # a file that was made without it gives nothing back
             left, before = self._dues.give_back(_PAGES), left
 
-    def empty_bin(self) -> dict[str, int]:
+    def empty_bin(self, *, confirm: bool = False) -> dict[str, int]:
         """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
-        tools) of each kind.
+        tools) of each kind. ``ClockError`` if some of it waits until the time is believed, unless confirmed.
         """
-        report = self.sweep(extent=Extent(frozenset()))
+        report = self.sweep(extent=Extent(frozenset()), confirm=confirm)
+        if report.waiting is not None:
+            raise ClockError(
+                f"{report.counts[ACTIONS[State.DELETED]]:,} of what is in the recycle bin were deleted, and "
+                f"{report.waiting.records:,} were not: {report.waiting.belief.explain()}"
+            )
         return {line.memory_type: line.records for line in report.lines if line.action == ACTIONS[State.DELETED]}
 
     def audit_life(self) -> int:
@@ -200,9 +209,24 @@ class Upkeep:
         """Seal the audit chains of the whole store, and cut what is older than ``life``: they are of one sequence, so
         the tenant who keeps them longest decides.
         """
-        sealed = self._audit.seal()
-        cut = 0 if life >= FOREVER else self._audit.cut(when(self._now() - life))
-        return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut}
+        sealed, belief = self._audit.seal(), self._trust.look(self._now())
+        cut = 0 if life >= FOREVER else self._audit.cut(when(belief.upto - life))
+        waits = {} if belief.is_whole or life >= FOREVER else {"audit_cut_waits": belief.explain()}
+        return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut, **waits}
+
+    def waiting(self, tenants: Iterable[str] | None = None) -> Waiting | None:
+        """What waits until the time is believed, in this tenant or in those."""
+        belief = self._trust.look(now := self._now())
+        if belief.is_whole:
+            return None
+        found = (
+            find_waiting(self._dues, self._registered, tenant, at=now, belief=belief)
+            for tenant in ((self._tenant,) if tenants is None else tenants)
+        )
+        return Waiting(belief, added_up(line for one in found if one is not None for line in one.lines))
+
+    def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
+        return find_waiting(self._dues, self._registered, self._tenant, at=at, belief=belief, extent=extent)
 
     def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
         """For each kind of which something is due, in this tenant or in those: seconds since when."""
@@ -258,5 +282,14 @@ def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
         "held": sum(report.held for report in reports.values()),
         "stale": sum(report.stale for report in reports.values()),
         "set_aside": asides[:_SHOWN],
+        "waiting": _joined_waiting([report.waiting for report in reports.values() if report.waiting is not None]),
         "seconds": sum(report.seconds for report in reports.values()),
     }
+
+
+def _joined_waiting(waiting: Sequence[Waiting]) -> dict[str, Any] | None:
+    """What waits until the time is believed, of several tenants together."""
+    if not waiting:
+        return None
+    lines = added_up(line for one in waiting for line in one.lines)
+    return Waiting(waiting[0].belief, lines).as_dict()

@@ -48,6 +48,16 @@ class Aside(Output):
     of: int
 
 
+class Waiting(Output):
+    """What is due by the clock, cannot be undone, and waits until the time is believed."""
+
+    reason: str
+    believed: Annotated[str, Field(description="The latest time that the store believes.")]
+    since: str
+    records: int
+    lines: list[Line]
+
+
 class Sample(Output):
     """One memory that something is due for."""
 
@@ -71,6 +81,9 @@ class Preview(Output):
     lines: list[Line]
     set_aside: list[Aside]
     held: Annotated[int, Field(description="How many more are due, and kept by holds.")]
+    waiting: Annotated[
+        Waiting | None, Field(description="What waits while the clock is far ahead of what the store has seen.")
+    ]
     samples: list[Sample]
 
 

@@ -38,7 +38,7 @@ from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore,
 from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore, removed_agent
 from retain.ports.rules import Census, DueStore, HoldStore, Named, Page, Profile, RuleStore, Share
 from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
-from retain.ports.work import JobRow, JobStore, Lease, LeaseStore
+from retain.ports.work import ClockStore, JobRow, JobStore, Lease, LeaseStore
 
 __all__ = [
     "Added",
@@ -48,6 +48,7 @@ __all__ = [
     "Candidates",
     "Census",
     "Changes",
+    "ClockStore",
     "Cursor",
     "DueStore",
     "Embedder",

@@ -166,15 +166,6 @@ class DueStore(Protocol):
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         """For each kind of which something is due: since when."""
 
-    def seen(self) -> int | None:
-        """The latest time that a sweep has seen."""
-
-    def see(self, now: int) -> None:
-        """Note a time; one that is earlier than what was seen changes nothing."""
-
-    def accept(self, now: int, tenant: str, event: Event) -> None:
-        """Take a time for the latest that was seen, be it earlier; the event is put on the tenant's audit chain."""
-
     def totals(self) -> list[tuple[str, str, str, int]]:
         """How many records ever moved: kind, target state, cause, count."""
 

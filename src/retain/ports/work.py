@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from retain.core.chain import Event
+from retain.core.clock import Seen
+
 
 class Lease(NamedTuple):
     """The right to sweep, until it expires or is released."""
@@ -108,4 +111,19 @@ class JobStore(Protocol):
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         """Let jobs (or one) whose latest slot lies ``beyond`` a moment go on from ``now``, as if they had run until
         then; their names.
+        """
+
+
+class ClockStore(Protocol):
+    """What the store has seen of the time, whichever process it was that came with it."""
+
+    def seen(self) -> Seen | None:
+        """What it has seen; ``None`` of a store in which nothing was ever written."""
+
+    def sight(self, now: int, tolerance: int, *, trusted: bool = False, doubted: bool = False) -> Seen:
+        """Note that a process has come with a time, as ``core.clock.sight`` says; what the store has seen then."""
+
+    def accept(self, now: int, tenant: str, event: Event) -> None:
+        """Believe a time, be it earlier or far ahead, and forget what was sighted; the event is put on the tenant's
+        audit chain.
         """

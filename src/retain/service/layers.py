@@ -67,7 +67,7 @@ def layered(
 def _checks(retain: Retain, keeper: Keeper | None, stopping: Callable[[], bool]) -> dict[str, Look]:
     def store() -> str | None:
         retain.database.check_usable()
-        retain.dues.seen()  # one row, through everything that lies between here and the store
+        retain.trust.seen()  # one row, through everything that lies between here and the store
         return None
 
     checks: dict[str, Look] = {

@@ -9,6 +9,7 @@ from retain.ports import LargeScopes, ShortTermStore
 from retain.settings import Settings, sqlite_path, without_password
 from retain.storage.relational.access import SqlKeys, SqlReplies
 from retain.storage.relational.audit import SqlAudit
+from retain.storage.relational.clock import SqlClock
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
 from retain.storage.relational.database import Database
 from retain.storage.relational.dues import SqlDues
@@ -43,6 +44,7 @@ class Stores:
     holds: SqlHolds
     packs: SqlPacks
     audit: SqlAudit
+    clock: SqlClock
     jobs: SqlJobs
     leases: SqlLeases
     registry: SqlRegistry
@@ -67,6 +69,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         holds=SqlHolds(database),
         packs=SqlPacks(database),
         audit=SqlAudit(database),
+        clock=SqlClock(database),
         jobs=SqlJobs(database),
         leases=SqlLeases(database),
         registry=SqlRegistry(database, short_term),

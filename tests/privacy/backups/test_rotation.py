@@ -49,7 +49,8 @@ def test_a_backup_leaves_after_its_time_if_a_later_one_is_good(
     clock.advance(days=days - 1)
     second = small.backups.create(kinds).id
     assert small.backups.rotate().as_dict() == {
-        "removed": [], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 0,
+        "removed": [], "kept": [], "rewritten": [], "damaged": [], "ahead": [],
+        "waiting": [], "waiting_for": None, "objects": 0,
     }  # fmt: skip
     clock.advance(days=1)
     assert small.backups.rotate().kept == [first], "nobody knows whether the later one is good"

@@ -74,7 +74,7 @@ class RotateRequest(Request):
 
     model_config = example({"confirm": False})
 
-    confirm: bool = Field(default=False, description="The clock is right, though it leaped.")
+    confirm: bool = Field(default=False, description="The clock is right, though it leaped or is far ahead.")
 
 
 # What is asked by those who send no body.
@@ -126,7 +126,16 @@ class Rotated(Answer):
     """What a rotation did."""
 
     model_config = example(
-        {"removed": [BACKUP_ID], "kept": [], "rewritten": [], "damaged": [], "ahead": [], "objects": 12}
+        {
+            "removed": [BACKUP_ID],
+            "kept": [],
+            "rewritten": [],
+            "damaged": [],
+            "ahead": [],
+            "waiting": [],
+            "waiting_for": None,
+            "objects": 12,
+        }
     )
 
     removed: list[str]
@@ -134,6 +143,8 @@ class Rotated(Answer):
     rewritten: list[str] = Field(description="What was sealed for the erased was taken out of them.")
     damaged: list[str] = Field(description="They cannot be read, or lack something; they were left as they are.")
     ahead: list[str] = Field(description="Dated later than now; they were left alone.")
+    waiting: list[str] = Field(description="Past their time by a clock that is far ahead of what the store has seen.")
+    waiting_for: str | None = Field(description="Why they wait, and what to do about it.")
     objects: int
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 from pydantic import Field
@@ -97,6 +97,18 @@ class Restored(Answer):
     restored: int
 
 
+class PurgeRequest(Request):
+    """Whether the clock was looked at."""
+
+    model_config = example({"confirm": False})
+
+    confirm: bool = Field(default=False, description="The clock is right, though it leaped or is far ahead.")
+
+
+# What is asked by those who send no body.
+_UNCONFIRMED: Final = PurgeRequest()
+
+
 class Purged(Answer):
     """How many were deleted for good, by kind."""
 
@@ -135,6 +147,6 @@ def restore_recycled(caller: Asking, what: RestoreFromBin) -> Response:
 
 
 @routes.add("POST", "/recycle/purge", Right.GOVERN, Reach.TENANT, answer=Purged, errors=(409, 428), long=True)
-def purge_recycled(caller: Asking) -> Response:
+def purge_recycled(caller: Asking, how: PurgeRequest = _UNCONFIRMED) -> Response:
     """Delete for good what has been in the bin for its time; nothing else, whoever asks."""
-    return answer({"purged": caller.tenant().recycle.purge()})
+    return answer({"purged": caller.tenant().recycle.purge(confirm=how.confirm)})

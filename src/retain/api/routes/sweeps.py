@@ -40,7 +40,8 @@ class SweepRequest(Request):
         default=None, description="Of a plan: exactly that is carried out, or nothing. Without one, what is due now."
     )
     confirm: bool = Field(
-        default=False, description="Those too who would lose much at once; trust a clock that leaped."
+        default=False,
+        description="Those too who would lose much at once; trust a clock that leaped, or is far ahead.",
     )
 
 
@@ -68,6 +69,16 @@ class Aside(Answer):
     of: int
 
 
+class Waiting(Answer):
+    """What is due by the clock, cannot be undone, and waits until the time is believed."""
+
+    reason: str = Field(description="Why it waits, and what to do about it.")
+    believed: str = Field(description="The latest time that the store believes.")
+    since: str = Field(description="When the time that is not believed was first sighted, by its own clock.")
+    records: int
+    lines: list[Line]
+
+
 class SweepPlan(Answer):
     """What a sweep would do."""
 
@@ -89,6 +100,7 @@ class SweepPlan(Answer):
             ],
             "set_aside": [],
             "held": 0,
+            "waiting": None,
             "samples": [{"memory_id": MEMORY_ID, "action": "archive", "reason": "90 days after it ended"}],
         }
     )
@@ -101,6 +113,7 @@ class SweepPlan(Answer):
     lines: list[Line]
     set_aside: list[Aside]
     held: int = Field(description="How many more are due, and kept by holds.")
+    waiting: Waiting | None = Field(description="What waits while the clock is far ahead of what the store has seen.")
     samples: list[Metadata]
 
 
@@ -139,9 +152,10 @@ def carry_out_sweep(caller: Asking, asked: SweepRequest = _WHAT_IS_DUE) -> Respo
     """Archive, recycle and delete what is due, as the rules say; tell how far it is.
 
     With the `digest` of a plan, exactly that is done, or nothing (`plan_changed`). Whoever would lose more than a fifth
-    of their memories, and more than 1,000, is set aside unless `confirm` is given. If the connection is closed, the
-    sweep ends after the batch that it is at; the next one does the rest. With an `Idempotency-Key` it goes on to its
-    end, and the answer comes whole.
+    of their memories, and more than 1,000, is set aside unless `confirm` is given. While the clock is far ahead of what
+    the store has seen, what cannot be undone waits (`waiting`), unless `confirm` is given: that believes the time. If
+    the connection is closed, the sweep ends after the batch that it is at; the next one does the rest. With an
+    `Idempotency-Key` it goes on to its end, and the answer comes whole.
     """
     retain = caller.tenant()
 

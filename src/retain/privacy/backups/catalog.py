@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from retain.core.clock import SKEW
 from retain.core.errors import (
     KeyMissingError,
     NotFoundError,
@@ -18,7 +19,6 @@ from retain.core.errors import (
 from retain.core.frames import Frame, FrameDamagedError, read_frames
 from retain.core.times import iso
 from retain.core.types import MemoryType
-from retain.lifecycle.safety import TOLERANCE
 from retain.ports import ObjectStore
 from retain.privacy.backups.format import (
     FOLDER,
@@ -188,7 +188,7 @@ class Catalog:
 
 def is_ahead(manifest: Manifest, now: int) -> bool:
     """Whether a backup is dated later than now: it was made under a clock that ran ahead, or this one is behind."""
-    return manifest.created_at > now + TOLERANCE
+    return manifest.created_at > now + SKEW
 
 
 def _abandoned(doc: Doc) -> ObjectDamagedError:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from retain.core.clock import Belief
 from retain.core.errors import ObjectDamagedError, ObjectMissingError
 from retain.core.packs import is_pack_name
 from retain.privacy.backups.catalog import Catalog, Damaged, is_ahead
@@ -50,6 +51,10 @@ class Rotation:
     with all that they may refer to."""
     ahead: list[str] = field(default_factory=list)
     """Backups that are dated later than now: they are left alone, and no other goes on their account."""
+    waiting: list[str] = field(default_factory=list)
+    """Backups that are past their time by the clock, and not by the time that is believed."""
+    waiting_for: str | None = None
+    """Why they wait, in words."""
     objects: int = 0
     """How many objects went."""
 
@@ -61,16 +66,23 @@ class Rotation:
             "rewritten": self.rewritten,
             "damaged": self.damaged,
             "ahead": self.ahead,
+            "waiting": self.waiting,
+            "waiting_for": self.waiting_for,
             "objects": self.objects,
         }
 
 
-def rotate(catalog: Catalog, ledger: Ledger, *, now: int, renew: Callable[[], None] = lambda: None) -> Rotation:
-    """Do all of it. Whatever breaks it off, every backup that is there is whole, and the next rotation goes on."""
+def rotate(catalog: Catalog, ledger: Ledger, *, belief: Belief, renew: Callable[[], None] = lambda: None) -> Rotation:
+    """Do all of it; no backup goes before the time that is believed. Whatever breaks it off, every backup that is there
+    is whole, and the next rotation goes on.
+    """
+    now = belief.now
     done = Rotation()
     whole = _readable(catalog, done)
     done.ahead += [one.id for one in whole if is_ahead(one, now)]
-    staying, lacking = _leave(catalog, whole, done, now)
+    staying, lacking = _leave(catalog, whole, done, belief.upto)
+    done.waiting += [one.id for one in staying if belief.upto < ends_at(one) <= now]
+    done.waiting_for = belief.explain() if done.waiting else None
     rewriting = _Rewriting(catalog, ledger, staying, now)
     after = rewriting.run(renew)
     done.damaged += sorted(rewriting.damaged)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from retain.core.clock import Belief
 from retain.core.content import check_id
 from retain.core.errors import (
     ConfirmationNeededError,
@@ -119,7 +120,7 @@ class Backups:
         leadership: Leadership,
         now: Callable[[], int],
         new_id: Callable[[int], str],
-        check_clock: Callable[[int, bool], None],
+        check_clock: Callable[[int, bool], Belief],
         is_revoked: Callable[[str], bool],
         settle: Callable[[Restored], None],
     ) -> None:
@@ -152,7 +153,7 @@ class Backups:
         """Make a backup of the store as it is now, of some kinds or of all; others go on writing meanwhile.
 
         What has not changed since the backup before is referred to, not copied; ``full`` copies it all the same.
-        ``ClockError`` on a clock that leaped, or is behind what a sweep has seen, unless confirmed: the date of a
+        ``ClockError`` on a clock that leaped, or is behind what the store has seen, unless confirmed: the date of a
         backup decides when others go. ``progress`` hears how many more memories are in it.
         """
         chosen = _kinds(kinds)
@@ -245,14 +246,15 @@ class Backups:
 
     def rotate(self, *, confirm: bool = False) -> Rotation:
         """Remove the backups past their time, but never the last good one of a kind, and take what was sealed for the
-        erased out of the others. ``ClockError`` on a clock that leaped, or is behind what a sweep has seen, unless
-        confirmed. Backups that are dated later than now are left alone, and named.
+        erased out of the others. ``ClockError`` on a clock that leaped, or is behind what the store has seen, unless
+        confirmed. Of a clock that is far ahead of it: backups that are past their time by that clock alone wait, and
+        are named. Backups that are dated later than now are left alone, and named too.
         """
         with self._alone() as renew:
             now = self._now()
-            self._check_clock(now, confirm)
+            belief = self._check_clock(now, confirm)
             self._check_ledger()
-            return rotate(self._catalog, self._ledger, now=now, renew=renew)
+            return rotate(self._catalog, self._ledger, belief=belief, renew=renew)
 
     def remove(self, backup_id: str, *, confirm: bool = False, even_last: bool = False) -> Rotation:
         """Remove one backup for good, with what no other refers to.

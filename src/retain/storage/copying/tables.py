@@ -168,7 +168,7 @@ TABLES: Final = (
         is_data=False,
     ),
     _table("totals", "subject:int kind:text state:text cause:text count:int", "subject kind state cause"),
-    _table("seen", "one:int at:int", "one", is_data=False),
+    _table("seen", "one:int at:int sighted:int", "one", is_data=False),
     _table("ledger_seen", "one:int no:int hash:text", "one", is_data=False),
     _table(
         "api_keys",

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
@@ -80,6 +80,7 @@ class PostgresDatabase:
         self._patience = min(busy_seconds, _PATIENCE)
         self._pid = os.getpid()
         self._closed = False
+        self.on_commit: Callable[[], None] = lambda: None
         self._expectations = Expectations()
         with self._translated(), self._connect() as connection:
             prepare_schema(connection, self.schema, self.place, distribute=distribute, copying=copying)
@@ -158,6 +159,7 @@ class PostgresDatabase:
             self._commit(tx, began)
         if first is not None and tx.left is not None:
             self._expectations.leave(first, tx.found, tx.left)
+        self.on_commit()
 
     @contextmanager
     def _relying(self, subject: str, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
@@ -176,6 +178,7 @@ class PostgresDatabase:
                 raise
         if tx.left is not None:
             self._expectations.leave(first, None, tx.left)
+        self.on_commit()
 
     @contextmanager
     def outside(self) -> Iterator[Connection]:

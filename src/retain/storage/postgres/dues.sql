@@ -136,15 +136,6 @@ SELECT scope & 7, sum(bytes)::bigint, sum(memories)::bigint FROM scopes GROUP BY
 -- name: totals
 SELECT kind, state, cause, sum(count)::bigint FROM totals GROUP BY 1, 2, 3
 
--- name: seen
-SELECT at FROM seen
-
--- name: see
-INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = greatest(seen.at, excluded.at)
-
--- name: accept
-INSERT INTO seen (one, at) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET at = excluded.at
-
 -- What is named comes as the keys of objects: a name is found in them without looking at all of them.
 -- name: shares
 SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END,

@@ -7,7 +7,7 @@ for each subject, and none of a tenant while that tenant is being governed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -98,6 +98,9 @@ class Transaction(Protocol):
 
 class Database(Protocol):
     """Where the stores keep everything."""
+
+    on_commit: Callable[[], None]
+    """Called after each commit of a transaction that writes, outside of it; it never raises."""
 
     def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""

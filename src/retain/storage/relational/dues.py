@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from retain.core.chain import Event
 from retain.core.content import to_json
 from retain.core.decisions import Standing, Window
 from retain.core.holds import Held, standing
@@ -17,7 +16,6 @@ from retain.core.times import SECOND
 from retain.core.tombstones import is_tombstone
 from retain.core.types import State
 from retain.ports import Census, Named, Page, Profile, Session, Share
-from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.moves import KINDS, Mover, held_of
 from retain.storage.relational.rules import read_book, version_of
@@ -162,20 +160,6 @@ class SqlDues:
             row = tx.one(SQL["earliest_binned"], (now, tenant))
         if row is not None and row[0] is not None:
             yield "bin", row[0]
-
-    def seen(self) -> int | None:
-        with self._database.read() as tx:
-            row = tx.one(SQL["seen"])
-        return None if row is None else int(row[0])
-
-    def see(self, now: int) -> None:
-        with self._database.alone("seen") as tx:
-            tx.run(SQL["see"], (now,))
-
-    def accept(self, now: int, tenant: str, event: Event) -> None:
-        with self._database.alone("seen") as tx:
-            tx.run(SQL["accept"], (now,))
-            append(tx, tx.number_for(f"{tenant}/"), [event])
 
     def totals(self) -> list[tuple[str, str, str, int]]:
         with self._database.read() as tx:

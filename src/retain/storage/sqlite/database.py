@@ -57,6 +57,7 @@ class Database:
         self._busy_seconds = busy_seconds
         self._pid = os.getpid()
         self._closed = False
+        self.on_commit: Callable[[], None] = lambda: None
         self._readers: list[apsw.Connection] = []
         self._lock = threading.Lock()
         with self._translated():
@@ -95,6 +96,7 @@ class Database:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+        self.on_commit()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -119,15 +119,6 @@ SELECT scope & 7, sum(bytes), sum(memories) FROM scopes GROUP BY 1
 -- name: totals
 SELECT kind, state, cause, sum(count) FROM totals GROUP BY 1, 2, 3
 
--- name: seen
-SELECT at FROM seen
-
--- name: see
-INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = max(at, excluded.at)
-
--- name: accept
-INSERT INTO seen (one, at) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET at = excluded.at
-
 -- What is named comes as the keys of objects: a name is found in them without looking at all of them.
 -- name: shares
 SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END,

@@ -387,10 +387,11 @@ CREATE TABLE totals (
     PRIMARY KEY (subject, kind, state, cause)
 ) WITH (fillfactor = 70);
 
--- The latest time that a sweep has seen.
+-- The latest time that the store believes, and the earliest sighting of one that is too far ahead of it.
 CREATE TABLE seen (
-    one bigint PRIMARY KEY CHECK (one = 1),
-    at  bigint NOT NULL
+    one     bigint PRIMARY KEY CHECK (one = 1),
+    at      bigint NOT NULL,
+    sighted bigint
 );
 
 -- The last entry of the ledger of erasures that this store has been held against.

@@ -350,10 +350,11 @@ CREATE TABLE totals (
     PRIMARY KEY (subject, kind, state, cause)
 ) STRICT, WITHOUT ROWID;
 
--- The latest time that a sweep has seen.
+-- The latest time that the store believes, and the earliest sighting of one that is too far ahead of it.
 CREATE TABLE seen (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    at  INTEGER NOT NULL
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    at      INTEGER NOT NULL,
+    sighted INTEGER
 ) STRICT;
 
 -- The last entry of the ledger of erasures that this store has been held against.

@@ -1,0 +1,50 @@
+"""The contract of the ``ClockStore``: what a store has seen of the time."""
+
+from __future__ import annotations
+
+from conformance.engines import Engine
+from conformance.samples import NOW, Person
+from retain.core.chain import Event
+from retain.core.clock import Seen
+from retain.core.times import DAY, SECOND
+
+TOLERANCE = 3 * DAY
+
+
+def reset(engine: Engine, me: Person, at: int) -> None:
+    engine.clock.accept(at, me.tenant, Event(NOW, "clock.accept", None, {"jobs": []}))
+
+
+def test_the_latest_time_that_was_seen_is_kept(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    reset(engine, me, NOW)
+    engine.clock.sight(NOW + 5, TOLERANCE)
+    assert engine.clock.sight(NOW + 3, TOLERANCE) == Seen(NOW + 5)
+    assert elsewhere.clock.seen() == Seen(NOW + 5)
+
+
+def test_an_earlier_time_can_be_accepted_and_that_is_audited(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    reset(engine, me, NOW + 5)
+    reset(engine, me, NOW - 5)
+    assert elsewhere.clock.seen() == Seen(NOW - 5)
+    assert [entry.action for entry in elsewhere.audit.tail(me.tenant, limit=1)] == ["clock.accept"]
+
+
+def test_a_time_that_is_too_far_ahead_is_noted_and_borne_out_by_one_a_day_later(
+    engine: Engine, elsewhere: Engine, me: Person
+) -> None:
+    reset(engine, me, NOW)
+    far = NOW + 20 * DAY
+    assert engine.clock.sight(far, TOLERANCE) == Seen(NOW, far)
+    assert elsewhere.clock.seen() == Seen(NOW, far)
+    assert elsewhere.clock.sight(far + DAY - SECOND, TOLERANCE) == Seen(NOW, far)
+    assert elsewhere.clock.sight(far + DAY, TOLERANCE) == Seen(far + DAY)
+    assert engine.clock.seen() == Seen(far + DAY)
+
+
+def test_a_sighting_is_forgotten_when_the_time_is_right_again_or_confirmed(engine: Engine, me: Person) -> None:
+    reset(engine, me, NOW)
+    engine.clock.sight(NOW + 20 * DAY, TOLERANCE)
+    assert engine.clock.sight(NOW + SECOND, TOLERANCE) == Seen(NOW + SECOND)
+    engine.clock.sight(NOW + 20 * DAY, TOLERANCE)
+    reset(engine, me, NOW + 20 * DAY)
+    assert engine.clock.seen() == Seen(NOW + 20 * DAY)
