@@ -45,6 +45,7 @@ from retain.kinds.working import Working
 from retain.lifecycle.clearing import Cleared, clear, clear_conversations, counted
 from retain.lifecycle.survey import Extent
 from retain.recall.index import Hit
+from retain.recall.passages import INDEXED_CHARS
 from retain.recall.service import Ask, Query
 
 _log = logging.getLogger("retain.memory")
@@ -108,7 +109,8 @@ class Memory:
         Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
         limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself. Short-term memory is
         a window that slides instead: at 1,000 messages ``quota_remaining`` stays 0, the oldest leave it for good, and
-        ``dropped`` says how many did; the conversation's history keeps all of them.
+        ``dropped`` says how many did; the conversation's history keeps all of them. Of a text that is longer than what
+        is indexed of it, ``indexed_chars`` says how much that is.
 
         ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
         has the ids of the memories and messages of this user that it was made from.
@@ -187,6 +189,7 @@ class Memory:
             "latency_ms": elapsed,
             "quota_remaining": usage.remaining,
             **went,
+            **({"indexed_chars": INDEXED_CHARS} if isinstance(content, str) and len(content) > INDEXED_CHARS else {}),
         }
 
     def _write(

@@ -108,6 +108,9 @@ class Added(Answer):
     )
     pruned: int | None = Field(default=None, description="How many old ones went to the recycle bin.")
     dropped: int | None = Field(default=None, description="How many old messages left the short-term window.")
+    indexed_chars: int | None = Field(
+        default=None, description="Of a very long text: how much of it is embedded and indexed, from its beginning."
+    )
 
 
 class AddedMany(Answer):

@@ -11,7 +11,12 @@ from retain.core.errors import InvalidContentError, InvalidInputError, InvalidMe
 
 #: Content larger than this is stored compressed.
 COMPRESS_OVER_BYTES: Final = 1_024
+#: Content larger than this is compressed less thoroughly: it takes a quarter of the time.
+_LARGE_BYTES: Final = 256 * 1024
+_QUICK: Final = 1
 MAX_CONTENT_BYTES: Final = 8 * 1024 * 1024
+#: How many values one JSON document, with all that is within it, may have.
+MAX_JSON_VALUES: Final = 200_000
 MAX_QUERY_BYTES: Final = 64 * 1024
 MAX_METADATA_BYTES: Final = 256 * 1024
 MAX_ID_CHARS: Final = 256
@@ -83,14 +88,25 @@ def _at(path: str) -> str:
 
 def json_problem(value: object) -> str | None:
     """What keeps ``value`` from being JSON; ``None`` if nothing does."""
-    flaw = _flaw(value, 0)
+    flaw = _flaw(value, 0, _Room())
     if flaw is None:
         return None
     before, after, parts = flaw
     return f"{before}{_at(''.join(reversed(parts)).removeprefix('.'))}{after}"
 
 
-def _flaw(value: object, depth: int) -> tuple[str, str, list[str]] | None:
+class _Room:
+    """How many more values a document may have."""
+
+    def __init__(self) -> None:
+        self.left = MAX_JSON_VALUES
+
+    def take(self, count: int) -> bool:
+        self.left -= count
+        return self.left >= 0
+
+
+def _flaw(value: object, depth: int, room: _Room) -> tuple[str, str, list[str]] | None:
     """What is wrong, in words before and after its place, and the parts of that place, the innermost first: of what is
     right, which is nearly everything, no place is ever spelled out.
     """
@@ -102,17 +118,19 @@ def _flaw(value: object, depth: int) -> tuple[str, str, list[str]] | None:
         return None if -(2**63) <= value < 2**63 else ("", " is a whole number beyond 64 bits", [])
     if isinstance(value, float):
         return None if value - value == 0.0 else ("", f" is {value}, which JSON cannot hold", [])
+    if isinstance(value, Mapping | list | tuple) and not room.take(len(value)):
+        return "", f" has more than {MAX_JSON_VALUES:,} values with what is before it; split it", []
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
                 return f"the key {told(key)} of ", " is not text", []
-            if flaw := _flaw(inner, depth + 1):
+            if flaw := _flaw(inner, depth + 1, room):
                 flaw[2].append(f".{key}")
                 return flaw
         return None
     if isinstance(value, list | tuple):
         for position, inner in enumerate(value):
-            if flaw := _flaw(inner, depth + 1):
+            if flaw := _flaw(inner, depth + 1, room):
                 flaw[2].append(f"[{position}]")
                 return flaw
         return None
@@ -201,7 +219,7 @@ def pack(text: str) -> str | bytes:
     raw = text.encode()
     if len(raw) <= COMPRESS_OVER_BYTES:
         return text
-    packed = zlib.compress(raw)
+    packed = zlib.compress(raw, _QUICK if len(raw) > _LARGE_BYTES else zlib.Z_DEFAULT_COMPRESSION)
     return packed if len(packed) < len(raw) else text
 
 

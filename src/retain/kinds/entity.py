@@ -35,6 +35,7 @@ _TRIES: Final = 16
 #: So many facts of an entity are written into the text that recall searches.
 _TOLD: Final = 64
 _MAX_VALUE_BYTES: Final = 64 * 1024
+_MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
 
 When = datetime | float | str | None
@@ -353,6 +354,10 @@ def _check_attributes(attributes: object) -> dict[str, Any]:
     """Attributes that can be kept: names, and JSON values of a reasonable size."""
     if not isinstance(attributes, Mapping):
         raise InvalidInputError(f"attributes must be an object (a dict), not {told(attributes)}")
+    if len(attributes) > _MAX_ATTRIBUTES:
+        raise InvalidInputError(
+            f"{len(attributes):,} attributes at once are too many (max: {_MAX_ATTRIBUTES}); set them in several calls"
+        )
     for name, value in attributes.items():
         check_id(name, "attribute")
         size = len(dump_json(value, InvalidInputError, f"the attribute {told(name)}"))

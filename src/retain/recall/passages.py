@@ -4,6 +4,9 @@ One vector of a long text is the average of everything in it and close to nothin
 embedded piece by piece and is as close to a query as its closest piece. Words are counted over the whole record all the
 same: there, measured, pieces were no better.
 
+Of one record the first ``INDEXED_CHARS`` characters are embedded and indexed, so that no text, however long and of
+whatever shape, costs more than a part of a second. All of it is kept; what comes after that is not found by its words.
+
 An episode's summary comes before its messages and is cut as if there were none, so that archiving it, which leaves the
 summary alone, is keeping the first of its passages.
 """
@@ -11,7 +14,7 @@ summary alone, is keeping the first of its passages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -23,6 +26,8 @@ from retain.recall import terms
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400
 MAX_PASSAGES: Final = 64
+#: How much of one record is embedded and indexed: about ten thousand words.
+INDEXED_CHARS: Final = 65_536
 #: A summary is dense, and is compared with whole episodes: there, pieces of the usual size did worse than longer ones.
 SUMMARY_TARGET: Final = 1_000
 #: However long a given summary is, half of the passages are left for messages.
@@ -39,12 +44,12 @@ def of_record(record: Record) -> list[str]:
     A structured document is taken as its fields and values, without the punctuation of JSON.
     """
     if record.kind is MemoryType.STRUCTURED and "document" in record.metadata:
-        return split("\n".join(_fields(record.metadata["document"], "")) or record.content)
+        return split("\n".join(_first(_fields(record.metadata["document"], ""))) or _indexed(record.content))
     if record.kind is not MemoryType.EPISODIC:
-        return split(record.content)
+        return split(_indexed(record.content))
     summary = of_summary(record)
-    said = [str(item.get("content") or "") for part in _SAID for item in (record.body or {}).get(part, ())]
-    said = [text.strip() for text in said if text.strip()]
+    items = (item for part in _SAID for item in (record.body or {}).get(part, ()))
+    said = [text for item in _first(str(item.get("content") or "") for item in items) if (text := item.strip())]
     run = max(1, -(-len(said) // (MAX_PASSAGES - len(summary))))  # of very many, neighbours share a passage
     return [*summary, *("\n".join(said[start : start + run]) for start in range(0, len(said), run))]
 
@@ -57,7 +62,26 @@ def of_summary(record: Record) -> list[str]:
     task = record.metadata.get("task")
     known = not isinstance(task, str) or record.content.startswith(task)
     text = record.content if known else f"{task}\n{record.content}"
-    return split(text, target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
+    return split(_indexed(text), target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
+
+
+def _indexed(text: str) -> str:
+    """As much of a text as is indexed, to the end of a word if there is one near."""
+    text = text.lstrip()
+    if len(text) <= INDEXED_CHARS:
+        return text
+    end = text.rfind(" ", INDEXED_CHARS - TARGET, INDEXED_CHARS)
+    return text[: end if end > 0 else INDEXED_CHARS]
+
+
+def _first(texts: Iterable[str]) -> Iterator[str]:
+    """Texts until they are as much as is indexed; no more of them are looked at."""
+    room = INDEXED_CHARS
+    for text in texts:
+        yield text[:room]
+        room -= len(text) + 1
+        if room <= 0:
+            return
 
 
 def kept_encoding(record: Record, encoding: Encoding) -> Encoding:

@@ -90,7 +90,7 @@ class Recall:
 
     def encode(self, records: Sequence[Record]) -> list[Encoding]:
         """What recall needs of each record. Without the embedder records are kept all the same, and embedded later."""
-        passages = [of_record(record) for record in records]
+        passages = [of_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
         encodings = []
         start = 0

@@ -27,6 +27,8 @@ ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _pack: Final = struct.Struct("<IBB").pack
 _MOST: Final = 255
 _LONGEST_WORD: Final = 40
+#: Some characters stand for many (one of Arabic for eighteen); of a text of nothing else, a part is enough.
+_MOST_GROWTH: Final = 3
 
 # Combining signs are no "word characters" to ``re``, yet Indic, Hebrew and Arabic words are written with them.
 _SIGNS: Final = (
@@ -65,7 +67,7 @@ def _chunks(text: str) -> list[tuple[str, str]]:
     """The text in pieces: either a run of an unspaced script, or a word with whatever holds its parts together."""
     if text.isascii():  # the same, seen faster
         return [("", word) for word in _ASCII_CHUNK.findall(text)]
-    return _CHUNK.findall(unicodedata.normalize("NFKC", text))
+    return _CHUNK.findall(unicodedata.normalize("NFKC", text)[: _MOST_GROWTH * len(text)])
 
 
 def _pairs(run: str) -> list[str]:

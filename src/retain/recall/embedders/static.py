@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from retain.core.deadline import watch
 from retain.core.errors import EmbedderError
 from retain.ports import Vectors
 from retain.recall.embedders.pieces import read_pieces
@@ -76,7 +77,7 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         model = self._model or self._load()
         rows = np.zeros((len(texts), _DIM), np.float32)
-        for row, text in zip(rows, texts, strict=True):
+        for row, text in zip(rows, watch(texts), strict=True):
             if ids := model.tokens(text):
                 np.add.reduce(model.rows_of(ids), 0, out=row)
                 row *= 1 / (math.sqrt(np.dot(row, row)) or 1)  # noqa: PLW2901  (in place: ``row`` is a view)

@@ -25,6 +25,8 @@ _LONG: Final = 300  # characters from which on a summary has room set aside for 
 _INFORMS: Final = 2  # how many terms that are not common a sentence needs
 _MANY: Final = 10  # sentences from which on a term can be common by its number here
 _LONGEST: Final = 400
+#: So many characters of the texts are looked at: half of them from the beginning, half from the end.
+READ_CHARS: Final = 65_536
 _OPENING: Final = re.compile(r".{1,20}?(?:[,;:–—]\s+|\s-\s+)")  # short: a longer one may change what the rest means
 _ALSO: Final = "Also: "
 
@@ -64,13 +66,14 @@ class ExtractiveSummarizer:
     rare words that they leave out follow in a line ``Also: …`` of at most two fifths of the length. The same texts
     always give the same summary; it uses neither network nor model.
 
-    Texts that fit are returned whole. The summary is empty only if the texts are; no word is cut unless it alone is
-    longer than ``max_chars``.
+    Of very long texts the beginning and the end are looked at, ``READ_CHARS`` in all. Texts that fit are returned
+    whole. The summary is empty only if the texts are; no word is cut unless it alone is longer than ``max_chars``.
     """
 
     def summarize(self, texts: Sequence[str], *, max_chars: int) -> str:
         if max_chars < 1:
             raise InvalidInputError(f"max_chars is {max_chars}; a summary needs at least 1 character")
+        texts = _within(texts)
         whole = "\n".join(stripped for text in texts if (stripped := text.strip()))
         if len(whole) <= max_chars:
             return whole
@@ -217,6 +220,27 @@ class _Choice:
 
     def _informs(self, at: int) -> bool:
         return sum(self._worth[term] > _COMMON for term in self._terms[at]) >= _INFORMS
+
+
+def _within(texts: Sequence[str]) -> list[str]:
+    """The texts, or as much of their beginning and of their end as is looked at."""
+    if sum(map(len, texts)) <= READ_CHARS:
+        return list(texts)
+    head: list[str] = []
+    room = READ_CHARS // 2
+    for text in texts:
+        head.append(text[:room])
+        room -= len(text)
+        if room <= 0:
+            break
+    tail: list[str] = []
+    room = READ_CHARS // 2
+    for text in reversed(texts[len(head) - 1 :]):
+        tail.append(text[-room:])
+        room -= len(text)
+        if room <= 0:
+            break
+    return [*head, *reversed(tail)]
 
 
 def _distinct_terms(text: str) -> tuple[str, ...]:

@@ -24,14 +24,19 @@ class SqlFacts:
         added: list[str] = []
         with self._database.write() as tx:
             number = tx.number_for(subject)
+            known: dict[tuple[str, str], dict[str, Fact]] = {}
+            for source in dict.fromkeys(fact.source for fact in facts):
+                for row in tx.rows(SQL["of_source"], (number, source)):
+                    known.setdefault((source, row[2]), {})[row[0]] = as_fact(row)
             for fact in facts:
-                known = [as_fact(row) for row in tx.rows(SQL["of_source"], (number, fact.source))]
-                ended, new = succession(known, fact, replacing=replacing)
+                same = known.setdefault((fact.source, fact.name), {})
+                ended, new = succession(list(same.values()), fact, replacing=replacing)
                 for old in ended:
                     tx.run(SQL["end"], (old.until, number, old.id))
                 for one in new:
                     tx.run(SQL["add"], (number, *_row(one)))
                     added.append(one.id)
+                same.update((one.id, one) for one in (*ended, *new))
         return added
 
     def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
