@@ -245,6 +245,7 @@ def test_names_of_before_do_the_same_and_say_what_to_use_instead(retain: Retain)
         assert domains.set("rag", {"limit": 3})["policy"]["limit"] == 3
     with pytest.warns(DeprecationWarning, match=r"use configure\(domain, config\)"):
         assert domains.set_retention_policy("rag", {"limit": 4})["policy"]["limit"] == 4
+    assert domains.get("rag")["limit"] == 4, "and it is kept"
     with pytest.warns(DeprecationWarning, match=r"use get\(domain\)") as told:
         both = domains.policies()
     assert told[0].filename == __file__
