@@ -121,6 +121,9 @@ def test_rf_003_8_compression(memory: MemoryManager, retain: Retain) -> None:
     ((stored,),) = raw.rows(retain, "SELECT content FROM records WHERE id = ?", (memory_id,))
     assert isinstance(stored, bytes)
     assert len(stored) < len(content)
+    edge = {size: memory.add("x" * size, "long_term")["memory_id"] for size in (1_024, 1_025)}
+    compressed = {size: "is_compressed" in memory.get(memory_id)["metadata"] for size, memory_id in edge.items()}
+    assert compressed == {1_024: False, 1_025: True}, "more than a kilobyte"
 
 
 def test_rf_003_9_retrieve_with_filters(memory: MemoryManager) -> None:
