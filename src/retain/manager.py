@@ -434,7 +434,6 @@ class Memory:
         """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
         derived from it (``restored_with``).
         """
-        self._records.check_agent()
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
@@ -548,7 +547,7 @@ class Memory:
         if kind.name is MemoryType.WORKING:
             return Cleared(self._parts.working.clear_user(subject), 0)
         if kind.name is MemoryType.SHORT_TERM:
-            return clear_conversations(self._parts.history, self._parts.short_term, subject, now=self._parts.now())
+            return clear_conversations(self._parts.history, subject, now=self._parts.now())
         return clear(
             self._parts.records,
             subject,

@@ -36,6 +36,8 @@ class Thing:
     aside: bool = False
     """A conversation that is over and held, and whose name another has now."""
     messages: list[str] = field(default_factory=list)
+    window: Window | None = None
+    """A conversation's last messages, which go with it and do not come back."""
 
     @property
     def held(self) -> Held:
@@ -70,7 +72,6 @@ class Model:
         self.holds: dict[str, Hold] = {}
         self.agents: dict[str, int | None] = {}
         """Agents that are known; of those in the recycle bin, until when."""
-        self.windows: dict[tuple[str, str, str], Window] = {}
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -123,6 +124,7 @@ class Model:
 
     def recycle(self, thing: Thing, now: int, purge_at: int | None = None, bundle: str | None = None) -> None:
         thing.previous, thing.state, thing.aside = thing.state, "recycled", False
+        thing.window = None
         thing.moved_at, thing.purge_at, thing.bundle = now, purge_at or now + BIN, bundle
 
     def restore(self, thing: Thing, now: int) -> None:
@@ -186,7 +188,6 @@ class Model:
         for thing in self.own(agent):
             if not self.is_held(thing):
                 self.recycle(thing, now, bundle=agent)
-        self.windows = {who: window for who, window in self.windows.items() if who[1] != agent}
 
     def restore_agent(self, agent: str, now: int) -> None:
         self.agents[agent] = None

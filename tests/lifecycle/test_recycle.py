@@ -214,7 +214,7 @@ def test_restoring_all_of_a_user_leaves_what_a_removed_agent_had_to_its_agent(
 ) -> None:
     persona, fact = add(memory, "persona"), add(memory, "long_term")
     retain.agents.remove("travel_agent")
-    memory.delete(fact)
+    retain.manager("user_123", "other").delete(fact)
     assert retain.recycle.restore(user_id="user_123") == 1
     assert in_bin(retain) == {persona}
 

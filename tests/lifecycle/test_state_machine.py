@@ -156,11 +156,10 @@ class Machine(RuleBasedStateMachine):
         there.aged_from = self.now
         there.messages.append(text)
         ttl = self.model.life(Thing("", "short_term", user, agent, session, "", 0)).delete_after or HOUR
-        window = self.model.windows.get((user, agent, session))
-        if window is None or window.expires_at <= self.now:
-            window = self.model.windows[user, agent, session] = Window([], 0)
-        window.messages.append(text)
-        window.expires_at = self.now + ttl
+        if there.window is None or there.window.expires_at <= self.now:
+            there.window = Window([], 0)
+        there.window.messages.append(text)
+        there.window.expires_at = self.now + ttl
 
     # --- time -------------------------------------------------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class Machine(RuleBasedStateMachine):
     )
     def set_rule(self, *, kind: str, level: str, user: str, agent: str, session: str, place: int, terms: Any) -> None:
         scope = self.scope(level, user, agent, session, place)
-        if scope is None or (kind == "persona" and terms[0]) or (kind == "entity" and terms[0]):
+        if scope is None or (kind == "persona" and (terms[0] or terms[2])) or (kind == "entity" and terms[0]):
             return
         if kind in (HISTORY, "short_term") and (terms[0] or terms[2] or level == "memory" or terms[1] == "never"):
             return
@@ -251,11 +250,13 @@ class Machine(RuleBasedStateMachine):
     @rule(place=Places)
     def update(self, place: int) -> None:
         thing = self.some(place, *LIVE, kinds=("long_term", "persona", "episodic"))
-        if thing is None or (thing.kind in OWN and self.model.is_removed(thing.agent)):
+        if thing is None:
             return
         text = self.text()
         memory = self.memory(thing)
-        if not self.model.is_visible(thing, self.now):
+        if self.model.is_removed(thing.agent):
+            self.refused(AgentRemovedError, memory.update, thing.id, text)
+        elif not self.model.is_visible(thing, self.now):
             self.refused(NotFoundError, memory.update, thing.id, text)
         elif thing.cold:
             self.refused(ConflictError, memory.update, thing.id, text)
@@ -270,9 +271,9 @@ class Machine(RuleBasedStateMachine):
             self.delete_one(thing)
 
     def delete_one(self, thing: Thing) -> None:
-        if thing.kind in OWN and self.model.is_removed(thing.agent):
-            return
-        if not self.model.is_visible(thing, self.now):
+        if self.model.is_removed(thing.agent):
+            self.refused(AgentRemovedError, self.memory(thing).delete, thing.id)
+        elif not self.model.is_visible(thing, self.now):
             self.refused(NotFoundError, self.memory(thing).delete, thing.id)
         elif self.model.is_held(thing):
             self.refused(HeldError, self.memory(thing).delete, thing.id)
@@ -287,7 +288,9 @@ class Machine(RuleBasedStateMachine):
             return
         restore: Any = self.retain.recycle.restore if by_bin else self.memory(thing).restore
         arguments = {"memory_id": thing.id}
-        if thing.purge_at <= self.now:
+        if not by_bin and self.model.is_removed(thing.agent):
+            self.refused(AgentRemovedError, restore, **arguments)
+        elif thing.purge_at <= self.now:
             self.refused(ConflictError, restore, **arguments)
         else:
             restore(**arguments)
@@ -298,7 +301,9 @@ class Machine(RuleBasedStateMachine):
         thing = self.some(place, *LIVE, kinds=COLD)
         if thing is None:
             return
-        if not self.model.is_visible(thing, self.now):
+        if self.model.is_removed(thing.agent):
+            self.refused(AgentRemovedError, self.memory(thing).rehydrate, thing.id)
+        elif not self.model.is_visible(thing, self.now):
             self.refused(NotFoundError, self.memory(thing).rehydrate, thing.id)
         elif not thing.cold:
             self.refused(ConflictError, self.memory(thing).rehydrate, thing.id)
@@ -318,9 +323,6 @@ class Machine(RuleBasedStateMachine):
         expected = sum(not self.model.is_held(thing) for thing in records)
         expected += sum(len(talk.messages) for talk in talks if not self.model.is_held(talk))
         assert memory.delete_user_memories(user) == expected
-        for talk in talks:
-            if not self.model.is_held(talk):
-                self.model.windows.pop((talk.user, talk.agent, talk.session or ""), None)
         self.model.recycle_unheld(everything, self.now)
 
     @rule(user=Users, agent=Agents)
@@ -350,7 +352,6 @@ class Machine(RuleBasedStateMachine):
         else:
             assert remove(**arguments) == len(talk.messages)
             self.model.recycle(talk, self.now)
-            self.model.windows.pop((talk.user, talk.agent, talk.session or ""), None)
 
     @rule(place=Places)
     def restore_session(self, place: int) -> None:
@@ -515,7 +516,7 @@ class Machine(RuleBasedStateMachine):
                     seen = self.retain.sessions.history(agent, session, user_id=user)
                     there = talk is not None and self.model.is_visible(talk, self.now)
                     assert [m["content"] for m in seen] == (talk.messages if there and talk else [])
-                    window = self.model.windows.get((user, agent, session))
+                    window = talk.window if there and talk else None
                     fresh = window is not None and window.expires_at > self.now
                     short = self.retain.manager(user, agent, session).short_term.get_conversation_history()
                     assert [m["content"] for m in short] == (window.messages if fresh and window else [])

@@ -163,6 +163,8 @@ class Durable:
         record = self.find(record_id)
         if record is None:
             raise NotFoundError(f"no memory {told(record_id)} for user {self.scope.user_id!r}, in the bin or out of it")
+        if "agent" not in TYPES[record.kind].scope:  # what is its own is refused, and that written down, further on
+            self.check_agent()
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         now = self.parts.now()

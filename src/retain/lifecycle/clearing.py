@@ -12,7 +12,7 @@ from retain.core.errors import HeldError
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, spoken
 from retain.core.types import TYPES, MemoryType, State
-from retain.ports import DueStore, History, RecordStore, ShortTermStore
+from retain.ports import DueStore, History, RecordStore
 
 _log = logging.getLogger("retain.clearing")
 _BATCH: Final = 500
@@ -58,7 +58,7 @@ def clear(
     return Cleared(moved, held)
 
 
-def clear_conversations(history: History, short_term: ShortTermStore, subject: str, *, now: int) -> Cleared:
+def clear_conversations(history: History, subject: str, *, now: int) -> Cleared:
     """Move a subject's conversations into the recycle bin, with which their short-term windows end; how many messages.
 
     One that a hold keeps stays as it is, window and all.
@@ -70,8 +70,6 @@ def clear_conversations(history: History, short_term: ShortTermStore, subject: s
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
-    if not held:  # also what is out of sight already
-        short_term.end_user(*subject.split("/", 1))
     return Cleared(moved, held)
 
 

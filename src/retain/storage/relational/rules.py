@@ -191,7 +191,7 @@ class SqlRules:
         tenant = rules[0].tenant
         with self._database.govern(tenant) as tx:
             numbers = [_propose(tx, rule, now) for rule in rules]
-            _turn_page(tx, tenant)
+            turn_page(tx, tenant)
             book = read_book(tx, tenant)
             return [book.rules[number] for number in numbers]
 
@@ -251,7 +251,7 @@ class SqlRules:
             if not pending:
                 return [before.rules[numbers[rule.id]] for rule, _ in changes]  # another has settled them
             changed = set(pending).union(*(_settle(tx, tenant, number, before, now) for number in sorted(pending)))
-            _turn_page(tx, tenant)
+            turn_page(tx, tenant)
             book = read_book(tx, tenant)
             _put_lives(tx, tenant, book, changed)
             events = [(numbers[rule.id], event) for rule, event in changes if numbers[rule.id] in pending]
@@ -311,7 +311,8 @@ def _defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
     return DEFAULTS if row is None else load_defaults(row[0])
 
 
-def _turn_page(tx: Transaction, tenant: str) -> None:
+def turn_page(tx: Transaction, tenant: str) -> None:
+    """Let everyone who has read a tenant's rules read them again."""
     tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
 
 

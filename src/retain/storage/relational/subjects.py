@@ -27,7 +27,7 @@ from retain.storage.relational.audit import SQL as AUDIT
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 from retain.storage.relational.moves import KINDS, held_of, standing_holds
-from retain.storage.relational.rules import SQL as RULES
+from retain.storage.relational.rules import turn_page
 from retain.storage.relational.scopes import SQL as RECORDS
 
 SQL: Final = Names("subjects")
@@ -192,7 +192,7 @@ def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: 
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
     rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
     if rules:
-        tx.run(RULES["turn_page"], (tenant,))
+        turn_page(tx, tenant)
     return {
         "quotas": tx.run(SQL["remove_quotas"], (tenant, user_id)),
         "rules": rules,
