@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +16,10 @@ import raw
 from clocks import FakeClock
 from homes import Homes, on_sqlite
 from retain import ConflictError, IdempotencyKeyReusedError, InvalidInputError, RequestInProgressError, Retain
-from retain.access import Replies, Reply
+from retain.access import Once, Replies, Reply, replies
 from retain.access.replies import MAX_REPLY_BYTES, fingerprint
+from retain.core.errors import NotFoundError, StoreAwayError
+from retain.ports import Claim
 
 REQUEST = fingerprint("POST", "/v1/memories", b'{"content": "likes tea"}')
 OTHER = fingerprint("POST", "/v1/memories", b'{"content": "likes coffee"}')
@@ -30,130 +33,213 @@ def other(home: Path, retain: Retain, clock: FakeClock) -> Iterator[Retain]:
         yield opened
 
 
-def test_a_request_that_comes_again_gets_the_reply_that_it_had(retain: Retain, other: Retain) -> None:
-    assert retain.replies.claim("key-1", "abc", REQUEST) is None
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
+def never() -> Reply:
+    raise AssertionError("it is not carried out again")
 
-    assert retain.replies.claim("key-1", "abc", REQUEST) == REPLY
-    assert other.replies.claim("key-1", "abc", REQUEST) == REPLY
+
+def send(
+    retain: Retain,
+    work: Callable[[], Reply] = lambda: REPLY,
+    *,
+    who: str = "key-1",
+    key: str = "abc",
+    request: bytes = REQUEST,
+) -> Reply:
+    """What becomes of a request, whose work is short."""
+    return retain.replies.once(who, key, request).carry_out(work, never)[0]
+
+
+def begin(retain: Retain, request: bytes = REQUEST) -> Once:
+    """A request whose work is long."""
+    once = retain.replies.once("key-1", "abc", request)
+    assert once.begin() is None
+    return once
+
+
+def adding(retain: Retain, tool: str = "finder") -> Callable[[], Reply]:
+    def work() -> Reply:
+        retain.tools.add(tool)
+        return REPLY
+
+    return work
+
+
+def test_a_request_that_comes_again_gets_the_reply_that_it_had(retain: Retain, other: Retain) -> None:
+    assert send(retain, adding(retain)) == REPLY
+    assert send(retain, never) == REPLY
+    assert send(other, never) == REPLY
+    assert len(other.tools.list()) == 1
 
 
 def test_keys_of_different_callers_have_nothing_to_do_with_each_other(retain: Retain) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
-
-    assert retain.replies.claim("key-2", "abc", REQUEST) is None
-    assert retain.replies.claim("key-1", "abcd", REQUEST) is None
-    assert retain.replies.claim("key-1a", "bc", REQUEST) is None
+    send(retain)
+    said = Reply(200, {}, b"other")
+    assert send(retain, lambda: said, who="key-2") == said
+    assert send(retain, lambda: said, key="abcd") == said
+    assert send(retain, lambda: said, who="key-1a", key="bc") == said
 
 
 def test_a_key_is_for_one_request(retain: Retain, other: Retain) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
+    at_work = begin(retain)
     with pytest.raises(IdempotencyKeyReusedError, match="another request"):
-        other.replies.claim("key-1", "abc", OTHER)
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
-    for replies in (retain.replies, other.replies):
+        send(other, never, request=OTHER)
+    at_work.keep(REPLY)
+    for engine in (retain, other):
         with pytest.raises(IdempotencyKeyReusedError):
-            replies.claim("key-1", "abc", OTHER)
+            send(engine, never, request=OTHER)
 
 
-def test_a_request_at_work_is_not_begun_again(retain: Retain, other: Retain, clock: FakeClock) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
-    for replies in (retain.replies, other.replies):
+def test_long_work_is_not_begun_again_while_its_process_is_at_it(
+    retain: Retain, other: Retain, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed = threading.Event()
+    renew = retain.replies.renewals._renew
+
+    def renew_and_tell(claims: Sequence[Claim]) -> None:
+        renew(claims)
+        renewed.set()
+
+    monkeypatch.setattr(retain.replies.renewals, "_renew", renew_and_tell)
+    monkeypatch.setattr(replies, "_RENEWED_EVERY_SECONDS", 0.01)
+    at_work = begin(retain)
+    raw.run(other, "UPDATE replies SET leased_until = 0")
+    renewed.clear()
+    assert renewed.wait(60)
+    clock.advance(hours=1)
+    for engine in (retain, other):
         with pytest.raises(RequestInProgressError) as refused:
-            replies.claim("key-1", "abc", REQUEST)
+            send(engine, never)
         assert refused.value.retryable
         assert isinstance(refused.value, ConflictError)
-
-    clock.advance(hours=1)
-    with pytest.raises(RequestInProgressError):
-        retain.replies.claim("key-1", "abc", REQUEST)
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
-    assert other.replies.claim("key-1", "abc", REQUEST) == REPLY
+    at_work.keep(REPLY)
+    assert send(other, never) == REPLY
 
 
-def test_a_request_that_another_process_was_cut_short_at_is_begun_again_after_its_time(
-    retain: Retain, other: Retain, clock: FakeClock
+def test_long_work_that_was_cut_short_is_gone_on_with_by_another(
+    retain: Retain, other: Retain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
-    clock.advance(seconds=59.9)
+    monkeypatch.setattr(retain.replies.renewals, "add", lambda _claim: None)  # its process is gone
+    cut_short = begin(retain)
     with pytest.raises(RequestInProgressError):
-        other.replies.claim("key-1", "abc", REQUEST)
-    clock.advance(seconds=0.1)
+        other.replies.once("key-1", "abc", REQUEST).begin()
+    raw.run(other, "UPDATE replies SET leased_until = 0")
 
-    assert other.replies.claim("key-1", "abc", REQUEST) is None
-    retain.replies.keep("key-1", "abc", REQUEST, Reply(200, {}, b"late"))
-    other.replies.keep("key-1", "abc", REQUEST, REPLY)
-    assert retain.replies.claim("key-1", "abc", REQUEST) == REPLY
+    gone_on = begin(other)
+    assert gone_on.request.new_ids(2) == cut_short.request.new_ids(2)
+    cut_short.keep(Reply(200, {}, b"late"))
+    gone_on.keep(REPLY)
+    assert send(retain, never) == REPLY
+
+
+def test_nothing_renews_what_has_ended(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "_RENEWED_EVERY_SECONDS", 0.01)
+    begin(retain).keep(REPLY)
+    thread = retain.replies.renewals._thread
+    if thread is not None:
+        thread.join(60)
+    assert retain.replies.renewals._thread is None
 
 
 def test_a_request_that_failed_may_be_sent_again_as_another(retain: Retain, other: Retain) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
-    retain.replies.release("key-1", "abc")
+    def fail() -> Reply:
+        raise NotFoundError("nothing is there")
 
-    assert other.replies.claim("key-1", "abc", OTHER) is None
-    retain.replies.release("key-1", "abc")
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
-    with pytest.raises(RequestInProgressError):
-        other.replies.claim("key-1", "abc", OTHER)
+    with pytest.raises(NotFoundError):
+        send(retain, fail)
+    begin(retain).give_up(NotFoundError("nothing is there"))
+    said = Reply(200, {}, b"other")
+    assert send(other, lambda: said, request=OTHER) == said
+
+
+def test_work_that_breaks_off_has_done_nothing(retain: Retain, other: Retain) -> None:
+    def break_off() -> Reply:
+        retain.tools.add("finder")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        send(retain, break_off)
+    assert other.tools.list() == []
+    assert send(other, adding(other)) == REPLY
+
+
+def test_long_work_that_breaks_off_is_not_done_again(retain: Retain, other: Retain) -> None:
+    failed = Reply(500, {}, b"nobody knows what it has done")
+    begin(retain).fail(lambda: failed)
+    assert send(other, never) == failed
+
+
+def test_a_reply_that_cannot_be_kept_takes_its_work_with_it(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise StoreAwayError("the server is away")
+
+    monkeypatch.setattr(retain.replies, "erasures", refuse)
+    with pytest.raises(StoreAwayError):
+        send(retain, adding(retain))
+    assert retain.tools.list() == []
+
+
+def test_who_finds_nothing_to_do_because_another_was_faster_gets_that_ones_reply(retain: Retain, other: Retain) -> None:
+    def come_too_late() -> Reply:
+        send(other)
+        raise NotFoundError("it is gone already")
+
+    assert send(retain, come_too_late) == REPLY
 
 
 def test_replies_are_kept_for_a_day_and_then_removed_by_the_way(retain: Retain, clock: FakeClock) -> None:
     for number in range(3):
-        retain.replies.claim("key-1", f"key {number}", REQUEST)
-        retain.replies.keep("key-1", f"key {number}", REQUEST, REPLY)
+        send(retain, key=f"key {number}")
     clock.advance(hours=23, minutes=59)
-    assert retain.replies.claim("key-1", "key 0", REQUEST) == REPLY
+    assert send(retain, never, key="key 0") == REPLY
     clock.advance(minutes=1)
 
-    assert retain.replies.claim("key-1", "key 0", OTHER) is None
+    assert send(retain, key="key 0", request=OTHER) == REPLY
     assert raw.rows(retain, "SELECT count(*) FROM replies") == [(1,)]
 
 
 def test_nothing_that_was_said_can_be_read_from_the_store(homes: Homes, clock: FakeClock) -> None:
     home = homes.new()
     key, said = "1f0c-my-own-key", b"alice-likes-tea-with-milk"
+    reply = Reply(200, {"x-who": said.decode()}, said)
     with Retain.open(home=home, clock=clock) as retain:
         request = fingerprint("POST", "/v1/memories", said)
-        retain.replies.claim("caller-7", key, request)
-        retain.replies.keep("caller-7", key, request, Reply(200, {"x-who": said.decode()}, said))
+        send(retain, lambda: reply, who="caller-7", key=key, request=request)
         kept = [path.read_bytes() for path in home.rglob("*") if path.is_file()] + list(homes.tables(home).values())
-        found = retain.replies.claim("caller-7", key, request)
+        found = send(retain, never, who="caller-7", key=key, request=request)
+        seed = retain.replies.once("caller-7", key, request)._claim.seed
 
-    assert found == Reply(200, {"x-who": said.decode()}, said)
+    assert found == reply
     secret = [said, key.encode(), b"caller-7", request, request.hex().encode(), hashlib.sha256(key.encode()).digest()]
-    assert not any(part in data for part in secret for data in kept)
+    assert not any(part in data for part in (*secret, seed) for data in kept)
 
 
 def test_a_reply_too_large_to_keep_is_told_and_not_carried_out_again(retain: Retain) -> None:
     largest = Reply(200, {}, b"x" * MAX_REPLY_BYTES)
-    for key, reply in (("fits", largest), ("large", Reply(200, {}, largest.body + b"x"))):
-        retain.replies.claim("key-1", key, REQUEST)
-        retain.replies.keep("key-1", key, REQUEST, reply)
+    larger = Reply(200, {}, largest.body + b"x")
+    assert send(retain, lambda: largest, key="fits") == largest
+    assert send(retain, lambda: larger, key="large") == larger
 
-    assert retain.replies.claim("key-1", "fits", REQUEST) == largest
-    with pytest.raises(ConflictError, match="too large to keep"):
-        retain.replies.claim("key-1", "large", REQUEST)
-    with pytest.raises(ConflictError, match="too large to keep"):
-        retain.replies.claim("key-1", "large", REQUEST)
+    assert send(retain, never, key="fits") == largest
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="too large to keep"):
+            send(retain, never, key="large")
 
 
 @on_sqlite
 def test_a_damaged_reply_is_told_and_not_carried_out_again(home: Path, retain: Retain) -> None:
-    retain.replies.claim("key-1", "abc", REQUEST)
-    retain.replies.keep("key-1", "abc", REQUEST, REPLY)
+    send(retain)
     with closing(sqlite3.connect(home / "retain.db")) as database, database:
         database.execute("UPDATE replies SET reply = substr(reply, 1, length(reply) - 1)")
 
     with pytest.raises(ConflictError, match="damaged"):
-        retain.replies.claim("key-1", "abc", REQUEST)
+        send(retain, never)
 
 
 @on_sqlite
 @pytest.mark.parametrize("key", ["", " ", "k" * 257, "a\nb", "\ud800", None, 7], ids=repr)
 def test_a_key_that_is_none_is_refused(retain: Retain, key: str) -> None:
     with pytest.raises(InvalidInputError, match="idempotency key"):
-        retain.replies.claim("key-1", key, REQUEST)
+        send(retain, never, key=key)
 
 
 def test_whatever_sets_requests_apart_is_in_the_fingerprint() -> None:
@@ -171,12 +257,28 @@ def test_whatever_sets_requests_apart_is_in_the_fingerprint() -> None:
 
 
 def test_of_many_who_send_a_request_at_once_one_carries_it_out(retain: Retain, other: Retain) -> None:
-    def send(replies: Replies) -> str:
+    def carry_out(number: int) -> Reply:
+        engine = (retain, other)[number % 2]
+
+        def work() -> Reply:
+            engine.tools.add(f"tool-{number}")
+            return Reply(200, {}, str(number).encode())
+
+        return send(engine, work)
+
+    with ThreadPoolExecutor(8) as pool:
+        told = {reply.body for reply in pool.map(carry_out, range(16))}
+    assert len(told) == 1
+    assert [tool["tool_id"] for tool in retain.tools.list()] == [f"tool-{told.pop().decode()}"]
+
+
+def test_of_many_who_begin_long_work_at_once_one_does(retain: Retain, other: Retain) -> None:
+    def begin_or_wait(replies: Replies) -> str:
         try:
-            return "begun" if replies.claim("key-1", "abc", REQUEST) is None else "answered"
+            return "begun" if replies.once("key-1", "abc", REQUEST).begin() is None else "answered"
         except RequestInProgressError:
             return "in progress"
 
     with ThreadPoolExecutor(8) as pool:
-        became = list(pool.map(send, [retain.replies, other.replies] * 8))
+        became = list(pool.map(begin_or_wait, [retain.replies, other.replies] * 8))
     assert sorted(became) == ["begun", *["in progress"] * 15]

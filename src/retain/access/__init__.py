@@ -13,16 +13,17 @@ from retain.core.access import LOCAL, ApiKey, Principal, Right
 if TYPE_CHECKING:
     from retain.access.gate import Gate
     from retain.access.keys import Access
-    from retain.access.replies import Replies, Reply
+    from retain.access.replies import Once, Replies, Reply
 
 _LATER = {
     "Access": "retain.access.keys",
     "Gate": "retain.access.gate",
+    "Once": "retain.access.replies",
     "Replies": "retain.access.replies",
     "Reply": "retain.access.replies",
 }
 
-__all__ = ["LOCAL", "Access", "ApiKey", "Gate", "Principal", "Replies", "Reply", "Right"]
+__all__ = ["LOCAL", "Access", "ApiKey", "Gate", "Once", "Principal", "Replies", "Reply", "Right"]
 
 
 def __getattr__(name: str) -> Any:

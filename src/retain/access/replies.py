@@ -1,5 +1,8 @@
 """Replies to writes that may come again: the same request under the same idempotency key is carried out once.
 
+Its claim, its effect and its reply are one transaction, which a crash leaves done or not done. A request that takes
+several transactions is claimed under a lease, and whoever goes on with it after a crash finds what was done.
+
 Nothing that is kept can be read from the store alone. A row is found by a hash of caller and key, and a reply is sealed
 under a key that is made of the idempotency key and the request, neither of which is stored: whoever sends both again
 can read it, and nobody else; and nobody any more, once someone was erased who may be in it.
@@ -9,20 +12,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import secrets
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
+from retain.core.deadline import without_deadline
 from retain.core.errors import (
+    ClosedError,
     ConflictError,
     IdempotencyKeyReusedError,
+    InDoubtError,
     InvalidInputError,
     RequestInProgressError,
+    RetainError,
     told,
 )
 from retain.core.times import DAY, SECOND
-from retain.ports import ReplyStore
+from retain.ports import Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
+from retain.ports.requests import REQUEST
 from retain.privacy.sealing import DataKey, SealBrokenError, seal, unseal
 
 #: How long a reply is kept.
@@ -32,6 +43,9 @@ MAX_REPLY_BYTES: Final = 1024 * 1024
 _MAX_KEY_CHARS: Final = 256
 _TIDIED_EVERY: Final = SECOND
 _TIDIED_AT_ONCE: Final = 500
+#: Well within the lease of a claim, so that one renewal may fail.
+_RENEWED_EVERY_SECONDS: Final = 1.5
+_log = logging.getLogger("retain.replies")
 
 
 class Reply(NamedTuple):
@@ -40,11 +54,6 @@ class Reply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
-
-
-class _Claim(NamedTuple):
-    token: bytes
-    at: int
 
 
 def fingerprint(method: str, target: str, body: bytes, *, tenant: str = "") -> bytes:
@@ -59,100 +68,26 @@ def fingerprint(method: str, target: str, body: bytes, *, tenant: str = "") -> b
 class Replies:
     """Replies that are kept for a day. Safe for many threads.
 
-    ``time_limit`` (seconds) is how long a request may take: one that another process began and did not finish within
-    it was cut short, and is carried out again. One that this process is still at is never begun twice. ``erasures``
-    counts who was erased: a reply of before the last of them may tell of that person, and is told nobody any more.
+    ``erasures`` counts who was erased: a reply of before the last of them may tell of that person, and is told nobody
+    any more.
     """
 
-    def __init__(
-        self,
-        store: ReplyStore,
-        now: Callable[[], int],
-        *,
-        time_limit: float = 60.0,
-        erasures: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._store = store
-        self._erasures = erasures
+    def __init__(self, store: ReplyStore, now: Callable[[], int], *, erasures: Callable[[], int] = lambda: 0) -> None:
+        self.store = store
+        self.erasures = erasures
+        self.renewals = Renewals(store.renew)
         self._now = now
-        self._limit = round(time_limit * SECOND)
-        self._mine: dict[bytes, _Claim] = {}
         self._tidied = 0
         self._lock = threading.Lock()
 
-    def claim(self, principal_id: str, key: str, fingerprint: bytes) -> Reply | None:
-        """Begin a request, or the reply that it had before. After ``None``, ``keep`` or ``release`` must follow.
-
-        ``RequestInProgressError`` while it is at work elsewhere; ``IdempotencyKeyReusedError`` if the key was another
-        request's; ``ConflictError`` if it was carried out but its reply was too large to keep.
-        """
-        row = _row(principal_id, _check_key(key))
+    def once(self, principal_id: str, key: str, fingerprint: bytes) -> Once:
+        """A caller's request, by its idempotency key."""
         now = self._now()
         self._tidy(now)
-        claim = _Claim(secrets.token_bytes(16), now)
-        with self._lock:
-            if now - self._mine.get(row, _NEVER).at < KEPT:
-                raise _in_progress(key)
-            self._mine[row] = claim
-        try:
-            reply = self._claim(row, key, fingerprint, claim)
-        except BaseException:
-            self._drop(row, claim)
-            raise
-        if reply is not None:
-            self._drop(row, claim)
-        return reply
-
-    def keep(self, principal_id: str, key: str, fingerprint: bytes, reply: Reply) -> None:
-        """Keep what the caller was told, for when it asks again. Nothing, if the request was begun anew meanwhile."""
-        row = _row(principal_id, key)
-        claim = self._claimed(row)
-        if claim is None:
-            return
-        is_large = len(reply.body) > MAX_REPLY_BYTES
-        said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
-        said["erasures"] = self._erasures()
-        content = json.dumps(said).encode() + b"\n" + (b"" if is_large else reply.body)
-        try:
-            self._store.keep(row, claim.token, seal(_sealing_key(row, key, fingerprint), _NAME, content))
-        finally:
-            self._drop(row, claim)
-
-    def release(self, principal_id: str, key: str) -> None:
-        """Give a claim back: the request had no effect, and may be sent again. Not for one that may still have one."""
-        row = _row(principal_id, key)
-        claim = self._claimed(row)
-        if claim is None:
-            return
-        try:
-            self._store.release(row, claim.token)
-        finally:
-            self._drop(row, claim)
-
-    # --- within -------------------------------------------------------------------------------------------------------
-
-    def _claim(self, row: bytes, key: str, fingerprint: bytes, claim: _Claim) -> Reply | None:
-        mark, now = _mark(key, fingerprint), claim.at
-        found = self._store.claim(row, mark, claim.token, now=now, stale=now - self._limit, old=now - KEPT)
-        if found.fingerprint != mark:
-            raise IdempotencyKeyReusedError(
-                f"the idempotency key {told(key)} was used for another request within the last day; "
-                "use a new key for each request, and the same one only to repeat it as it was"
-            )
-        if found.body is not None:
-            return _opened(row, key, fingerprint, found.body, self._erasures())
-        if found.claim != claim.token:
-            raise _in_progress(key)
-        return None
-
-    def _claimed(self, row: bytes) -> _Claim | None:
-        with self._lock:
-            return self._mine.get(row)
-
-    def _drop(self, row: bytes, claim: _Claim) -> None:
-        with self._lock:
-            if self._mine.get(row) is claim:
-                del self._mine[row]
+        row = _digest(b"row", principal_id.encode(), _check_key(key).encode())
+        seed = _digest(b"ids", principal_id.encode(), key.encode(), fingerprint)
+        claim = Claim(row, _mark(key, fingerprint), secrets.token_bytes(16), seed, now, now - KEPT)
+        return Once(self, claim, key, fingerprint)
 
     def _tidy(self, now: int) -> None:
         """Remove some of what has had its time, by the way: more than can be added meanwhile, and never many."""
@@ -160,13 +95,193 @@ class Replies:
             if self._tidied <= now < self._tidied + _TIDIED_EVERY:
                 return
             self._tidied = now
-            for row in [row for row, claim in self._mine.items() if now - claim.at >= KEPT]:
-                del self._mine[row]
-        self._store.forget(now - KEPT, limit=_TIDIED_AT_ONCE)
+        with without_deadline():  # it is no part of what was asked for
+            self.store.forget(now - KEPT, limit=_TIDIED_AT_ONCE)
+
+
+class Once:
+    """A request that is carried out once, however often it is sent and whatever crashes.
+
+    Who sends it again gets the reply that it had. ``RequestInProgressError`` while it is at work elsewhere in several
+    transactions; ``IdempotencyKeyReusedError`` if the key was another request's; ``ConflictError`` if it was carried
+    out but its reply cannot be told.
+    """
+
+    def __init__(self, replies: Replies, claim: Claim, key: str, fingerprint: bytes) -> None:
+        self._replies = replies
+        self._claim = claim
+        self._key = key
+        self._fingerprint = fingerprint
+        self._request: OnceRequest | None = None
+
+    def find(self) -> Reply | None:
+        """The reply that the request had before."""
+        found = self._replies.store.find(self._claim.row, old=self._claim.old)
+        return None if found is None else self._read(found)
+
+    def carry_out(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> tuple[Reply, bool]:
+        """Do the work, whose writes and reply are one transaction; the reply, and whether it is one of before.
+
+        What raises an error of Retain's may be sent again under its key. ``failed`` is the reply to work in several
+        transactions of which nobody knows how far it came: that is not done again.
+        """
+        known = self.find()
+        if known is not None:
+            return known, True
+        request = self._begin(joins=True)
+        here = REQUEST.set(request)
+        try:
+            reply = self._do(work, failed)
+            request.keep(self._sealed(reply))
+        except ClaimedError as before:
+            return self._told(before.found), True
+        except RetainError:
+            request.abandon()
+            with suppress(RetainError):  # another may have been faster, so that this one found nothing to do
+                known = self.find()
+            if known is None:
+                raise
+            return known, True
+        finally:
+            REQUEST.reset(here)
+            self._end()
+        return reply, False
+
+    def _do(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> Reply:
+        try:
+            return work()
+        except ClaimedError:
+            raise
+        except RetainError as problem:
+            self.give_up(problem)
+            raise
+        except BaseException:
+            self.fail(failed)
+            raise
+
+    # --- work that is in several transactions to its end ----------------------------------------------------------
+
+    def begin(self) -> Reply | None:
+        """Begin the request, or the reply that it had before. After ``None``, ``keep``, ``give_up`` or ``fail`` must
+        follow; until then its process renews its lease.
+        """
+        known = self.find()
+        if known is None:
+            try:
+                self._begin(joins=False).begin_steps()
+            except ClaimedError as before:
+                return self._told(before.found)
+        return known
+
+    @property
+    def request(self) -> OnceRequest:
+        """The request, once it was begun."""
+        if self._request is None:
+            raise RuntimeError("the request was not begun")
+        return self._request
+
+    def keep(self, reply: Reply) -> None:
+        """Keep what the caller was told, for when it asks again. Nothing, if another has taken the request over."""
+        try:
+            with suppress(ClaimedError):
+                self.request.keep(self._sealed(reply))
+        finally:
+            self._end()
+
+    def give_up(self, problem: Exception) -> None:
+        """The request failed, and may be sent again. What it committed, or has on the record, stays."""
+        try:
+            if isinstance(problem, InDoubtError) and not self.request.in_steps:
+                self.request.abandon()
+            else:
+                self.request.release()
+        finally:
+            self._end()
+
+    def fail(self, reply: Callable[[], Reply]) -> None:
+        """The request broke off. In one transaction, nothing was done; in several, it is not done again."""
+        self.request.abandon()
+        if self.request.in_steps:
+            with suppress(RetainError):
+                self.keep(reply())
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, *, joins: bool) -> OnceRequest:
+        self._request = self._replies.store.begin(self._claim, self._replies.renewals.add, joins=joins)
+        return self._request
+
+    def _end(self) -> None:
+        self._replies.renewals.drop(self._claim)
+        self.request.abandon()
+
+    def _sealed(self, reply: Reply) -> bytes:
+        is_large = len(reply.body) > MAX_REPLY_BYTES
+        said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
+        said["erasures"] = self._replies.erasures()
+        content = json.dumps(said).encode() + b"\n" + (b"" if is_large else reply.body)
+        return seal(_sealing_key(self._claim.row, self._key, self._fingerprint), _NAME, content)
+
+    def _read(self, found: StoredReply) -> Reply | None:
+        """The reply that is kept; ``None`` of a request that was cut short."""
+        if found.fingerprint != self._claim.fingerprint:
+            raise IdempotencyKeyReusedError(
+                f"the idempotency key {told(self._key)} was used for another request within the last day; "
+                "use a new key for each request, and the same one only to repeat it as it was"
+            )
+        if found.body is not None:
+            return _opened(self._claim.row, self._key, self._fingerprint, found.body, self._replies.erasures())
+        if found.is_leased:
+            raise _in_progress(self._key)
+        return None
+
+    def _told(self, found: StoredReply) -> Reply:
+        """The reply of another who was faster."""
+        reply = self._read(found)
+        if reply is None:
+            raise _in_progress(self._key)
+        return reply
+
+
+class Renewals:
+    """Keeps up the leases of the requests that this process is at, in a thread that is there while there are any."""
+
+    def __init__(self, renew: Callable[[Sequence[Claim]], None]) -> None:
+        self._renew = renew
+        self._claims: set[Claim] = set()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def add(self, claim: Claim) -> None:
+        """Renew the lease of a claim from now on."""
+        with self._lock:
+            self._claims.add(claim)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="retain-requests", daemon=True)
+                self._thread.start()
+
+    def drop(self, claim: Claim) -> None:
+        """Let the lease of a claim run out."""
+        with self._lock:
+            self._claims.discard(claim)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_RENEWED_EVERY_SECONDS)
+            with self._lock:
+                claims = list(self._claims)
+                if not claims:
+                    self._thread = None
+                    return
+            try:
+                self._renew(claims)
+            except ClosedError:
+                return
+            except RetainError as problem:  # it is tried again, and after some seconds another may take them over
+                _log.warning("the leases of %d requests could not be renewed: %s", len(claims), problem)
 
 
 _NAME: Final = "reply"
-_NEVER: Final = _Claim(b"", -(2**62))
 
 
 def _check_key(key: object) -> str:
@@ -177,10 +292,6 @@ def _check_key(key: object) -> str:
             f"not {told(key)}"
         )
     return key
-
-
-def _row(principal_id: str, key: str) -> bytes:
-    return _digest(b"row", principal_id.encode(), key.encode())
 
 
 def _mark(key: str, fingerprint: bytes) -> bytes:

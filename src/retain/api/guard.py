@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retain.access import Replies, Right
 from retain.access.callers import Shares
-from retain.api.idempotency import answer_once, key_of
+from retain.api.idempotency import answer_once, do_once, key_of
 from retain.api.identity import Identity
 from retain.api.rights import Caller, Needs, Reach
 from retain.core.errors import InvalidInputError, RequestTooLargeError, told
@@ -25,6 +25,8 @@ from retain.core.errors import InvalidInputError, RequestTooLargeError, told
 #: Under these names a route says what it needs, to readers of the documentation too.
 RIGHT: Final = "x-retain-right"
 REACH: Final = "x-retain-reach"
+#: Marks routes that may take longer than a request usually may.
+LONG: Final = "x-retain-long"
 PREFIX: Final = "/v1"
 #: A question is not larger than this: it holds no memories. Reading it as JSON would keep all other callers waiting.
 _MOST_ASKED: Final = 512 * 1024
@@ -39,7 +41,8 @@ class GuardedRoute(APIRoute):
             raise TypeError(f"the route {path} does not say what it needs: declare it with Routes")
         self.needs = Needs(Right(said[RIGHT]), Reach(said[REACH]))
         (self.method,) = options["methods"]
-        super().__init__(path, endpoint, **options)
+        self.is_long: bool = said.get(LONG, False)
+        super().__init__(path, do_once(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As FastAPI's own, behind the guard."""
@@ -58,7 +61,7 @@ class GuardedRoute(APIRoute):
             async with shares.place(caller.gate.principal):  # once all of it is here: who sends slowly takes no place
                 if key is None or self.needs.right is Right.READ:  # what only looks may look again
                     return await handle(request)
-                return await answer_once(request, key, caller, replies, handle)
+                return await answer_once(request, key, caller, replies, handle, is_long=self.is_long)
 
         return guarded
 

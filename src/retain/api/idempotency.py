@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Final
+from functools import partial, wraps
+from typing import Any, Final
 
 import anyio
 from fastapi import Request
@@ -13,12 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from retain.access import Replies, Reply
+from retain.access import Once, Replies, Reply
 from retain.access.replies import fingerprint
-from retain.api.problems import failed, respond
+from retain.api.problems import failed
 from retain.api.rights import Caller
 from retain.api.streaming import Streamed
-from retain.core.errors import InDoubtError, InvalidInputError, RetainError
+from retain.core.errors import InvalidInputError, RetainError
+from retain.ports.requests import REQUEST
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
@@ -44,39 +45,76 @@ def key_of(request: Request) -> str | None:
     return key
 
 
-async def answer_once(request: Request, key: str, caller: Caller, replies: Replies, handle: Handler) -> Response:
+async def answer_once(
+    request: Request, key: str, caller: Caller, replies: Replies, handle: Handler, *, is_long: bool
+) -> Response:
     """Carry a request out, or answer as it was answered before.
 
-    What failed has changed nothing, so it may be sent again under its key. What was begun is finished even if the
-    caller goes away: it will ask what became of it.
+    What failed may be sent again under its key. What was begun is finished even if the caller goes away: it will ask
+    what became of it. Long work is in several transactions to its end.
     """
     principal = caller.gate.principal.key_id or "local"
     query = request.scope["query_string"].decode("latin-1")
     target = f"{request.scope['path']}?{query}"
     mark = fingerprint(request.method, target, await request.body(), tenant=caller.gate.tenant_id)
     with anyio.CancelScope(shield=True):
-        known = await run_in_threadpool(replies.claim, principal, key, mark)
-        if known is not None:
-            return Response(known.body, known.status, {**known.headers, REPLAYED: "true"})
-        try:
-            response = await handle(request)
-            if isinstance(response, Streamed):
-                response = await response.whole(request.scope)
-        except InDoubtError as problem:  # it may be there: whoever asks again is told so, too
-            with suppress(RetainError):
-                await _keep(replies, principal, key, mark, respond(request, problem))
-            raise
-        except _HARMLESS:
-            await run_in_threadpool(replies.release, principal, key)
-            raise
-        except BaseException:  # nobody knows what it has done: it is not to be done again
-            await _keep(replies, principal, key, mark, failed(request))
-            raise
-        await _keep(replies, principal, key, mark, response)
+        once = await run_in_threadpool(replies.once, principal, key, mark)
+        if not is_long:
+            caller.carry_out = partial(_carry_out, once, request)
+        response = await (_do_long_work(request, once, handle) if is_long else handle(request))
+    return response  # noqa: RET504 - for all that mypy knows, the scope swallows errors
+
+
+def do_once(endpoint: Callable[..., Response]) -> Callable[..., Response]:
+    """An endpoint whose effect and reply are one transaction, where its caller sends an idempotency key. All of it is
+    in the endpoint's own thread: nobody who waits for the transaction can take the thread that ends it.
+    """
+
+    @wraps(endpoint)
+    def run(**values: Any) -> Response:
+        caller: Caller = values["caller"]
+        work = partial(endpoint, **values)
+        return work() if caller.carry_out is None else caller.carry_out(work)
+
+    return run
+
+
+def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -> Response:
+    made: list[Response] = []
+
+    def work() -> Reply:
+        made.append(endpoint())
+        return _reply_of(made[0])
+
+    reply, is_known = once.carry_out(work, lambda: _reply_of(failed(request)))
+    return _replayed(reply) if is_known else made[0]
+
+
+async def _do_long_work(request: Request, once: Once, handle: Handler) -> Response:
+    known = await run_in_threadpool(once.begin)
+    if known is not None:
+        return _replayed(known)
+    here = REQUEST.set(once.request)
+    try:
+        response = await handle(request)
+        if isinstance(response, Streamed):
+            response = await response.whole(request.scope)
+    except _HARMLESS as problem:
+        await run_in_threadpool(once.give_up, problem)
+        raise
+    except BaseException:
+        await run_in_threadpool(once.fail, lambda: _reply_of(failed(request)))
+        raise
+    finally:
+        REQUEST.reset(here)
+    await run_in_threadpool(once.keep, _reply_of(response))
     return response
 
 
-async def _keep(replies: Replies, principal: str, key: str, mark: bytes, response: Response) -> None:
+def _reply_of(response: Response) -> Reply:
     headers = {name: value for name in _KEPT_HEADERS if (value := response.headers.get(name)) is not None}
-    reply = Reply(response.status_code, headers, bytes(response.body))
-    await run_in_threadpool(replies.keep, principal, key, mark, reply)
+    return Reply(response.status_code, headers, bytes(response.body))
+
+
+def _replayed(reply: Reply) -> Response:
+    return Response(reply.body, reply.status, {**reply.headers, REPLAYED: "true"})

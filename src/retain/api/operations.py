@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import cleandoc, getdoc
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from retain.access import Right
-from retain.api.guard import PREFIX, REACH, RIGHT, GuardedRoute
+from retain.api.guard import LONG, PREFIX, REACH, RIGHT, GuardedRoute
 from retain.api.idempotency import WRITES
 from retain.api.problems import documented
 from retain.api.rights import Reach
 from retain.core.content import to_json
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Response])
-#: Marks routes that may take longer than a request usually may.
-LONG: Final = "x-retain-long"
 
 
 class Routes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
+
+from starlette.responses import Response
 
 from retain.access import Gate, Right
 from retain.engine import MemoryManager, Retain
@@ -38,6 +41,8 @@ class Caller:
     def __init__(self, gate: Gate, needs: Needs) -> None:
         self._gate = gate
         self._needs = needs
+        self.carry_out: Callable[[Callable[[], Response]], Response] | None = None
+        """Does what is asked once, where it came with an idempotency key."""
 
     @property
     def gate(self) -> Gate:

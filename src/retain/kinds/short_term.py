@@ -18,6 +18,7 @@ from retain.core.types import TYPES, MemoryType
 from retain.kinds.lifetimes import short_term_life
 from retain.kinds.parts import Parts
 from retain.lifecycle.sessions import roll, shown_message
+from retain.ports.requests import begin_steps
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
 
@@ -52,10 +53,10 @@ class ShortTerm:
         now = self._parts.now()
         kept = check_metadata(metadata)
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
-        ids = self._parts.new_ids(now, len(checked))
-        messages = [Message(i, role, content, now, kept) for i, content in zip(ids, checked, strict=True)]
-        if not messages:
+        if not checked:
             return Kept([], len(self.messages()), 0)
+        ids, said_at = self._name(now, len(checked))
+        messages = [Message(i, role, content, said_at, kept) for i, content in zip(ids, checked, strict=True)]
         ttl = short_term_life(self._parts.rules.life(_KIND.name.value, self._scope))
         most = _KIND.max_memories
         appended = self._parts.history.append(self._scope, messages, now=now, summarize=roll)
@@ -68,6 +69,16 @@ class ShortTerm:
                 self._parts.history.take_back(self._scope, appended, ids, summarize=roll)
             raise
         return Kept(ids, min(held, most), max(0, held - most))
+
+    def _name(self, now: int, count: int) -> tuple[list[str], int]:
+        """Ids for new messages, and when they were said. Where the window is outside of the database, and the request
+        must be done once, they are the same whenever it is carried out: so the window holds each message once.
+        """
+        request = begin_steps() if self._parts.short_term.is_outside else None
+        if request is None:
+            return self._parts.new_ids(now, count), now
+        request.join_rest()  # the history's part is committed last, with the reply
+        return request.new_ids(count), request.began_at
 
     def messages(self) -> list[Message]:
         """The last messages of the session (at most 1,000); none once they have expired, or the session has gone."""

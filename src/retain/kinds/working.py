@@ -9,6 +9,7 @@ from retain.core.content import check_content, check_metadata
 from retain.core.records import Message, Scope, Usage
 from retain.core.types import TYPES, MemoryType
 from retain.kinds.parts import Parts
+from retain.ports.requests import begin_steps
 
 
 class Working:
@@ -31,6 +32,7 @@ class Working:
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
         ids = self._parts.new_ids(now, len(checked))
         kept = check_metadata(metadata)
+        begin_steps()  # no transaction undoes a note
         items = [Message(item_id, "note", content, now, kept) for item_id, content in zip(ids, checked, strict=True)]
         usage, pruned = self._parts.working.put(self._scope, items, prune=prune)
         return ids, usage, pruned

@@ -27,6 +27,7 @@ from retain.core.errors import (
 from retain.core.ids import is_id
 from retain.core.times import iso
 from retain.ports import ObjectStore
+from retain.ports.requests import begin_steps
 
 _FORMAT: Final = "retain-domain-archive"
 _VERSION: Final = 1
@@ -60,14 +61,20 @@ class DomainArchives:
         if not lines:
             raise InvalidInputError("there is nothing to archive: resources is empty")
         objects, now = self._objects(), self._now()
-        archive_id = self._new_id(now)
+        request = begin_steps()
+        if request is None:
+            archive_id = self._new_id(now)
+        else:  # whoever goes on after a crash finds what was written
+            (archive_id,), now = request.new_ids(1), request.began_at
         about = {"domain": domain, "created_at": iso(now), "note": note, "policy": dict(policy)}
         manifest = self._manifest(archive_id, about, lines)
         folder = f"{self._folder}/{domain}/{archive_id}"
         objects.prepare()
-        self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines))
-        self._put(objects, f"{folder}/{_MANIFEST}", _document(manifest))
-        self._put(objects, f"{folder}/{_LIST}", _document(_open(manifest)))
+        if request is None or f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
+            absent = request is None
+            self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines), absent=absent)
+            self._put(objects, f"{folder}/{_MANIFEST}", _document(manifest), absent=absent)
+            self._put(objects, f"{folder}/{_LIST}", _document(_open(manifest)), absent=absent)
         return {
             "success": True,
             "domain": domain,
@@ -93,8 +100,8 @@ class DomainArchives:
             ],
         }
 
-    def _put(self, objects: ObjectStore, name: str, data: bytes) -> None:
-        objects.put(name, data, absent=True)
+    def _put(self, objects: ObjectStore, name: str, data: bytes, *, absent: bool) -> None:
+        objects.put(name, data, absent=absent)
         if objects.get(name) != data:
             objects.delete([name])
             raise ObjectDamagedError(

@@ -26,6 +26,7 @@ from retain.lifecycle.domain_archives import DomainArchives, check_note
 from retain.lifecycle.domain_rules import DomainRules, wanted_by
 from retain.lifecycle.domain_states import DomainStates, Policies, stamped
 from retain.ports import DueStore, HoldStore, ObjectStore, RuleStore
+from retain.ports.requests import begin_steps
 
 _log = logging.getLogger("retain.domains")
 _TRIES: Final = 100
@@ -68,12 +69,14 @@ class Domains:
         check_id(author, "author")
         if not isinstance(config, Mapping):
             raise InvalidInputError(f"config must be an object with fields of a policy, not {told(config)}")
+        request = begin_steps()
+        changed_at = self._now() if request is None else request.began_at
 
         def edit(known: Policies) -> Policies:
             policy = normalised(config, known.of(domain))
             if domain == "memory" and not confirm:
                 self._check(known.memory, policy)
-            return stamped(known, domain, policy, self._now())
+            return stamped(known, domain, policy, changed_at)
 
         changed = self._states.change(edit)
         if domain == "memory":

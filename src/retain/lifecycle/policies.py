@@ -26,6 +26,7 @@ from retain.core.rules import (
 from retain.core.types import MemoryType
 from retain.lifecycle.previews import Preview, Previews, shown_rule
 from retain.ports import RuleStore
+from retain.ports.requests import begin_steps, join_rest
 
 Progress = Callable[[int], None]
 SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
@@ -240,6 +241,7 @@ class Policies:
             raise ConfirmationNeededError(
                 f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
             )
+        begin_steps()
         (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), author, progress)
         return {
             **shown_rule(settled),
@@ -253,6 +255,7 @@ class Policies:
         for rule in rules:
             for count in self._rules.assign(rule):
                 progress(count)
+        join_rest()  # cut short before this, it takes effect when it is asked for again
         now = self._now()
         events = [Event(now, "rule.changed", None, _detail(rule, author)) for rule in rules]
         return self._rules.settle(list(zip(rules, events, strict=True)), now=now)

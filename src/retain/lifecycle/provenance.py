@@ -19,6 +19,7 @@ from retain.core.times import iso
 from retain.core.types import LIVE, MemoryType, State
 from retain.lifecycle.explanation import as_standing
 from retain.ports import HoldStore, ProvenanceStore, RecordStore, Written
+from retain.ports.requests import begin_steps
 
 _log = logging.getLogger("retain.provenance")
 _BATCH: Final = 500
@@ -109,6 +110,8 @@ class Sources:
         name = check_source(source)
         subject = None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
         now = self._now()
+        if subject is None and not dry_run:
+            begin_steps()
         holds = self._holds.list(self._tenant) if dry_run else []
         counts: Counter[str] = Counter()
         kinds: Counter[str] = Counter()

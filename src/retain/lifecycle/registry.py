@@ -17,6 +17,7 @@ from retain.core.times import iso
 from retain.core.types import MemoryType, State
 from retain.lifecycle.plan import ACTIONS, Line
 from retain.ports import Census, Lease, Registered, RegistryStore, ShortTermStore
+from retain.ports.requests import begin_steps, join_rest
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"
@@ -62,10 +63,11 @@ class Registry:
     def remove(self, sort: str, entry_id: str) -> dict[str, Any]:
         """Remove an agent or a tool, or go on where that was cut short; what went to the recycle bin."""
         now = self._now()
+        request = begin_steps()
+        bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
         entry = self._store.get(self._tenant, sort, entry_id)
-        if entry is None or entry.unfinished != "remove":
+        if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):
             reason = f"{sort} {entry_id} was removed by the user"
-            bundle = secrets.token_hex(16)
             entry = self._store.remove(self._tenant, sort, entry_id, now=now, reason=reason, bundle=bundle)
         moved, left = self._follow(entry, now)
         went = {**_counts(sort, moved), "purge_at": iso(entry.purge_at or now)}
@@ -74,6 +76,7 @@ class Registry:
     def restore(self, sort: str, entry_id: str) -> dict[str, Any]:
         """Bring back an agent or a tool with all that went with it; what came, and how much could not, and why."""
         now = self._now()
+        begin_steps()
         entry = self._store.get(self._tenant, sort, entry_id)
         if entry is None or entry.unfinished != "restore":
             entry = self._store.restore(self._tenant, sort, entry_id, now=now)
@@ -156,6 +159,7 @@ class Registry:
                         away = problem
         if away is not None:
             raise away
+        join_rest()  # until the reply is kept it is unfinished, and whoever is asked again goes on with it
         if not self._store.finish(entry, lease=lease):
             raise StaleError(f"{entry.sort} {entry.id!r} was changed by another writer meanwhile; look at it again")
         return moved, left

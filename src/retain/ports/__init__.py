@@ -2,12 +2,13 @@
 
 Each protocol is narrow, speaks the domain and states its contract; engines satisfy it by shape, not by inheritance.
 One conformance suite per protocol (``tests/conformance``) runs over every engine. Moments are whole microseconds
-since 1970. Each method is one transaction: when it returns, its effect is durable; when it raises, there is none.
+since 1970. Each method is one transaction: when it returns, its effect is durable; when it raises, there is none. In a
+request that must be done once (``ports/requests.py``) it is a part of one, and durable with the request's reply.
 """
 
 from __future__ import annotations
 
-from retain.ports.access import KeyStore, ReplyStore, StoredReply
+from retain.ports.access import KeyStore, ReplyStore
 from retain.ports.audit import AuditStore
 from retain.ports.conversations import (
     Appended,
@@ -36,6 +37,7 @@ from retain.ports.models import Embedder, Summarizer, Vectors
 from retain.ports.objects import ObjectStore, Pack, PackStore
 from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
 from retain.ports.registry import Followed, Outlook, Own, Registered, RegistryStore, removed_agent
+from retain.ports.requests import Claim, ClaimedError, OnceRequest, StoredReply
 from retain.ports.rules import Census, DueStore, HoldStore, Named, Page, Profile, RuleStore, Share
 from retain.ports.subjects import Found, KeptMessage, SetQuota, SubjectReader, SubjectStore
 from retain.ports.work import ClockStore, JobRow, JobStore, Lease, LeaseStore
@@ -48,6 +50,8 @@ __all__ = [
     "Candidates",
     "Census",
     "Changes",
+    "Claim",
+    "ClaimedError",
     "ClockStore",
     "Cursor",
     "DueStore",
@@ -68,6 +72,7 @@ __all__ = [
     "Named",
     "Neighbours",
     "ObjectStore",
+    "OnceRequest",
     "Outlook",
     "Own",
     "Pack",

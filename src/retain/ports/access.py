@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from retain.core.access import ApiKey
 from retain.core.chain import Event
+from retain.ports.requests import Claim, OnceRequest, StoredReply
 
 
 class KeyStore(Protocol):
@@ -30,33 +32,22 @@ class KeyStore(Protocol):
         """Whether any key lets anyone in."""
 
 
-class StoredReply(NamedTuple):
-    """What is kept of a request under its idempotency key."""
-
-    fingerprint: bytes
-    """Which request it was."""
-    claimed_at: int
-    claim: bytes
-    """Whose claim it is: only that one may keep a reply, or give the claim back."""
-    body: bytes | None
-    """The reply, sealed; ``None`` while the request is at work."""
-
-
 class ReplyStore(Protocol):
     """Replies to requests that may come again. What is kept here is sealed and hashed by those who use it."""
 
-    def claim(self, row: bytes, fingerprint: bytes, claim: bytes, *, now: int, stale: int, old: int) -> StoredReply:
-        """Note that a request is at work, unless there is a row already; the row as it is afterwards.
+    def find(self, row: bytes, *, old: int) -> StoredReply | None:
+        """What is kept of a request; nothing, if it was begun at or before ``old``."""
 
-        A row without a reply that was claimed at or before ``stale``, and any that was claimed at or before ``old``,
-        is claimed anew. Of any number of callers at once, one finds its own claim in the answer.
+    def begin(self, claim: Claim, leased: Callable[[Claim], None], *, joins: bool = True) -> OnceRequest:
+        """A request that is to be carried out once. It is claimed with what it writes first, or with its reply; of any
+        number of callers at once, one succeeds, and the others raise ``ClaimedError`` when they write.
+
+        ``leased`` hears of a claim that needs renewing. Without ``joins`` the request takes several transactions to its
+        end: ``join_rest`` does nothing.
         """
 
-    def keep(self, row: bytes, claim: bytes, body: bytes) -> bool:
-        """Keep a reply; ``False``, changing nothing, if the claim is another's by now."""
-
-    def release(self, row: bytes, claim: bytes) -> bool:
-        """Forget a claim without a reply; ``False``, changing nothing, if it is another's, or has one."""
+    def renew(self, claims: Sequence[Claim]) -> None:
+        """Let claims that are still theirs stand for as long again."""
 
     def forget(self, old: int, *, limit: int) -> int:
         """Remove rows that were claimed at or before ``old``, at most ``limit``; how many went."""

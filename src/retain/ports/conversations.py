@@ -171,13 +171,18 @@ class ShortTermStore(Protocol):
     of the same name is not shown, and goes with the next write.
     """
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether they are kept outside of the database, so that no transaction is both theirs and the history's."""
+
     def append(
         self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
     ) -> int:
         """Add messages and keep the whole window for ``ttl`` microseconds from ``now``.
 
         A window slides: it holds the last ``most`` messages, and the oldest leave it. The answer is how many it held
-        before they left, which is more than ``most`` by as many as left.
+        before they left, which is more than ``most`` by as many as left. A message
+        that the window holds already, the same in every part, is not added again.
         """
 
     def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:

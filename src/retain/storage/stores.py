@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from retain.core.errors import InvalidSettingsError, MissingExtraError, told
 from retain.ports import LargeScopes, ShortTermStore
 from retain.settings import Settings, sqlite_path, without_password
-from retain.storage.relational.access import SqlKeys, SqlReplies
+from retain.storage.relational.access import SqlKeys
 from retain.storage.relational.audit import SqlAudit
 from retain.storage.relational.clock import SqlClock
 from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
@@ -22,6 +22,7 @@ from retain.storage.relational.provenance import SqlProvenance
 from retain.storage.relational.reading import SqlSubjectReader
 from retain.storage.relational.records import SqlRecords
 from retain.storage.relational.registry import SqlRegistry
+from retain.storage.relational.requests import RequestDatabase, SqlReplies
 from retain.storage.relational.rules import SqlRules
 from retain.storage.relational.schemas import SqlSchemas
 from retain.storage.relational.subjects import SqlSubjects
@@ -56,26 +57,27 @@ class Stores:
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
     """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
+    joined = RequestDatabase(database)
     return Stores(
-        records=SqlRecords(database),
-        provenance=SqlProvenance(database),
-        feed=SqlFeed(database),
-        history=SqlHistory(database, short_term),
-        short_term=short_term or SqlShortTerm(database),
-        facts=SqlFacts(database),
-        schemas=SqlSchemas(database),
-        rules=SqlRules(database),
-        dues=SqlDues(database),
-        holds=SqlHolds(database),
-        packs=SqlPacks(database),
-        audit=SqlAudit(database),
-        clock=SqlClock(database),
-        jobs=SqlJobs(database),
-        leases=SqlLeases(database),
-        registry=SqlRegistry(database, short_term),
-        subjects=SqlSubjects(database),
-        reader=SqlSubjectReader(database),
-        keys=SqlKeys(database),
+        records=SqlRecords(joined),
+        provenance=SqlProvenance(joined),
+        feed=SqlFeed(database),  # an index takes in only what has been committed
+        history=SqlHistory(joined, short_term),
+        short_term=short_term or SqlShortTerm(joined),
+        facts=SqlFacts(joined),
+        schemas=SqlSchemas(joined),
+        rules=SqlRules(joined),
+        dues=SqlDues(joined),
+        holds=SqlHolds(joined),
+        packs=SqlPacks(joined),
+        audit=SqlAudit(joined),
+        clock=SqlClock(database),  # what time it is is no part of a request
+        jobs=SqlJobs(joined),
+        leases=SqlLeases(joined),
+        registry=SqlRegistry(joined, short_term),
+        subjects=SqlSubjects(joined),
+        reader=SqlSubjectReader(joined),
+        keys=SqlKeys(joined),
         replies=SqlReplies(database),
     )
 

@@ -6,7 +6,7 @@ import builtins
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -20,6 +20,7 @@ from retain.core.errors import (
     InvalidKindError,
     LeaseLostError,
     LedgerError,
+    NotFoundError,
     ObjectDamagedError,
     StoreTooNewError,
 )
@@ -27,9 +28,10 @@ from retain.core.times import iso
 from retain.core.types import DURABLE, MemoryType, kind_of
 from retain.lifecycle.leadership import Leadership
 from retain.ports import ObjectStore
+from retain.ports.requests import begin_steps
 from retain.privacy.backups.catalog import Catalog, Damaged, counted, is_ahead
 from retain.privacy.backups.creating import Creation, ends_at, mark_of
-from retain.privacy.backups.format import STORE_KEY, Manifest, name_backup
+from retain.privacy.backups.format import STORE_KEY, Manifest, is_named_after, name_backup
 from retain.privacy.backups.merging import Merging
 from retain.privacy.backups.restoring import (
     Restored,
@@ -159,6 +161,13 @@ class Backups:
         chosen = _kinds(kinds)
         with self._alone() as renew:
             now = self._now()
+            request = begin_steps()
+            record_id = self._new_id(now) if request is None else request.new_ids(1)[0]
+            if request is not None:  # it may have been made by a process that did not live to say so
+                named = (one for one in self._catalog.ids() if is_named_after(one, record_id))
+                for made_id in named:
+                    with suppress(NotFoundError):
+                        return self._told(self._catalog.get(made_id))
             self._check_clock(now, confirm)
             creation = Creation(
                 self._catalog,
@@ -166,7 +175,7 @@ class Backups:
                 self._keyring,
                 self._ledger,
                 self._cold,
-                backup_id=name_backup(self._new_id(now), now),
+                backup_id=name_backup(record_id, now),
                 kinds=chosen,
                 now=now,
                 progress=progress,

@@ -34,16 +34,32 @@ UPDATE api_keys SET users = $2 WHERE id = $1
 -- name: remove
 DELETE FROM api_keys WHERE id = $1
 
+-- A row without a reply is at work for as long as its lease runs, by the server's clock. A lease that goes on for longer
+-- than leases do was written before that clock was set back.
 -- name: claim
-INSERT INTO replies (id, fingerprint, claim, claimed_at) VALUES ($1, $2, $3, $4)
+INSERT INTO replies (id, fingerprint, claim, claimed_at, leased_until)
+VALUES ($1, $2, $3, $4, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $6)
 ON CONFLICT (id) DO UPDATE
-SET fingerprint = excluded.fingerprint, claim = excluded.claim, claimed_at = excluded.claimed_at, reply = NULL
-WHERE replies.claimed_at <= $6
-   OR (replies.reply IS NULL AND replies.claimed_at <= $5 AND replies.fingerprint = excluded.fingerprint)
-RETURNING fingerprint, claimed_at, claim, reply
+SET fingerprint = excluded.fingerprint,
+    claim = excluded.claim,
+    claimed_at = CASE WHEN replies.claimed_at <= $5 THEN excluded.claimed_at ELSE replies.claimed_at END,
+    leased_until = excluded.leased_until,
+    reply = NULL
+WHERE replies.claimed_at <= $5
+   OR (replies.reply IS NULL AND replies.fingerprint = excluded.fingerprint
+       AND replies.leased_until NOT BETWEEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                                        AND (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $6)
+RETURNING fingerprint, claimed_at, claim, reply, TRUE
 
 -- name: claimed
-SELECT fingerprint, claimed_at, claim, reply FROM replies WHERE id = $1
+SELECT fingerprint, claimed_at, claim, reply,
+       reply IS NULL AND leased_until BETWEEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                                          AND (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2
+FROM replies WHERE id = $1 AND claimed_at > $3
+
+-- name: renew
+UPDATE replies SET leased_until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $3
+WHERE id = $1 AND claim = $2 AND reply IS NULL
 
 -- name: keep
 UPDATE replies SET reply = $3 WHERE id = $1 AND claim = $2 AND reply IS NULL

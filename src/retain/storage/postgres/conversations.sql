@@ -193,7 +193,7 @@ WHERE expires_at = ANY (ARRAY(SELECT expires_at FROM short_windows WHERE expires
 
 -- name: append_short
 INSERT INTO short_messages (subject, "window", id, role, created_at, metadata, content)
-VALUES ($1, $2, $3, $4, $5, $6, packed($7))
+VALUES ($1, $2, $3, $4, $5, $6, packed($7)) ON CONFLICT DO NOTHING
 
 -- name: short_messages
 SELECT id, role, content, created_at, metadata FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place

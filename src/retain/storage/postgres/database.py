@@ -60,6 +60,8 @@ class PostgresDatabase:
     lost is looked up before anything is said of it.
     """
 
+    is_shared = False
+
     def __init__(
         self,
         url: str,
@@ -157,6 +159,7 @@ class PostgresDatabase:
         with self._translated(), self._begun(BEGIN, subject, first, writes=True) as tx:
             yield tx
             self._commit(tx, began)
+        tx.run_after()
         if first is not None and tx.left is not None:
             self._expectations.leave(first, tx.found, tx.left)
         self.on_commit()
@@ -176,9 +179,16 @@ class PostgresDatabase:
                 if connection.broken:
                     raise AgainError(self._doubt()) from problem
                 raise
+        tx.run_after()
         if tx.left is not None:
             self._expectations.leave(first, None, tx.left)
         self.on_commit()
+
+    @contextmanager
+    def part(self, tx: PostgresTransaction) -> Iterator[None]:
+        """A part of a transaction that writes: undone by itself if the block raises."""
+        with self._translated(), tx.part():
+            yield
 
     @contextmanager
     def outside(self) -> Iterator[Connection]:

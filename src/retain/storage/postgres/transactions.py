@@ -8,7 +8,7 @@ while they rely on it; whoever changes such a thing closes the gate.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from typing import Any, Final
@@ -27,7 +27,7 @@ _PACKED: Final = re.compile(r"packed\((\$(\d+))\)")
 _PAGE: Final = 2_000
 #: Rows are written so many at a time, as the values of one statement.
 _TOGETHER: Final = (256, 32, 4)
-_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)$")
+_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)( ON CONFLICT DO NOTHING)?$")
 _PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
 #: A statement's text and its values.
@@ -79,7 +79,7 @@ class Statement:
             return self.text
         if size not in self._several:
             rows = (b"(" + _shifted(one[1], row * width) + b")" for row in range(size))
-            self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows)
+            self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows) + (one[2] or b"")
         return self._several[size]
 
 
@@ -151,6 +151,7 @@ class PostgresTransaction:
         self._relied: Bindings | None = None
         self._numbers: dict[str, int] = {}
         self._answer: Row | None = None
+        self._after: list[Callable[[], object]] = []
         self.found: Row | None = None
         """What the statement that it was begun with gave, if it was asked."""
         self.left: Row | None = None
@@ -252,6 +253,35 @@ class PostgresTransaction:
         finally:
             if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
                 self._cursor.execute(b"RELEASE SAVEPOINT attempt")
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of the transaction that is undone by itself if the block raises. A lock that it took is let go then:
+        whoever needs the subject again waits for its turn again.
+        """
+        self._catch_up()
+        self._cursor.execute(b"SAVEPOINT part")
+        numbers, after = dict(self._numbers), len(self._after)
+        try:
+            yield
+            self._catch_up()
+        except BaseException:
+            self._numbers, self._later = numbers, []
+            del self._after[after:]
+            if not self.connection.broken:
+                self._cursor.execute(b"ROLLBACK TO SAVEPOINT part")
+                self._cursor.execute(b"RELEASE SAVEPOINT part")
+            raise
+        self._cursor.execute(b"RELEASE SAVEPOINT part")
+
+    def then(self, do: Callable[[], object]) -> None:
+        """Do something once the transaction is committed."""
+        self._after.append(do)
+
+    def run_after(self) -> None:
+        """It is committed: do what was to be done then."""
+        for do in self._after:
+            do()
 
     # --- subjects ------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""API keys and replies in a relational engine: the ``KeyStore`` and the ``ReplyStore``."""
+"""API keys in a relational engine: the ``KeyStore``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Any, Final
 from retain.core.access import ApiKey, Right, told_rights
 from retain.core.chain import Event
 from retain.core.content import to_json
-from retain.core.errors import StaleError
 from retain.core.records import ALL
-from retain.ports import StoredReply
 from retain.storage.relational.audit import append
 from retain.storage.relational.database import Database, Names, Transaction
 
 SQL: Final = Names("access")
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"
-_TRIES: Final = 8
 
 
 class SqlKeys:
@@ -59,34 +56,6 @@ class SqlKeys:
     def any(self, *, now: int) -> bool:
         with self._database.read() as tx:
             return tx.value(SQL["valid"], (now,)) > 0
-
-
-class SqlReplies:
-    """The ``ReplyStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def claim(self, row: bytes, fingerprint: bytes, claim: bytes, *, now: int, stale: int, old: int) -> StoredReply:
-        with self._database.write() as tx:
-            for _ in range(_TRIES):  # what is there may be given back before it is read
-                found = tx.one(SQL["claim"], (row, fingerprint, claim, now, stale, old))
-                found = found or tx.one(SQL["claimed"], (row,))
-                if found is not None:
-                    return StoredReply(*found)
-        raise StaleError("the idempotency key keeps being claimed and given back by others; try again")
-
-    def keep(self, row: bytes, claim: bytes, body: bytes) -> bool:
-        with self._database.write() as tx:
-            return tx.run(SQL["keep"], (row, claim, body)) > 0
-
-    def release(self, row: bytes, claim: bytes) -> bool:
-        with self._database.write() as tx:
-            return tx.run(SQL["release"], (row, claim)) > 0
-
-    def forget(self, old: int, *, limit: int) -> int:
-        with self._database.write() as tx:
-            return tx.run(SQL["forget"], (old, limit))
 
 
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:

@@ -328,6 +328,8 @@ def _event(now: int, action: str, message_id: str, **detail: str) -> Event:
 class SqlShortTerm:
     """The ``ShortTermStore`` of the relational engines."""
 
+    is_outside = False
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

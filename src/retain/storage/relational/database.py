@@ -95,12 +95,27 @@ class Transaction(Protocol):
     def have(self, number: int, /) -> None:
         """Have a subject to itself, by its number."""
 
+    def close_gate(self, tenant: str, /) -> None:
+        """Let nobody else write for a tenant's users until the transaction ends."""
+
+    def take(self, what: str, /) -> None:
+        """Wait for what only one transaction may have at a time."""
+
+    def then(self, do: Callable[[], object], /) -> None:
+        """Do something once the transaction is committed; nothing, if it is undone."""
+
 
 class Database(Protocol):
     """Where the stores keep everything."""
 
     on_commit: Callable[[], None]
     """Called after each commit of a transaction that writes, outside of it; it never raises."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a block that writes is, just now, only a part of a transaction, which others do not see when the
+        block ends.
+        """
 
     def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
@@ -124,6 +139,11 @@ class Database(Protocol):
 
     def alone(self, what: str, /) -> AbstractContextManager[Transaction]:
         """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
+
+    def part(self, tx: Any, /) -> AbstractContextManager[None]:
+        """A part of a transaction that writes: undone by itself if the block raises, with errors as ``write`` has them.
+        It is committed with the rest.
+        """
 
     def groups(self, batches: Sequence[T], /) -> Iterator[Sequence[T]]:
         """Batches of several subjects, in groups that are to share a transaction."""

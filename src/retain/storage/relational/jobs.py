@@ -97,6 +97,8 @@ class SqlLeases:
         self._database = database
 
     def acquire(self, name: str, holder: str, *, now: int, ttl: int) -> Lease | None:
+        if self._database.is_shared:
+            return None  # nobody else would see it, and what is done under it relies on what is committed
         with self._database.alone("leases") as tx:
             row = tx.one(SQL["lease"], (name,))
             held = None if row is None else Lease(*row)

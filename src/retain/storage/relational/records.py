@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import Any, Final
 
 from retain.core.content import is_packed, pack, parse_json_object, to_json, unpack
@@ -30,7 +30,7 @@ from retain.storage.relational.moves import (
     standing_holds,
     unique,
 )
-from retain.storage.relational.provenance import note_derivations, note_other_derivations, refuse_others
+from retain.storage.relational.provenance import note_derivations, note_other_derivations
 from retain.storage.relational.rules import SQL as RULES
 from retain.storage.relational.rules import Profiles, check_rules
 from retain.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening, to_open
@@ -131,14 +131,12 @@ class SqlRecords:
                 tx.run_many(SQL["insert"], rows)
             keys = (row[0] for row in rows)
             sources = [entry.record.derived_from for entry in entries]
-            refuse_others(tx, subject, number, chain.from_iterable(sources))
             note_derivations(tx, number, zip(keys, sources, strict=True))
             tally.count(len(stored), size)
             mover.save()
             tx.expect((number, *tally.counts, *opened.others))
-            added = Added(tally.usage(maximum), len(pruned), tuple(pruned))
-        self._models.update(models)  # what has been committed stays as it is
-        return added
+            tx.then(partial(self._models.update, models))  # what has been committed stays as it is
+            return Added(tally.usage(maximum), len(pruned), tuple(pruned))
 
     def get(self, subject: str, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
@@ -220,7 +218,6 @@ class SqlRecords:
             if labels_of(record.metadata) != labels_of(json.loads(standing[7])):
                 self._relabel(tx, record, standing[0])
             if row[-1] != standing[_DERIVED_FROM]:
-                refuse_others(tx, record.scope.subject, int(number or 0), record.derived_from)
                 note_other_derivations(tx, int(number or 0), standing[0], record.derived_from)
             tally.count(0, grown)
             tally.changed(record.id)

@@ -35,15 +35,31 @@ UPDATE api_keys SET users = ?2 WHERE id = ?1
 -- name: remove
 DELETE FROM api_keys WHERE id = ?
 
+-- A row without a reply is at work for as long as its lease runs, by the database's clock. A lease that goes on for longer
+-- than leases do was written before that clock was set back.
 -- name: claim
-INSERT INTO replies (id, fingerprint, claim, claimed_at) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO replies (id, fingerprint, claim, claimed_at, leased_until)
+VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?6)
 ON CONFLICT (id) DO UPDATE
-SET fingerprint = excluded.fingerprint, claim = excluded.claim, claimed_at = excluded.claimed_at, reply = NULL
-WHERE claimed_at <= ?6 OR (reply IS NULL AND claimed_at <= ?5 AND fingerprint = excluded.fingerprint)
-RETURNING fingerprint, claimed_at, claim, reply
+SET fingerprint = excluded.fingerprint,
+    claim = excluded.claim,
+    claimed_at = CASE WHEN claimed_at <= ?5 THEN excluded.claimed_at ELSE claimed_at END,
+    leased_until = excluded.leased_until,
+    reply = NULL
+WHERE claimed_at <= ?5
+   OR (reply IS NULL AND fingerprint = excluded.fingerprint
+       AND leased_until NOT BETWEEN excluded.leased_until - ?6 AND excluded.leased_until)
+RETURNING fingerprint, claimed_at, claim, reply, TRUE
 
 -- name: claimed
-SELECT fingerprint, claimed_at, claim, reply FROM replies WHERE id = ?
+SELECT fingerprint, claimed_at, claim, reply,
+       reply IS NULL AND leased_until BETWEEN CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+                                          AND CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?2
+FROM replies WHERE id = ?1 AND claimed_at > ?3
+
+-- name: renew
+UPDATE replies SET leased_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3
+WHERE id = ?1 AND claim = ?2 AND reply IS NULL
 
 -- name: keep
 UPDATE replies SET reply = ?3 WHERE id = ?1 AND claim = ?2 AND reply IS NULL

@@ -62,6 +62,7 @@ WHERE no = ?1 AND subject = ?2 AND NOT EXISTS (SELECT 1 FROM history WHERE key B
 
 -- name: append
 INSERT INTO history (key, id, role, created_at, metadata, content) SELECT ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 IS NOT NULL
+ON CONFLICT DO NOTHING
 
 -- name: next_place
 SELECT ifnull(max(key) + 1, ?2) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3

@@ -52,6 +52,8 @@ class Database:
     file; whoever finds it busy waits its turn, ``busy_seconds`` at most.
     """
 
+    is_shared = False
+
     def __init__(self, path: Path, *, busy_seconds: float = 60.0) -> None:
         self.path = path
         self._busy_seconds = busy_seconds
@@ -91,12 +93,33 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 if (deadline := current_deadline()) is not None:
                     deadline.keep_on()
-                yield SqliteTransaction(connection)
+                tx = SqliteTransaction(connection)
+                yield tx
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+        tx.run_after()
         self.on_commit()
+
+    @contextmanager
+    def part(self, tx: SqliteTransaction) -> Iterator[None]:
+        """A part of a transaction that writes: undone by itself if the block raises."""
+        connection = tx.connection
+        with self._translated(connection):
+            if not connection.in_transaction:  # some errors undo all of it: what followed would not be part of it
+                raise StorageError(f"the store {self.path} has undone a write that failed; nothing was changed")
+            connection.execute("SAVEPOINT part")
+            mark = tx.mark()
+            try:
+                yield
+            except BaseException:
+                tx.go_back(mark)
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK TO part")
+                    connection.execute("RELEASE part")
+                raise
+            connection.execute("RELEASE part")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -341,11 +364,12 @@ class Database:
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("__weakref__", "connection")
+    __slots__ = ("__weakref__", "_after", "connection")
     is_alone = True
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self._after: list[Callable[[], object]] = []
 
     def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
         """All rows of a statement."""
@@ -411,6 +435,29 @@ class SqliteTransaction:
 
     def have(self, number: int) -> None:
         """There is one writer at a time."""
+
+    def close_gate(self, tenant: str) -> None:
+        """There is one writer at a time."""
+
+    def take(self, what: str) -> None:
+        """There is one writer at a time."""
+
+    def then(self, do: Callable[[], object]) -> None:
+        """Do something once the transaction is committed."""
+        self._after.append(do)
+
+    def run_after(self) -> None:
+        """It is committed: do what was to be done then."""
+        for do in self._after:
+            do()
+
+    def mark(self) -> int:
+        """Where a part of it begins."""
+        return len(self._after)
+
+    def go_back(self, mark: int) -> None:
+        """A part of it was undone."""
+        del self._after[mark:]
 
 
 def _duplicate(problem: apsw.ConstraintError) -> Exception:

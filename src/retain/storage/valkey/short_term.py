@@ -63,6 +63,8 @@ class ValkeyShortTerm:
     TTL is the backstop. Each operation on a session is one script, whole or not at all, and one round trip.
     """
 
+    is_outside = True
+
     def __init__(self, address: Address | str, *, timeout: float = 2.0) -> None:
         """``timeout`` bounds, in seconds, how long is waited for a connection and for an answer."""
         self._server = Server(read_address(address) if isinstance(address, str) else address, timeout=timeout)

@@ -427,11 +427,12 @@ CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at);
 
 -- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
 CREATE TABLE replies (
-    id          bytea  PRIMARY KEY,
-    fingerprint bytea  NOT NULL,
-    claim       bytea  NOT NULL,
-    claimed_at  bigint NOT NULL,
-    reply       bytea                                            -- NULL while the request is at work
+    id           bytea  PRIMARY KEY,
+    fingerprint  bytea  NOT NULL,
+    claim        bytea  NOT NULL,
+    claimed_at   bigint NOT NULL,                                -- when the request was first begun
+    leased_until bigint NOT NULL,                                -- by the server's clock; without a reply, at work until then
+    reply        bytea
 ) WITH (fillfactor = 70);
 
 CREATE INDEX replies_by_age ON replies (claimed_at);

@@ -390,11 +390,12 @@ CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at);
 
 -- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
 CREATE TABLE replies (
-    id          BLOB    PRIMARY KEY,
-    fingerprint BLOB    NOT NULL,
-    claim       BLOB    NOT NULL,
-    claimed_at  INTEGER NOT NULL,
-    reply       BLOB                                     -- NULL while the request is at work
+    id           BLOB    PRIMARY KEY,
+    fingerprint  BLOB    NOT NULL,
+    claim        BLOB    NOT NULL,
+    claimed_at   INTEGER NOT NULL,                       -- when the request was first begun
+    leased_until INTEGER NOT NULL,                       -- by SQLite's clock; without a reply, at work until then
+    reply        BLOB
 ) STRICT;
 
 CREATE INDEX replies_by_age ON replies (claimed_at);
