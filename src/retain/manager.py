@@ -115,7 +115,7 @@ class Memory:
         ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
         has the ids of the memories and messages of this user that it was made from.
         """
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune)
 
     def add_with_auto_prune(
@@ -131,7 +131,7 @@ class Memory:
 
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
-        return self._add_one(content, memory_type, metadata, Origin.checked(source, derived_from), prune=True)
+        return self._add_one(content, memory_type, metadata, self._records.origin(source, derived_from), prune=True)
 
     def add_many(
         self,
@@ -153,7 +153,7 @@ class Memory:
             raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
         if len(contents) > _MOST_AT_ONCE:
             raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         ids, usage, gone = (
             self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
         )
@@ -359,7 +359,7 @@ class Memory:
         """Change what a memory says, its metadata (all of it is replaced), or where it comes from; what is not given
         stays, and so does its age.
         """
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         if content is None and metadata is None and not origin.is_said:
             raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
         if memory_id in (origin.derived_from or ()):

@@ -351,6 +351,53 @@ def test_a_caller_bound_to_an_agent_prunes_nobody_elses_memories(retain: Retain)
     assert memory.add_with_auto_prune("second", "long_term")["pruned"] == 1, "what is the user's is shared"
 
 
+IN_NAMES: dict[str, Callable[[MemoryManager, str], object]] = {
+    "add": lambda memory, source: memory.add("tea", source=source),
+    "add_many": lambda memory, source: memory.add_many(["tea", "milk"], source=source),
+    "add_many, each with metadata": lambda memory, source: memory.add_many(["tea"], metadata=[{}], source=source),
+    "add_with_auto_prune": lambda memory, source: memory.add_with_auto_prune("tea", source=source),
+    "long_term": lambda memory, source: memory.long_term.add("tea", source=source),
+    "persona": lambda memory, source: memory.persona.add("tea", source=source),
+    "an episode": lambda memory, source: memory.episodic.record_episode("plan", ["look"], source=source),
+    "an entity": lambda memory, source: memory.entity.add("Rex", "dog", source=source),
+    "a text as an entity": lambda memory, source: memory.add("Rex", "entity", source=source),
+    "a document": lambda memory, source: memory.structured.put("trips", {"to": "Rome"}, key="k", source=source),
+    "update": lambda memory, source: memory.update(memory.list_memories()[0]["memory_id"], source=source),
+}
+
+
+def test_every_verb_that_says_where_a_memory_comes_from_is_known_here() -> None:
+    found = {
+        f"{kind.__name__}.{name}"
+        for kind in (Memory, Plain, Working, ShortTerm, Episodic, Entity, Structured)
+        for name, verb in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and {"source", "derived_from"} <= set(inspect.signature(verb).parameters)
+    }
+    assert found == {
+        *(f"Memory.{name}" for name in ("add", "add_many", "add_with_auto_prune", "update")),
+        *("Plain.add", "Episodic.record_episode", "Entity.add", "Structured.put"),
+    }
+
+
+@on_sqlite
+@pytest.mark.parametrize("verb", IN_NAMES)
+def test_a_caller_bound_to_an_agent_writes_in_no_other_agents_name(retain: Retain, verb: str) -> None:
+    others = retain.manager("ann", "doctor")
+    others.add("likes milk")
+    others.entity.add("Rex", "dog")
+    others.structured.put("trips", {"to": "Leeds"}, key="k")
+    before = [others.list_memories(kind) for kind in ("long_term", "entity", "structured")]
+    bound = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+    with pytest.raises(ForbiddenError, match="does not reach agent 'doctor'"):
+        IN_NAMES[verb](bound, "agent:doctor")
+    assert [others.list_memories(kind) for kind in ("long_term", "entity", "structured")] == before
+    for source in ("agent:travel", "import:crm", "doctor"):
+        IN_NAMES[verb](bound, source)
+    both = Gate(retain, caller(agents=["travel", "doctor"])).memory(Right.WRITE, "ann", "travel")
+    for memory in (both, retain.manager("ann", "travel")):
+        IN_NAMES[verb](memory, "agent:doctor")
+
+
 # --- what names a user, or concerns more than one ---------------------------------------------------------------------
 
 #: Verbs on a person as a whole. All of them need the right to govern.

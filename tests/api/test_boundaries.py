@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import APIRouter
 
@@ -43,6 +44,14 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
     with made.client, made.retain:
         yield made
         assert made.world.seen() == made.before, "an attempt that was refused has changed something"
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[Outside]:
+    """The same for one test, which may change something."""
+    made = Outside(tmp_path)
+    with made.client, made.retain:
+        yield made
 
 
 def check_refused(response: Any, status: int, code: str) -> None:
@@ -99,6 +108,39 @@ def test_what_concerns_more_than_one_agent_is_not_for_a_key_that_is_bound_to_it(
     for route in ROUTES:
         if route.needs.reach not in (Reach.CALLER, Reach.MEMORY):
             check_refused(outside.ask(route, agents), 403, "forbidden")
+
+
+def test_a_key_that_is_bound_to_an_agent_writes_in_no_other_agents_name(inside: Outside) -> None:
+    headers = inside.world.key("write", agents=[AGENT])
+    who = {"user_id": "zoe", "agent_id": AGENT}
+    made = inside.client.post("/v1/memories", {**who, "content": "tea"}, headers=headers).json()["memory_id"]
+
+    def write(source: str) -> list[httpx.Response]:
+        said = {**who, "source": source}
+        return [
+            inside.client.post("/v1/memories", {**said, "content": "tea"}, headers=headers),
+            inside.client.post("/v1/memories:batch", {**said, "contents": ["tea"]}, headers=headers),
+            inside.client.post("/v1/episodes", {**said, "task": "plan", "steps": ["look"]}, headers=headers),
+            inside.client.patch(f"/v1/memories/{made}", {"source": source}, params=who, headers=headers),
+        ]
+
+    for response in write("agent:other"):
+        check_refused(response, 403, "forbidden")
+    for source in (f"agent:{AGENT}", "import:crm"):
+        assert [response.status_code for response in write(source)] == [201, 201, 201, 200]
+
+
+def test_an_id_of_another_user_is_answered_as_nobodys(inside: Outside) -> None:
+    headers = inside.world.key("write", users=["zoe"])
+    who = {"user_id": "zoe", "agent_id": AGENT, "content": "tea"}
+    theirs = inside.world.key("write", users=["yan"])
+    made = inside.client.post("/v1/memories", {**who, "user_id": "yan"}, headers=theirs).json()["memory_id"]
+    answers = [
+        inside.client.post("/v1/memories", {**who, "derived_from": [one]}, headers=headers)
+        for one in (made, "0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77")
+    ]
+    assert [one.status_code for one in answers] == [201, 201]
+    assert answers[0].json().keys() == answers[1].json().keys()
 
 
 def test_what_concerns_everyone_is_not_for_a_key_that_is_bound_to_one_user(outside: Outside) -> None:

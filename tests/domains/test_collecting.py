@@ -17,8 +17,9 @@ from domains.samples import configs
 from domains.tenants import Tenants
 from homes import ENGINES, Homes, fewer, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
-from retain import ConfirmationNeededError, InvalidInputError, MemoryManager, Retain
+from retain import ConfirmationNeededError, ConflictError, MemoryManager, Retain
 from retain.core.domains import DEFAULT_POLICY, normalised
+from retain.kinds.parts import Parts
 from retain.lifecycle.domain_rules import wanted_by
 from retain.lifecycle.plan import Plan
 
@@ -55,12 +56,16 @@ def rule_of(retain: Retain) -> dict[str, Any] | None:
 # --- what is undone ---------------------------------------------------------------------------------------------------
 
 
-def test_a_write_that_was_undone_leaves_nothing_to_later_ones(retain: Retain, memory: MemoryManager) -> None:
+def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
+    retain: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retain.domains.configure("memory", ON, confirm=True, author="ops")
-    theirs = retain.manager("someone_else", "travel_agent").add("theirs")["memory_id"]
     labels = [{"source_type": "context", "context_id": number} for number in range(3)]
-    with pytest.raises(InvalidInputError, match="not of user"):  # by then the profile was made, and found twice
-        memory.add_many(["a", "b", "c"], metadata=labels, derived_from=[theirs])
+    same = [retain.parts.new_id(0)] * 3
+    with monkeypatch.context() as ids:  # two of one id: by then the profile was made, and found twice
+        ids.setattr(Parts, "new_ids", lambda *_: same)
+        with pytest.raises(ConflictError, match="has this id"):
+            memory.add_many(["a", "b", "c"], metadata=labels)
 
     kept = memory.add_many(["a", "b", "c"], metadata=labels)["memory_ids"]
 

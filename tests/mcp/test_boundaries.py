@@ -195,6 +195,16 @@ def test_a_key_that_is_bound_to_another_agent_does_not_see_what_is_claudes_own(s
     assert stage.state() == before
 
 
+def test_a_key_that_is_bound_to_an_agent_writes_in_no_other_agents_name(stage: Stage) -> None:
+    async def talk() -> None:
+        async with connected(stage.url, stage.key("acme", Right.WRITE, agents=["spy"])) as client:
+            said = {"user_id": "zoe", "agent_id": "spy", "content": "tea"}
+            assert (await attempt(client, "memory_add", {**said, "source": "agent:claude"}))[0] == "forbidden"
+            assert (await attempt(client, "memory_add", {**said, "source": "agent:spy"}))[0] == "fine"
+
+    run(talk)
+
+
 def test_an_operator_acts_for_the_tenant_that_it_names(stage: Stage) -> None:
     async def found(client: Client) -> str:
         asked = {"query": "peanuts", "user_id": "alice"}

@@ -225,20 +225,31 @@ def test_nobody_finds_what_is_not_theirs(retain: Retain, memory: MemoryManager) 
         memory.derived("crm")
 
 
-def test_what_is_made_of_one_users_memories_is_not_kept_with_another(retain: Retain, memory: MemoryManager) -> None:
+def test_nobody_learns_whether_an_id_is_another_users(retain: Retain, memory: MemoryManager) -> None:
+    root, nobodys = add(memory), retain.parts.new_id(0)
+    team = retain.manager("team", "travel_agent")
+    for one in (root, nobodys):
+        made = add(team, "what the team knows", derived_from=[one])
+        assert origin(team, made)[1] == [one]
+        assert ids(team.derived(one)) == [made]
+        other = retain.parts.new_id(1)
+        assert team.update(made, derived_from=[one, other])["derived_from"] == [one, other]
+
+
+def test_what_is_another_users_neither_shows_nor_takes_along(retain: Retain, memory: MemoryManager) -> None:
     root = add(memory)
     team = retain.manager("team", "travel_agent")
-    kept = add(team, "what the team knows")
+    kept = add(team, "what the team knows", derived_from=[root])
 
-    with pytest.raises(InvalidInputError, match=f"memory {root}, which is not of user 'team'"):
-        team.add("what the team knows of Ann", derived_from=[kept, root])
-    with pytest.raises(InvalidInputError, match=f"memory {root}, which is not of user 'team'"):
-        team.update(kept, derived_from=[root])
-
+    assert memory.derived(root, deep=True) == []
+    assert "derived" not in memory.explain(root) or kept not in memory.explain(root)["derived"]
+    assert "deleted_with" not in memory.delete(root, with_derived=True)
     assert ids(team.list_memories()) == [kept]
-    assert origin(team, kept)[1] == []
-    with retain.of_tenant("acme") as elsewhere:  # nobody learns what another tenant has
-        assert add(elsewhere.manager("team", "travel_agent"), derived_from=[root])
+    memory.restore(root)
+    assert team.delete(kept, with_derived=True)["operation"] == "recycle"
+    assert ids(memory.list_memories()) == [root]
+    retain.erase_user("user_123")
+    assert team.restore(kept)["derived_from"] == [root]
 
 
 def test_memories_are_listed_by_their_source(memory: MemoryManager, clock: FakeClock) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from retain.core.access import Principal, Right
 from retain.core.errors import ForbiddenError, NotFoundError, told
 from retain.core.ids import is_id
-from retain.core.provenance import Origin
+from retain.core.provenance import Origin, agent_of
 from retain.core.records import Usage
 from retain.core.types import OWN, TYPES, Kind, State
 from retain.engine import MemoryManager, Retain
@@ -48,6 +48,15 @@ class _Bounds:
         if self.principal.users is not None or self.principal.agents is not None:
             raise ForbiddenError("the key is bound to users or agents; this concerns the whole tenant")
 
+    def check_source(self, source: str) -> None:
+        """For what a memory is said to come from: nobody writes in the name of an agent that is out of reach."""
+        agent_id = agent_of(source)
+        if agent_id is not None and not self.principal.reaches_agent(agent_id):
+            raise ForbiddenError(
+                f"the key does not reach agent {agent_id!r}, so that nothing can be written in its name; leave source "
+                "out, or name what is no agent, such as 'import:crm'"
+            )
+
     def has(self, kind: str, agent_id: str) -> bool:
         """Whether a memory of the user is within reach, by its kind and the agent that it is with."""
         return kind not in _OWN or self.principal.reaches_agent(agent_id)
@@ -66,6 +75,7 @@ class BoundedMemory(MemoryManager):
         super().__init__(user_id, agent_id, session_id=session_id, engine=engine)
         self._bounds = _Bounds(principal, user_id)
         self._by_agent = principal.agents is not None
+        self._records.check_source = self._bounds.check_source
         self.entity = _BoundedEntity(self._bounds, self)
         self.structured = _BoundedStructured(self._bounds, self)
 

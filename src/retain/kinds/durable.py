@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,17 @@ class Durable:
     def __init__(self, parts: Parts, scope: Scope) -> None:
         self.parts = parts
         self.scope = scope
+        self.check_source: Callable[[str], None] = lambda _source: None
+        """Raises where whoever calls may not name a source."""
+
+    def origin(self, source: object, derived_from: object) -> Origin:
+        """What a caller says of where a memory comes from, if it can be kept and the caller may say it. Every verb that
+        takes it asks here, before it does anything.
+        """
+        origin = Origin.checked(source, derived_from)
+        if origin.source is not None:
+            self.check_source(origin.source)
+        return origin
 
     def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
         """Add all drafts as records of a kind, or none of them."""

@@ -68,7 +68,7 @@ class Entity:
         """
         self._records.check_agent()
         _check_name(name)
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         given = {**check_metadata(metadata), "name": name}
         if entity_type is not None:
             given["entity_type"] = check_id(entity_type, "entity_type")

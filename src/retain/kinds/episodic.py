@@ -57,7 +57,7 @@ class Episodic:
         that have a ``message_id``, as a conversation's history gives them (the last 1,000).
         """
         check_content(task, "task")
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         body: dict[str, Any] = {
             "task": task,
             "steps": _listed(steps, "steps"),

@@ -66,7 +66,7 @@ class Structured:
         from where is said now, whatever was said of that.
         """
         self._records.check_agent()
-        origin = Origin.checked(source, derived_from)
+        origin = self._records.origin(source, derived_from)
         draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
         for _ in range(_TRIES):
             there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)

@@ -1,12 +1,6 @@
 -- name: derive
 INSERT INTO derivations (subject, source_id, key) VALUES ($1, $2, $3)
 
--- name: of_others
-SELECT id FROM records JOIN subjects ON subjects.no = records.subject
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) AND records.subject <> $2
-  AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
-LIMIT 1
-
 -- name: underive
 DELETE FROM derivations WHERE subject = $1::bigint >> 32 AND key = $1
 

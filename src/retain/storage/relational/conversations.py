@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -255,7 +256,7 @@ class SqlHistory:
                 outcomes += [
                     _transition(tx, self._profiles, *batch, now=now, rules=rules, ended=ended) for batch in group
                 ]
-            end_windows(self._elsewhere, ended)
+                tx.then(partial(end_windows, self._elsewhere, ended))
         return outcomes
 
     def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:

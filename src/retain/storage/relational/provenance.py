@@ -1,7 +1,8 @@
 """Where records came from: the ``ProvenanceStore``, and what is noted for it as records are written.
 
 A record's own row says who wrote it and what it was derived from. The table of derivations says the latter once more,
-the other way round; its rows go with the record's.
+the other way round; its rows go with the record's. It is read for one subject at a time: an id that is another user's
+leads nowhere, as one that is nobody's does, and nobody is told which it is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any, Final
 
 from retain.core.content import to_json
 from retain.core.decisions import Standing
-from retain.core.errors import InvalidInputError
 from retain.core.holds import Held
 from retain.core.provenance import agent_of, agent_source
 from retain.core.types import State
@@ -51,17 +51,6 @@ class SqlProvenance:
             else:
                 found = tx.rows(SQL["of_agent"], (*where, agent_id))
         return [_written(row[_SUBJECT], row) for row in found], found[-1][_KEY] if found else after
-
-
-def refuse_others(tx: Transaction, subject: str, number: int, sources: Iterable[str]) -> None:
-    """Refuse what was derived from another user's memories: it would stay when that user is erased."""
-    asked = sorted(set(sources))
-    tenant, user_id = subject.split("/", 1)
-    if asked and (row := tx.one(SQL["of_others"], (to_json(asked), number, tenant))) is not None:
-        raise InvalidInputError(
-            f"derived_from names memory {row[0]}, which is not of user {user_id!r}; what is made of one user's "
-            "memories is kept with that user, so that it goes when they are erased"
-        )
 
 
 def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Sequence[str]]]) -> None:

@@ -1,12 +1,6 @@
 -- name: derive
 INSERT INTO derivations (subject, source_id, key) VALUES (?, ?, ?)
 
--- name: of_others
-SELECT id FROM records CROSS JOIN subjects ON subjects.no = records.subject
-WHERE id IN (SELECT value FROM json_each(?1)) AND records.subject != ?2
-  AND subjects.subject >= ?3 || '/' AND subjects.subject < ?3 || '0'
-LIMIT 1
-
 -- name: underive
 DELETE FROM derivations WHERE key = ?
 
