@@ -367,6 +367,7 @@ class Retain(_Wrapper[engine.Retain]):
         return self if tenant == self.sync.tenant else Retain(self.sync.of_tenant(tenant))
 
     reembed = _verb(engine.Retain.reembed)
+    summarize_conversations = _verb(engine.Retain.summarize_conversations)
     sweep = _verb(engine.Retain.sweep)
     explain = _verb(engine.Retain.explain)
     forget_source = _verb(engine.Retain.forget_source)

@@ -150,6 +150,12 @@ class Retain:
         """
         return self.recall.reembed(self.tenant, progress, kinds=DURABLE)
 
+    def summarize_conversations(self) -> int:
+        """Have the summarizer that the settings name summarize conversations that nobody has said anything in for an
+        hour, as the daily job does; how many. Extractive summaries are made while messages come.
+        """
+        return self._base.summarize_conversations(self.tenant)
+
     def sweep(
         self,
         *,

@@ -22,6 +22,7 @@ from retain.kinds.entity import retell_entities
 from retain.kinds.parts import Parts
 from retain.kinds.working_store import WorkingStore
 from retain.lifecycle.audit import Audit
+from retain.lifecycle.conversation_summaries import ConversationSummaries
 from retain.lifecycle.domains import Domains
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.leaving import Leaving
@@ -48,7 +49,7 @@ from retain.privacy.signing import SigningKeys
 from retain.recall import terms
 from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
-from retain.recall.summaries import open_summarizer
+from retain.recall.summaries import EXTRACTIVE, open_summarizer
 from retain.settings import Settings
 from retain.storage.objects import open_backups, open_cold, open_keeping
 from retain.storage.relational.jobs import new_holder
@@ -66,6 +67,10 @@ def system_clock() -> datetime:
 def _wall() -> int:
     """The machine's real time, in microseconds."""
     return time.time_ns() // 1_000
+
+
+#: So many conversations of a tenant are summarized a night.
+MOST_SUMMARIES: Final = 1_000
 
 
 class Foundation:
@@ -241,6 +246,7 @@ class Foundation:
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
         jobs["minutely"] = self._tending(jobs["minutely"])
+        jobs["daily"] = self._summarizing(jobs["daily"])
         jobs |= backup_runners(self.backups(next(iter(self.tenants))))
         return Schedule(
             self.stores.jobs,
@@ -260,6 +266,25 @@ class Foundation:
             return {**result, "made_searchable": made} if made else result
 
         return run
+
+    def _summarizing(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """A job that then has idle conversations summarized, if the settings name a summarizer for that."""
+
+        def run() -> dict[str, Any]:
+            result = job()
+            made = sum(self.summarize_conversations(tenant) for tenant in self.stores.dues.tenants())
+            return {**result, "conversations_summarized": made} if made else result
+
+        return run
+
+    def summarize_conversations(self, tenant: str, limit: int = MOST_SUMMARIES) -> int:
+        """Have the summarizer of the settings summarize a tenant's idle conversations; how many. The extractive one is
+        at work while messages come, so that there is nothing left for it to do here.
+        """
+        if self.settings.summarizer.strip() == EXTRACTIVE:
+            return 0
+        summaries = ConversationSummaries(self.stores.history, self._summarizer, tenant, self.parts.now)
+        return summaries.refresh(limit)
 
     def _note_revoked(self, key_id: str) -> None:
         """Note outside of the store that a key was revoked: no backup of before makes it valid again."""

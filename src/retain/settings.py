@@ -48,7 +48,12 @@ SETTINGS: Final = (
         "static",
         "static, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.",
     ),
-    Setting("summarizer", "extractive", "extractive, or openai:<model>@<base url>."),
+    Setting(
+        "summarizer",
+        "extractive",
+        "What summarizes episodes, archived memories and, daily, idle conversations: extractive, or "
+        "openai:<model>@<base url>.",
+    ),
     Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
     Setting(
         "index_records",

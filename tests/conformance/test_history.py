@@ -509,3 +509,35 @@ def test_a_session_that_began_with_messages_that_are_taken_back_is_gone(history:
     assert history.get(me.subject, appended.session) is None
     again = history.append(me.scope(), [only], now=NOW, summarize=joined)
     assert (again.begun, again.session != appended.session) == (True, True)
+
+
+def test_sessions_that_changed_since_their_summary_was_saved_are_listed_once_they_are_idle(
+    history: History, me: Person
+) -> None:
+    scopes = [me.scope(session_id=f"s{n}") for n in range(3)]
+    for number, scope in enumerate(scopes):
+        append(history, scope, message(f"m{number}"))
+    tenant = scopes[0].tenant
+
+    def listed(idle_since: int = NOW, *, now: int = NOW + 1, **page: int) -> list[str | None]:
+        found, _ = history.to_summarize(tenant, idle_since=idle_since, now=now, **{"limit": 10, **page})
+        return [session.session_id for session in found]
+
+    assert listed() == ["s0", "s1", "s2"]
+    assert listed(NOW - 1) == []
+    assert listed(now=NOW + IDLE) == [], "their time is over"
+    first, after = history.to_summarize(tenant, idle_since=NOW, now=NOW + 1, limit=2)
+    assert [session.session_id for session in first] == ["s0", "s1"]
+    assert listed(after=after) == ["s2"]
+    assert history.to_summarize("nobody", idle_since=NOW, now=NOW + 1, limit=2)[0] == []
+
+    assert history.save_summary(first[0], "said by a model")
+    assert seen(history, scopes[0]).summary == "said by a model"
+    assert listed() == ["s1", "s2"]
+    assert not history.save_summary(first[0], "of what it was before")
+    append(history, scopes[0], message("more"))
+    assert listed() == ["s0", "s1", "s2"]
+    assert not history.save_summary(first[1]._replace(version=0), "stale")
+    assert move(history, seen(history, scopes[1]), State.RECYCLED, purge_at=NOW + BIN) is Outcome.DONE
+    assert listed() == ["s0", "s2"]
+    assert not history.save_summary(again(history, first[1]), "of one in the bin")

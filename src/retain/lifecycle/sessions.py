@@ -16,8 +16,8 @@ from retain.ports import History, Lease, Session, ShortTermStore, Summarizer
 from retain.recall.summaries import open_summarizer
 
 #: A summary that has grown over so many characters is cut down to so many.
-_FULL: Final = 1_200
-_SHORT: Final = 600
+FULL: Final = 1_200
+SHORT: Final = 600
 #: Of what is new, the last part is looked at, and of one message the first.
 _MOST: Final = 12_000
 _MOST_OF_ONE: Final = 4_000
@@ -169,7 +169,9 @@ def _shown(session: Session) -> dict[str, Any]:
 
 def roll(summary: str, messages: Sequence[Message]) -> str:
     """The summary of a conversation, carried on by its new messages: their text while it is short, and now and then,
-    when it no longer is, the telling sentences of all of it. Uses neither network nor model.
+    when it no longer is, the telling sentences of all of it. Uses neither network nor model, since a message waits for
+    it, whatever summarizer the settings name: that one is asked about conversations that are idle
+    (``conversation_summaries``).
     """
     lines: list[str] = []
     room = _MOST
@@ -181,10 +183,10 @@ def roll(summary: str, messages: Sequence[Message]) -> str:
         room -= len(line)
     before = summary.splitlines()
     whole = "\n".join([*before, *reversed(lines)])
-    if len(whole) <= _FULL:
+    if len(whole) <= FULL:
         return whole
     sentences = [line for line in before if not line.startswith(_WORDS)]
-    return _summarizer().summarize([*sentences, *reversed(lines)], max_chars=_SHORT)
+    return _summarizer().summarize([*sentences, *reversed(lines)], max_chars=SHORT)
 
 
 @cache

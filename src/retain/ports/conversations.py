@@ -108,6 +108,16 @@ class History(Protocol):
     def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
         """The sessions of a subject that are to be seen, the latest active first."""
 
+    def to_summarize(
+        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
+    ) -> tuple[list[Session], int]:
+        """Some of the sessions that have changed since ``save_summary``, and not after ``idle_since``; and where to go
+        on from. Fewer than ``limit`` means that there are no more.
+        """
+
+    def save_summary(self, session: Session, summary: str) -> bool:
+        """Keep a summary of a session as it was found; ``False``, changing nothing, if it has changed since."""
+
     def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
         """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
 

@@ -11,6 +11,9 @@ from retain.settings import without_password
 ACCEPTED = "extractive, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
 
+EXTRACTIVE = "extractive"
+"""The one that needs no service."""
+
 _TIMEOUT = 120.0  # seconds: a model writes for longer than it embeds
 
 
@@ -25,7 +28,7 @@ def open_summarizer(setting: str) -> Summarizer:
     """
     kind, _, rest = setting.strip().partition(":")
     summarizer: Summarizer | None = None
-    if setting.strip() == "extractive":
+    if setting.strip() == EXTRACTIVE:
         summarizer = _extractive()
     elif kind == "openai":
         summarizer = _openai(rest)

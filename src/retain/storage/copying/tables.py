@@ -97,8 +97,8 @@ TABLES: Final = (
     _table(
         "sessions",
         "subject:int no:int version:int profile:int created_at:int updated_at:int aged_from:int moved_at:int "
-        "purge_at:int messages:int size:int aside:int id:text agent_id:text session_id:text state:text reason:text "
-        "bundle:text summary:text",
+        "purge_at:int messages:int size:int summarized:int aside:int id:text agent_id:text session_id:text state:text "
+        "reason:text bundle:text summary:text",
         "subject no",
         "no",
     ),

@@ -45,6 +45,20 @@ WHERE subject = $1 AND no = $6
 UPDATE sessions SET version = version + 1, messages = messages + $2, size = size + $3, summary = coalesce($4, summary)
 WHERE subject = $1 AND no = $5
 
+-- name: sessions_to_summarize
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary, subjects.subject
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.no > $1 AND state = 'active' AND aside = 0 AND summarized <> version AND messages > 0 AND updated_at <= $2
+  AND (delete_after IS NULL OR aged_from + delete_after > $3)
+  AND subjects.subject >= $4::text || '/' AND subjects.subject < $4::text || '0'
+ORDER BY sessions.no LIMIT $5
+
+-- name: save_summary
+UPDATE sessions SET version = version + 1, summarized = version + 1, summary = $4
+WHERE subject = $1 AND id = $2 AND version = $3 AND state = 'active'
+
 -- name: move_session
 UPDATE sessions SET state = $2, version = version + 1, moved_at = $3, reason = $4, purge_at = $5, bundle = $6,
                     aged_from = coalesce($7, aged_from), aside = 0

@@ -124,6 +124,18 @@ class SqlHistory:
             found = tx.rows(SQL["sessions"], (number, agent_id, now, subject.split("/", 1)[0]))
         return [as_session(subject, row) for row in found]
 
+    def to_summarize(
+        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
+    ) -> tuple[list[Session], int]:
+        with self._database.read() as tx:
+            found = tx.rows(SQL["sessions_to_summarize"], (after, idle_since, now, tenant, limit))
+        return [as_session(row[-1], row[:-1]) for row in found], (found[-1][0] if found else after)
+
+    def save_summary(self, session: Session, summary: str) -> bool:
+        with self._database.write() as tx:
+            number = tx.number_of(session.subject)
+            return tx.run(SQL["save_summary"], (number, session.id, session.version, summary)) > 0
+
     # --- single messages -----------------------------------------------------------------------------------------
 
     def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:

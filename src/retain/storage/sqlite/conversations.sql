@@ -43,6 +43,19 @@ WHERE no = ?6 AND subject = ?1
 UPDATE sessions SET version = version + 1, messages = messages + ?2, size = size + ?3, summary = ifnull(?4, summary)
 WHERE no = ?5 AND subject = ?1
 
+-- name: sessions_to_summarize
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary, subjects.subject
+FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile CROSS JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.no > ?1 AND state = 'active' AND aside = 0 AND summarized <> version AND messages > 0 AND updated_at <= ?2
+  AND (delete_after IS NULL OR aged_from + delete_after > ?3)
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
+ORDER BY sessions.no LIMIT ?5
+
+-- name: save_summary
+UPDATE sessions SET version = version + 1, summarized = version + 1, summary = ?4
+WHERE subject = ?1 AND id = ?2 AND version = ?3 AND state = 'active'
+
 -- name: move_session
 UPDATE sessions SET state = ?2, version = version + 1, moved_at = ?3, reason = ?4, purge_at = ?5, bundle = ?6,
                     aged_from = ifnull(?7, aged_from), aside = 0

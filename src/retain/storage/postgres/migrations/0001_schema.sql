@@ -170,6 +170,7 @@ CREATE TABLE sessions (
     purge_at   bigint,
     messages   bigint NOT NULL,
     size       bigint NOT NULL,                      -- bytes of the messages
+    summarized bigint NOT NULL DEFAULT 0,            -- the version that the summarizer of the settings was asked about
     aside      bigint NOT NULL DEFAULT 0,            -- its own number, if it is over, held, and another has its name
     id         text   COLLATE "C" NOT NULL,
     agent_id   text   COLLATE "C" NOT NULL,

@@ -157,6 +157,7 @@ CREATE TABLE sessions (
     messages   INTEGER NOT NULL,
     size       INTEGER NOT NULL,                     -- bytes of the messages
     summary    TEXT    NOT NULL,
+    summarized INTEGER NOT NULL DEFAULT 0,           -- the version that the summarizer of the settings was asked about
     aside      INTEGER NOT NULL DEFAULT 0            -- its own number, if it is over, held, and another has its name
 ) STRICT;
 
