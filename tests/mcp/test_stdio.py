@@ -22,6 +22,7 @@ from mcp_clients import MODES, answer, error, run
 from retain import Retain
 from retain.cli.app import app
 from retain.mcp.catalogue import TOOLS
+from retain.mcp.tools import Reach
 
 COMMAND = [sys.executable, "-m", "retain.cli", "mcp"]
 ADD = {"content": "Likes tea"}
@@ -126,7 +127,9 @@ def test_the_key_in_the_environment_decides_what_the_agent_may_do(home: Path, tm
 
     async def talk() -> None:
         async with started(home, tmp_path / "log", RETAIN_API_KEY=secret) as client:
-            assert len((await client.list_tools()).tools) == 7
+            assert {tool.name for tool in (await client.list_tools()).tools} == {
+                name for name, tool in TOOLS.items() if tool.reach is Reach.MEMORY
+            }
             answer(await client.call_tool("memory_add", ADD))
             assert error(await client.call_tool("memory_add", {**ADD, "user_id": "bob"}))["code"] == "forbidden"
             assert error(await client.call_tool("sweep_preview"))["code"] == "forbidden"
