@@ -29,7 +29,7 @@ import numpy as np
 from retain import Retain
 from retain.core.records import Keeping, Move, Outcome
 from retain.core.types import State
-from retain.recall.passages import kept_encoding
+from retain.recall.compaction import compact
 
 _CUT = 5
 #: So many single messages are asked for, so that they come from more than ``_CUT`` sessions.
@@ -144,7 +144,7 @@ def _archive(retain: Retain, subject: str, episode: str) -> None:
     record = parts.records.get(subject, episode)
     assert record is not None
     (encoding,) = parts.recall.encode([record])
-    keeping = Keeping(record.content, None, record.metadata, kept_encoding(record, encoding), None)
+    keeping = Keeping(record.content, None, record.metadata, compact(record, encoding), None)
     move = Move(record.id, record.version, record.state, State.ARCHIVED, "its time is over", keeping=keeping)
     outcomes = parts.records.transition(subject, [move], now=parts.now())
     if outcomes != [Outcome.DONE]:

@@ -357,6 +357,19 @@ def test_vectors_of_another_model_are_not_shown(engine: Engine, me: Person) -> N
     assert set(seen("a model never seen").values()) == {None}
 
 
+def test_a_record_without_terms_is_shown_with_its_text(engine: Engine, index: Follower, me: Person) -> None:
+    short, long, other = add(engine, me, "Ann", "Ann likes tea. " * 200, "with terms")
+    assert {row.text for row in index.look().values()} == {None}
+
+    bare = Encoding(MODEL, b"v", b"")
+    engine.feed.embed(me.subject, LONG_TERM, [(record.id, record.version, bare) for record in (short, long)])
+
+    expected = {short.id: short.content, long.id: long.content, other.id: None}
+    assert {row.id: row.text for row in index.look().values()} == expected, "as one of a few that changed"
+    again = Follower(engine.feed, me.scope(), LONG_TERM).look()
+    assert {row.id: row.text for row in again.values()} == expected, "as one of all"
+
+
 def test_what_a_model_has_not_embedded_is_listed(engine: Engine, me: Person) -> None:
     add(engine, me, "one")
     (two,) = add(engine, me, "two", model=OTHER_MODEL)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retain.core.types import MemoryType
+from retain.core.types import TYPES, MemoryType
 from retain.ports import IndexRow
 from retain.recall import terms
 from retain.recall.index import ScopeIndex, Whole
-from retain.recall.large import _Known, _runs, read_terms
+from retain.recall.large import _Known, _runs, read_rows
 
 WORDS = ("ferry", "piano", "garlic", "ankle", "report", "choir", "tent", "soup", "May", "Lisbon")
 
@@ -77,7 +77,8 @@ def test_nothing_borrows_across_a_gap() -> None:
 
 def test_terms_are_read_as_they_were_written() -> None:
     blobs = [terms.encode(["one two two", "three"]), terms.encode([""]), terms.encode(["one"])]
-    said = read_terms(blobs)
+    (row,) = rows(1)
+    said = read_rows(TYPES[MemoryType.LONG_TERM], [row._replace(terms=blob) for blob in blobs])
     assert [one.length for one in said] == [4, 0, 1]
     assert [one.passages for one in said] == [2, 1, 1]
     assert [len(one.terms) for one in said] == [3, 0, 1]

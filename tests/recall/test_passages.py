@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.records import Encoding, Record, Scope
+from retain.core.records import Record, Scope
 from retain.core.types import MemoryType
-from retain.ports import Embedder
-from retain.recall import terms
-from retain.recall.embedders.static import StaticEmbedder
 from retain.recall.passages import (
     MAX_PASSAGES,
     MAX_SUMMARY_PASSAGES,
     SUMMARY_TARGET,
     TARGET,
-    kept_encoding,
     of_record,
     of_summary,
     split,
@@ -105,19 +99,6 @@ def archived(record: Record) -> Record:
     return replace(record, body=None)
 
 
-def encode(record: Record, embedder: Embedder | None) -> Encoding:
-    """As recall encodes a record; without vectors where there is no embedder."""
-    passages = of_record(record)
-    if embedder is None:
-        return Encoding(None, None, terms.encode(passages))
-    return Encoding("model", embedder.embed(passages).astype(np.float16).tobytes(), terms.encode(passages))
-
-
-@pytest.fixture(scope="module")
-def embedder() -> Embedder:
-    return StaticEmbedder()
-
-
 def test_the_passages_of_an_episode_are_its_summary_and_then_what_was_said() -> None:
     record = episode(
         "Night trains to Oslo.", ["Which train?", " ", "The night train."], steps=[{"content": "searched"}]
@@ -144,45 +125,3 @@ def test_however_long_a_summary_is_messages_have_passages_of_their_own() -> None
     assert len(of_summary(record)) == MAX_SUMMARY_PASSAGES
     assert len(of_summary(record)) + 10 < len(of_record(record)) <= MAX_PASSAGES
     assert "message 499" in of_record(record)[-1]
-
-
-TEXTS = st.lists(st.sampled_from(["Oslo", "night train", "7 May.", "!", "\n", "ski", SENTENCE * 9]), max_size=9).map(
-    " ".join
-)
-
-
-@given(TEXTS, st.lists(TEXTS, max_size=80), st.sampled_from([None, "", "Oslo", "Plan a trip"]), st.booleans())
-def test_archiving_an_episode_is_keeping_the_first_of_its_encoding(
-    embedder: Embedder,
-    summary: str,
-    messages: list[str],
-    task: str | None,
-    embedded: bool,
-) -> None:
-    record = episode(summary, messages, task=task)
-    with_vectors = embedder if embedded else None
-    assert kept_encoding(record, encode(record, with_vectors)) == encode(archived(record), with_vectors)
-
-
-def test_no_word_of_a_message_stays_with_an_archived_episode(embedder: Embedder) -> None:
-    record = episode("Night trains to Oslo.", ["Theodor collects barometers", "Oslo is cold"])
-    kept = kept_encoding(record, encode(record, embedder))
-    said = set(terms.decode([kept.terms]).term.tolist())
-    assert said.isdisjoint(terms.query_terms("Theodor collects barometers cold").tolist())
-    assert said.issuperset(terms.query_terms("night trains Oslo").tolist())
-    assert kept.vectors is not None
-    assert len(kept.vectors) == 2 * embedder.dim
-
-
-def test_keeping_twice_is_keeping_once(embedder: Embedder) -> None:
-    record = episode("Night trains to Oslo.", ["Which train?"])
-    kept = kept_encoding(record, encode(record, embedder))
-    assert kept_encoding(archived(record), kept) == kept
-
-
-def test_of_an_encoding_made_by_other_rules_nothing_is_kept(embedder: Embedder) -> None:
-    record = episode("Night trains to Oslo.", ["Which train?", "Theodor collects barometers"])
-    foreign = Encoding(
-        "model", bytes(2 * embedder.dim * 2), terms.encode(["Night trains", "Theodor collects barometers"])
-    )
-    assert kept_encoding(record, foreign) == encode(archived(record), None)

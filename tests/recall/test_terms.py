@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.recall import terms
-from retain.recall.terms import decode, encode, query_terms, tokenize
+from retain.recall.terms import ENTRY, count_passages, decode, encode, encode_each, query_terms, tokenize
 
 
 def shared(query: str, text: str) -> set[str]:
@@ -66,6 +68,19 @@ def test_words_that_only_look_inflected_stay_apart() -> None:
     assert not shared("string", "str")
     assert not shared("speed", "spe")
     assert not shared("bring", "br")
+
+
+@given(st.lists(st.text(st.sampled_from("ab .é京都\n1"), max_size=40), max_size=6))
+def test_many_texts_are_encoded_at_once_as_each_would_be(texts: list[str]) -> None:
+    def entries(blob: bytes) -> list[Any]:
+        return sorted(np.frombuffer(blob, ENTRY).tolist())
+
+    assert [entries(blob) for blob in encode_each(texts)] == [entries(encode([text])) for text in texts]
+
+
+@given(st.lists(st.text(st.sampled_from("ab ."), max_size=9), min_size=1, max_size=256))
+def test_the_number_of_passages_is_read_from_the_last_entry(passages: list[str]) -> None:
+    assert count_passages(encode(passages)) == len(passages)
 
 
 def test_a_text_without_a_word_has_no_terms() -> None:

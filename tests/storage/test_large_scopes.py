@@ -18,10 +18,10 @@ from clocks import Counted, FakeClock
 from retain import MemoryManager, Retain
 from retain.core.errors import InvalidSettingsError, RequestTimeoutError
 from retain.core.records import Scope
-from retain.core.types import TYPES, MemoryType
+from retain.core.types import TYPES, Kind, MemoryType
 from retain.kinds.durable import Draft, Durable
-from retain.ports import Said, Space, Vectors
-from retain.recall.large import read_terms
+from retain.ports import IndexRow, Said, Space, Vectors
+from retain.recall.large import read_rows
 from retain.settings import read_settings
 from retain.storage.postgres.numbers import MARKS
 from retain.storage.postgres.passages import PostgresPassages
@@ -329,6 +329,25 @@ def test_nothing_past_its_time_is_found_held_or_not(retain: Retain, memory: Memo
     assert is_searched_there(retain, memory)
 
 
+def test_of_archived_records_the_answers_are_those_of_an_index_in_memory(
+    retain: Retain, held: Retain, memory: MemoryManager, clock: FakeClock
+) -> None:
+    talk(retain)
+    same = held.manager("user", "agent")
+    assert found(memory, "piano") == found(same, "piano")
+    clock.advance(days=366)
+    talk(retain, count=60, seed=5)
+    assert retain.sweep().counts["archive"] == 300
+    assert count(retain, "records WHERE length(terms) = 0") == 300
+    retain.recall.tend("default")
+    assert count(retain, "passages WHERE words IS NULL OR vector IS NULL") == 0
+
+    for query in questions():
+        assert found(memory, query, include_archived=True) == found(same, query, include_archived=True), query
+        assert found(memory, query) == found(same, query), query
+    assert is_searched_there(retain, memory)
+
+
 def test_archived_records_are_found_where_they_are_asked_for(
     retain: Retain, held: Retain, memory: MemoryManager, clock: FakeClock
 ) -> None:
@@ -408,9 +427,9 @@ def test_filling_that_breaks_off_goes_on_where_it_was(retain: Retain, held: Reta
     talk(retain)
     scope = Scope("default", "user", "agent")
     passages = passages_of(retain)
-    good = Space(retain.recall.model, retain.embedder.dim, read_terms)
+    good = Space(retain.recall.model, retain.embedder.dim, read_rows)
 
-    def read(blobs: Sequence[bytes]) -> Sequence[Said]:
+    def read(kind: Kind, rows: Sequence[IndexRow]) -> Sequence[Said]:
         raise KeyboardInterrupt
 
     assert passages.fill(scope, LONG_TERM, good, limit=100) == 100

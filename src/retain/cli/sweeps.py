@@ -139,6 +139,10 @@ def _show_plan(console: Console, plan: Mapping[str, Any]) -> None:
 def _show_report(console: Console, report: Mapping[str, Any]) -> None:
     if report["lines"]:
         _show_lines(console, report["lines"])
+        if report["bytes_before"]:
+            before, after = report["bytes_before"], report["bytes_after"]
+            said = f"In the store, the archived memories took {before:,} bytes, and take {after:,} now."
+            console.print(said, soft_wrap=True)
         console.print(f"Swept in {report['seconds']:.1f} s.", style="green")
     else:
         console.print("Nothing was due.")

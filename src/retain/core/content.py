@@ -223,6 +223,12 @@ def pack(text: str) -> str | bytes:
     return packed if len(packed) < len(raw) else text
 
 
+def stored_size(text: str) -> int:
+    """How many bytes a text takes as ``pack`` stores it."""
+    stored = pack(text)
+    return len(stored.encode() if isinstance(stored, str) else stored)
+
+
 def unpack(stored: str | bytes) -> str:
     """The text that ``pack`` was given. Where texts are stored as bytes, a plain one has a zero byte first."""
     if isinstance(stored, str):

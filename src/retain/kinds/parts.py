@@ -83,7 +83,9 @@ class Parts:
     @property
     def archives(self) -> Archives:
         """Archives records, and brings them back."""
-        return Archives(self.records, self.packs, self.objects, self.summarizer, self.new_id)
+        return Archives(
+            self.records, self.packs, self.objects, self.summarizer, new_id=self.new_id, encode=self.recall.encode
+        )
 
     @property
     def exports(self) -> Exports:

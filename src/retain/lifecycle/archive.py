@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from retain.core.content import stored_size, to_json
 from retain.core.decisions import Decision
 from retain.core.errors import (
     ConflictError,
@@ -33,19 +35,22 @@ from retain.core.packs import (
     pack_name,
     seal_pack,
 )
-from retain.core.records import Cause, Entry, Keeping, Move, Outcome, Record
+from retain.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record
 from retain.core.tombstones import is_tombstone
 from retain.core.types import TYPES, Archive, MemoryType, State
 from retain.ports import Lease, ObjectStore, Pack, PackStore, RecordStore, Summarizer
-from retain.recall.passages import kept_encoding
+from retain.recall.compaction import compact
+from retain.recall.summaries.sentences import shorten
 
 _log = logging.getLogger("retain.archive")
 #: A pack smaller than this is written anew together with what its subject archives next.
 _SMALL: Final = 256 * 1024
-#: What stays of a cold record's text: a fifth, and a line in any case.
-_PART, _LEAST = 5, 160
+#: What stays of a cold record's text: a quarter, a line at least, and a paragraph at most.
+_PART, _LEAST, _MOST = 4, 80, 400
 #: Of a text longer than this, the beginning is summed up.
-_READ: Final = 50_000
+_READ: Final = 20_000
+#: Of a text up to this length, a sentence or two, the beginning stays: to sum it up would cost more than it saves.
+_SHORT: Final = 160
 _BATCH: Final = 1_000
 
 
@@ -54,6 +59,15 @@ class Owner(NamedTuple):
 
     subject: str
     alias: str
+
+
+class Kept(NamedTuple):
+    """What became of a record that was to be archived, and what its row takes for text, metadata and recall."""
+
+    outcome: Outcome
+    before: int = 0
+    """Bytes; 0 where nothing was done."""
+    after: int = 0
 
 
 class Archives:
@@ -65,13 +79,17 @@ class Archives:
         packs: PackStore,
         objects: Callable[[], ObjectStore],
         summarizer: Summarizer,
+        *,
         new_id: Callable[[int], str],
+        encode: Callable[[Sequence[Record]], Sequence[Encoding]],
     ) -> None:
+        """``encode`` makes of records what recall needs of them."""
         self._records = records
         self._packs = packs
         self._objects = objects
         self._summarizer = summarizer
         self._new_id = new_id
+        self._encode = encode
 
     # --- into the archive ---------------------------------------------------------------------------------------------
 
@@ -83,25 +101,25 @@ class Archives:
         now: int,
         lease: Lease | None = None,
         rules: int | None = None,
-    ) -> list[Outcome]:
+    ) -> list[Kept]:
         """Archive records of one subject and kind as decided; what became of each."""
         archive = TYPES[MemoryType(decisions[0].kind)].archive
         try:
             alias = self._packs.alias(subject)
         except NotFoundError:
-            return [Outcome.STALE for _ in decisions]
-        outcomes: list[Outcome] = []
+            return [Kept(Outcome.STALE) for _ in decisions]
+        kept: list[Kept] = []
         for start in range(0, len(decisions), _BATCH * 4):
             some = decisions[start : start + _BATCH * 4]
             entries = self._records.entries(subject, [decision.id for decision in some])
-            found = {decision.id: (decision, entries[decision.id]) for decision in some if decision.id in entries}
+            found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
             if archive is Archive.SUMMARY:
-                moves = [_move(decision, _in_place(entry)) for decision, entry in found.values()]
-                done = self._carry_out(subject, moves, now=now, lease=lease, rules=rules)
+                todo = [(_move(decision, _in_place(entry)), entry) for decision, entry in found]
+                done = self._carry_out(subject, todo, now=now, lease=lease, rules=rules)
             else:
-                done = self._pack(Owner(subject, alias), list(found.values()), now=now, lease=lease, rules=rules)
-            outcomes += [done.get(decision.id, Outcome.STALE) for decision in some]
-        return outcomes
+                done = self._pack(Owner(subject, alias), found, now=now, lease=lease, rules=rules)
+            kept += [done.get(decision.id, Kept(Outcome.STALE)) for decision in some]
+        return kept
 
     def _pack(
         self,
@@ -111,8 +129,8 @@ class Archives:
         now: int,
         lease: Lease | None,
         rules: int | None,
-    ) -> dict[str, Outcome]:
-        done: dict[str, Outcome] = {}
+    ) -> dict[str, Kept]:
+        done: dict[str, Kept] = {}
         items = [_packed(entry) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
         for part in groups(sizes):
@@ -121,8 +139,8 @@ class Archives:
                 number = self._write(owner, [*old, *items[part]], now)
             except NotFoundError:  # erased meanwhile
                 return done
-            moves = [_move(decision, self._cold(entry, number)) for decision, entry in found[part]]
-            done.update(self._carry_out(owner.subject, moves, now=now, lease=lease, rules=rules))
+            todo = [(_move(decision, self._cold(entry, number)), entry) for decision, entry in found[part]]
+            done.update(self._carry_out(owner.subject, todo, now=now, lease=lease, rules=rules))
             if joined is not None:
                 self._packs.swap(joined.number, number, members=len(old), lease=lease)
             self._settle(number, lease, now)
@@ -168,22 +186,33 @@ class Archives:
     def _cold(self, entry: Entry, number: int) -> Keeping:
         record = entry.record
         metadata = {name: value for name, value in record.metadata.items() if name != "document"}
-        return Keeping(self._summary(record.content), None, metadata, entry.encoding, number)
+        return Keeping(self._summary(record.content), None, metadata, compact(record, entry.encoding), number)
 
     def _summary(self, content: str) -> str:
-        most = max(_LEAST, len(content) // _PART)
+        most = min(_MOST, max(_LEAST, len(content) // _PART))
         if len(content) <= most:
             return content
-        return self._summarizer.summarize([content[:_READ]], max_chars=min(most, _READ // _PART)) or content[:most]
+        if len(content) <= _SHORT:
+            return shorten(content, most)
+        return self._summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
     def _carry_out(
-        self, subject: str, moves: Sequence[Move], *, now: int, lease: Lease | None, rules: int | None
-    ) -> dict[str, Outcome]:
-        done: dict[str, Outcome] = {}
-        for start in range(0, len(moves), _BATCH):
-            some = moves[start : start + _BATCH]
-            (outcomes,) = self._records.transition_all([(subject, some)], now=now, lease=lease, rules=rules)
-            done.update(zip((move.id for move in some), outcomes, strict=True))
+        self,
+        subject: str,
+        todo: Sequence[tuple[Move, Entry]],
+        *,
+        now: int,
+        lease: Lease | None,
+        rules: int | None,
+    ) -> dict[str, Kept]:
+        """Carry out moves, each of a record as it was read."""
+        done: dict[str, Kept] = {}
+        for start in range(0, len(todo), _BATCH):
+            some = todo[start : start + _BATCH]
+            moves = [move for move, _ in some]
+            (outcomes,) = self._records.transition_all([(subject, moves)], now=now, lease=lease, rules=rules)
+            for (move, entry), outcome in zip(some, outcomes, strict=True):
+                done[move.id] = _kept(outcome, entry, move)
         return done
 
     # --- and back -----------------------------------------------------------------------------------------------------
@@ -209,11 +238,10 @@ class Archives:
         What is left of it in cold storage goes with ``tidy``, or with the next sweep.
         """
         whole = self.read(record).document
-        entry = self._records.entries(record.scope.subject, [record.id])[record.id]
-        encoding = entry.encoding
-        if encoding.model != whole.get("model"):  # embedded anew meanwhile, from the summary
-            encoding = encoding._replace(model=None, vectors=None)
-        keeping = Keeping(whole["content"], whole["body"], whole["metadata"], encoding, None)
+        content, body, metadata = whole["content"], whole["body"], whole["metadata"]
+        back = replace(record, state=State.ACTIVE, content=content, body=body, metadata=metadata)
+        (encoding,) = self._encode([back])
+        keeping = Keeping(content, body, metadata, encoding, None)
         move = Move(
             record.id,
             record.version,
@@ -318,13 +346,27 @@ def _move(decision: Decision, keeping: Keeping) -> Move:
 def _in_place(entry: Entry) -> Keeping:
     """Only the summary stays, and what recall needs of it."""
     record, encoding = entry
-    return Keeping(record.content, None, record.metadata, kept_encoding(record, encoding), None)
+    return Keeping(record.content, None, record.metadata, compact(record, encoding), None)
+
+
+def _kept(outcome: Outcome, entry: Entry, move: Move) -> Kept:
+    if outcome is not Outcome.DONE or move.keeping is None:
+        return Kept(outcome)
+    record = entry.record
+    before = Keeping(record.content, record.body, record.metadata, entry.encoding, None)
+    return Kept(outcome, _stored_bytes(before), _stored_bytes(move.keeping))
+
+
+def _stored_bytes(keeping: Keeping) -> int:
+    """What a row takes for text, metadata and recall."""
+    packed = [keeping.content] + ([] if keeping.body is None else [to_json(keeping.body)])
+    recall = len(keeping.encoding.terms) + len(keeping.encoding.vectors or b"")
+    return sum(map(stored_size, packed)) + len(to_json(keeping.metadata).encode()) + recall
 
 
 def _packed(entry: Entry) -> Packed:
     record = entry.record
     document: dict[str, Any] = {
-        "model": entry.encoding.model,
         "kind": record.kind.value,
         "content": record.content,
         "body": record.body,

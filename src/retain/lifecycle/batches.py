@@ -14,7 +14,7 @@ from retain.core.errors import ObjectDamagedError, ObjectMissingError, ObjectSto
 from retain.core.records import Cause, Move, Outcome
 from retain.core.rules import BIN, HISTORY
 from retain.core.types import TYPES, Archive, MemoryType, State
-from retain.lifecycle.archive import Archives
+from retain.lifecycle.archive import Archives, Kept
 from retain.lifecycle.plan import ACTIONS, Line, added_up
 from retain.ports import History, Lease, RecordStore
 
@@ -68,6 +68,9 @@ class Batches:
         self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
         self.held = 0
         self.stale = 0
+        self.bytes_before = 0
+        """What the records that were archived took in the store."""
+        self.bytes_after = 0
         self.collected = 0
         """How many were taken by the memory domain's policy, which bounds what one sweep collects."""
         self.trouble: ObjectStoreError | None = None
@@ -133,13 +136,15 @@ class Batches:
         """Archive records of one subject; without cold storage, those that need it wait for the next sweep."""
         began = time.monotonic()
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
-        outcomes = [Outcome.STALE for _ in decisions]
+        kept = [Kept(Outcome.STALE) for _ in decisions]
         if not (cold and self._without_cold):
             with self.coping():
-                outcomes = self._stores.archives.keep(
+                kept = self._stores.archives.keep(
                     subject, decisions, now=self.now, lease=self.lease(), rules=self.rules
                 )
-        self._count(decisions, outcomes)
+        self._count(decisions, [one.outcome for one in kept])
+        self.bytes_before += sum(one.before for one in kept)
+        self.bytes_after += sum(one.after for one in kept)
         self._rest(time.monotonic() - began)
 
     @contextmanager

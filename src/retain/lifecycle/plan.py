@@ -165,6 +165,10 @@ class Report(Account):
 
     stale: int
     """Records that changed while the sweep went on; the next one looks at them again."""
+    bytes_before: int
+    """What the archived records took in the store for text, metadata, vectors and words."""
+    bytes_after: int
+    """What they take now."""
     seconds: float
     dry_run: ClassVar[bool] = False
 
@@ -175,7 +179,14 @@ class Report(Account):
 
     def shown(self) -> dict[str, Any]:
         """The report as callers of a service see it."""
-        return {"dry_run": False, **self._told(), "stale": self.stale, "seconds": self.seconds}
+        return {
+            "dry_run": False,
+            **self._told(),
+            "stale": self.stale,
+            "bytes_before": self.bytes_before,
+            "bytes_after": self.bytes_after,
+            "seconds": self.seconds,
+        }
 
 
 def shown_decision(decision: Decision) -> dict[str, Any]:

@@ -182,7 +182,8 @@ class Sweeper:
             raise batches.trouble
         lines = batches.lines()
         sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in lines])
-        return Report(at, sweep_digest, lines, asides, batches.held, batches.stale, time.monotonic() - began)
+        done = (batches.held, batches.stale, batches.bytes_before, batches.bytes_after)
+        return Report(at, sweep_digest, lines, asides, *done, time.monotonic() - began)
 
     def _carry_out(self, batches: Batches, extent: Extent, rules: int, *, confirm: bool) -> tuple[Any, ...]:
         """Look up what is due, and carry it out, under one version of the rules; who was set aside."""

@@ -279,6 +279,8 @@ def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
         "tenants": len(reports),
         "counts": dict(counts),
         "bytes": sum(report.bytes for report in reports.values()),
+        "bytes_before": sum(report.bytes_before for report in reports.values()),
+        "bytes_after": sum(report.bytes_after for report in reports.values()),
         "held": sum(report.held for report in reports.values()),
         "stale": sum(report.stale for report in reports.values()),
         "set_aside": asides[:_SHOWN],

@@ -29,9 +29,13 @@ class IndexRow(NamedTuple):
     metadata: str
     """JSON text."""
     vectors: bytes | None
-    """float16, one row per passage, in the space of the index's embedder; ``None`` if not embedded in that space."""
+    """float16, one row per passage, in the space of the index's embedder; ``None`` if not embedded in that space. Of an
+    archived record, one vector as ``recall.compaction`` wrote it.
+    """
     terms: bytes
-    """The passages' terms, as ``recall.terms.encode`` wrote them."""
+    """The passages' terms, as ``recall.terms.encode`` wrote them; empty for an archived record."""
+    text: str | None = None
+    """The record's text, where there are no terms."""
 
 
 #: How far an index has followed a scope; means something to the engine only.
@@ -87,14 +91,16 @@ class Said(NamedTuple):
     length: int
     """How many words it has."""
     passages: int
+    vectors: bytes | None
+    """float16, one row per passage."""
 
 
 class Space(NamedTuple):
-    """How records are encoded: by which model, in how many dimensions, and how their terms are read."""
+    """How records are encoded: by which model, in how many dimensions, and how their rows are read."""
 
     model: str
     dim: int
-    read: Callable[[Sequence[bytes]], Sequence[Said]]
+    read: Callable[[Kind, Sequence[IndexRow]], Sequence[Said]]
 
 
 class Wanted(NamedTuple):

@@ -18,6 +18,7 @@ from retain.core.types import Kind, MemoryType
 from retain.ports import IndexRow, LargeScopes, Said, Space, Wanted
 from retain.recall import terms
 from retain.recall.asking import Ask, Query
+from retain.recall.compaction import expand
 from retain.recall.index import Hit, ScopeIndex, Survey, Whole
 
 #: So many records of a scope are read to see what it is like.
@@ -124,16 +125,17 @@ class LargeRecall:
         )
         found = self.scopes.candidates(scope, kind, space, wanted)
         whole = Whole(survey, known.records, found.holding)
-        index = ScopeIndex(kind.name, found.rows, runs={})
-        if survey.thread and any(row.session_id is not None for row in found.rows):
+        candidates = expand(kind, found.rows)
+        index = ScopeIndex(kind.name, candidates, runs={})
+        if survey.thread and any(row.session_id is not None for row in candidates):
             lenders = Ask(max(_CENTRES, ask.top_k), ask.now, None, ask.include_archived)
             best = {hit.id for hit in _search(index, query, lenders, whole)}
             near = self.scopes.around(
-                scope, kind, [row for row in found.rows if row.id in best], model=space.model, reach=_REACH
+                scope, kind, [row for row in candidates if row.id in best], model=space.model, reach=_REACH
             )
-            rows = {row.id: row for row in (*found.rows, *near.rows)}
+            rows = {row.id: row for row in (*candidates, *expand(kind, near.rows))}
             index = ScopeIndex(kind.name, rows.values(), runs=_runs(rows, near.before))
-        return _search(index, query, ask, whole), any(row.vectors is None for row in found.rows)
+        return _search(index, query, ask, whole), any(row.vectors is None for row in candidates)
 
     def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
         """Ids of records that pass the filter, newest first."""
@@ -172,7 +174,8 @@ class LargeRecall:
         return known
 
     def _learn(self, scope: Scope, kind: Kind, model: str, memories: int) -> _Known:
-        rows, share = self.scopes.sample(scope, kind, model=model, limit=_SAMPLE)
+        sample, share = self.scopes.sample(scope, kind, model=model, limit=_SAMPLE)
+        rows = expand(kind, sample)
         said = terms.decode([row.terms for row in rows])
         pairs = np.unique(said.term.astype(np.int64) << 24 | said.row)  # once for each record, not each passage
         distinct, counts = np.unique(pairs >> 24, return_counts=True)
@@ -205,15 +208,16 @@ def _runs(rows: Mapping[str, IndexRow], before: Mapping[str, str]) -> dict[str, 
     return run
 
 
-def read_terms(blobs: Sequence[bytes]) -> list[Said]:
+def read_rows(kind: Kind, rows: Sequence[IndexRow]) -> list[Said]:
     """What records' encodings say of their texts."""
-    said = terms.decode(blobs)
-    ends = np.searchsorted(said.row, np.arange(len(blobs) + 1))
+    whole = expand(kind, rows)
+    said = terms.decode([row.terms for row in whole])
+    ends = np.searchsorted(said.row, np.arange(len(whole) + 1))
     found = []
-    for at in range(len(blobs)):
+    for at, row in enumerate(whole):
         part = slice(int(ends[at]), int(ends[at + 1]))
         length = int(said.times[part].sum(dtype=np.int64))
-        found.append(Said(np.unique(said.term[part]), length, int(said.passages[at])))
+        found.append(Said(np.unique(said.term[part]), length, int(said.passages[at]), row.vectors))
     return found
 
 

@@ -14,14 +14,11 @@ summary alone, is keeping the first of its passages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-import numpy as np
-
-from retain.core.records import Encoding, Record
+from retain.core.records import Record
 from retain.core.types import MemoryType
-from retain.recall import terms
 
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400
@@ -59,10 +56,8 @@ def of_summary(record: Record) -> list[str]:
 
     They depend on its content and its metadata alone.
     """
-    task = record.metadata.get("task")
-    known = not isinstance(task, str) or record.content.startswith(task)
-    text = record.content if known else f"{task}\n{record.content}"
-    return split(_indexed(text), target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
+    text = summary_text(record.content, record.metadata)
+    return split(text, target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
 
 
 def _indexed(text: str) -> str:
@@ -84,22 +79,10 @@ def _first(texts: Iterable[str]) -> Iterator[str]:
             return
 
 
-def kept_encoding(record: Record, encoding: Encoding) -> Encoding:
-    """What is kept of an episode's encoding when it is archived: what encoding the archived episode anew would give.
-
-    ``record`` is the episode as it was encoded, with all of its messages. No vector and no term of a message is kept.
-    Where the encoding is not of the passages that the record has now (it was made by other rules), none of it is
-    kept: the words of the summary are counted anew, and the vectors are left to the next recall.
-    """
-    summary = of_summary(record)
-    entries = np.frombuffer(encoding.terms, terms.ENTRY)
-    passages = int(entries["passage"].max(initial=0)) + 1
-    if passages != len(of_record(record)):
-        return Encoding(None, None, terms.encode(summary))
-    vectors = encoding.vectors
-    if vectors is not None:
-        vectors = vectors[: len(vectors) // passages * len(summary)]
-    return Encoding(encoding.model, vectors, entries[entries["passage"] < len(summary)].tobytes())
+def summary_text(content: str, metadata: Mapping[str, Any]) -> str:
+    """An episode's task and summary in one, from its content and its metadata: as much of it as is indexed."""
+    task = metadata.get("task")
+    return _indexed(content if not isinstance(task, str) or content.startswith(task) else f"{task}\n{content}")
 
 
 def _fields(value: object, name: str) -> Iterator[str]:

@@ -17,12 +17,13 @@ from retain.core.content import to_json
 from retain.core.deadline import check_deadline, watch, without_deadline
 from retain.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from retain.core.records import Encoding, Message, Record, Scope
-from retain.core.types import TYPES, Kind, MemoryType
+from retain.core.types import TYPES, Kind, MemoryType, State
 from retain.ports import Changes, Cursor, Embedder, IndexRow, LargeScopes, RecallFeed, Space, Vectors
 from retain.recall import terms
 from retain.recall.asking import Ask, Query
+from retain.recall.compaction import compact, expand
 from retain.recall.index import Hit, ScopeIndex
-from retain.recall.large import LargeRecall, read_terms
+from retain.recall.large import LargeRecall, read_rows
 from retain.recall.passages import of_record
 
 __all__ = ("Ask", "Query", "Recall")
@@ -89,15 +90,18 @@ class Recall:
         return f"{self._embedder.id}/{terms.VERSION}"
 
     def encode(self, records: Sequence[Record]) -> list[Encoding]:
-        """What recall needs of each record. Without the embedder records are kept all the same, and embedded later."""
+        """What recall needs of each record, the little that is kept of an archived one. Without the embedder records
+        are kept all the same, and embedded later.
+        """
         passages = [of_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
         encodings = []
         start = 0
-        for texts in watch(passages):
+        for record, texts in watch(zip(records, passages, strict=True)):
             end = start + len(texts)
             blob = None if vectors is None else vectors[start:end].astype(np.float16).tobytes()
-            encodings.append(Encoding(None if blob is None else self.model, blob, terms.encode(texts)))
+            encoding = Encoding(None if blob is None else self.model, blob, terms.encode(texts))
+            encodings.append(compact(record, encoding) if record.state is State.ARCHIVED else encoding)
             start = end
         return encodings
 
@@ -242,7 +246,7 @@ class Recall:
 
     @property
     def _space(self) -> Space:
-        return Space(self.model, self._embedder.dim, read_terms)
+        return Space(self.model, self._embedder.dim, read_rows)
 
     def _most(self, scope: Scope, kind: Kind) -> int | None:
         """With how many records a scope is searched elsewhere; one that cannot be, yet, is held however many it has."""
@@ -366,14 +370,15 @@ def _key(scope: Scope, kind: Kind) -> _Key:
 
 
 def _take(slot: _Slot, kind: Kind, changes: Changes) -> None:
+    rows = expand(kind, changes.rows)
     if changes.reload:
-        slot.index = ScopeIndex(kind.name, changes.rows)
+        slot.index = ScopeIndex(kind.name, rows)
         slot.bare = set()
     else:
         slot.index.remove(changes.gone)
-        slot.index.upsert(changes.rows)
+        slot.index.upsert(rows)
         slot.bare.difference_update(changes.gone)
-    for row in changes.rows:
+    for row in rows:
         if row.vectors is None:
             slot.bare.add(row.id)
         else:

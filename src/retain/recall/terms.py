@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,6 +27,9 @@ VERSION: Final = "terms-1"
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _pack: Final = struct.Struct("<IBB").pack
 _MOST: Final = 255
+#: Bits of a term, and one more for the mark of a text without a word.
+_WIDTH: Final = 33
+_NO_WORD: Final = 1 << 32
 _LONGEST_WORD: Final = 40
 #: Some characters stand for many (one of Arabic for eighteen); of a text of nothing else, a part is enough.
 _MOST_GROWTH: Final = 3
@@ -154,6 +158,26 @@ def encode(passages: Sequence[str]) -> bytes:
         # A passage without a word is noted all the same, so that the number of passages can be read back.
         entries += [_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),)]
     return b"".join(entries)
+
+
+def count_passages(blob: bytes) -> int:
+    """How many passages the terms are of: entries are in the order of passages."""
+    return blob[-2] + 1
+
+
+def encode_each(texts: Sequence[str]) -> list[bytes]:
+    """What ``encode`` gives for each text as a record's only passage, but for the order of terms: for many at once."""
+    found = [_hashes(text) or [_NO_WORD] for text in texts]
+    sizes = np.fromiter(map(len, found), np.int64, len(found))
+    hashes = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
+    each, times = np.unique(np.repeat(np.arange(len(found)), sizes) << _WIDTH | hashes, return_counts=True)
+    entries = np.zeros(len(each), ENTRY)
+    said = each & (1 << _WIDTH) - 1
+    entries["term"] = np.where(said == _NO_WORD, 0, said)
+    entries["count"] = np.where(said == _NO_WORD, 0, np.minimum(times, _MOST))
+    ends = (np.searchsorted(each, np.arange(len(found) + 1) << _WIDTH) * ENTRY.itemsize).tolist()
+    blob = entries.tobytes()
+    return [blob[start:end] for start, end in pairwise(ends)]
 
 
 def decode(blobs: Sequence[bytes]) -> Terms:

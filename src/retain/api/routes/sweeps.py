@@ -136,12 +136,16 @@ def plan_sweep(caller: Asking, asked: PlanRequest = _PLANNED_NOW) -> Response:
     answer={
         "description": (
             'Lines of JSON: `{"progress": records}` now and then, then `{"result": {…}}`, the plan as it was carried '
-            'out; or, if something goes wrong in between, `{"problem": {…}}`.'
+            "out, with what the archived memories took in the store and take now (`bytes_before`, `bytes_after`); or, "
+            'if something goes wrong in between, `{"problem": {…}}`.'
         ),
         "content": {
             NDJSON: {
                 "schema": {"type": "string"},
-                "example": '{"progress": 500}\n{"result": {"dry_run": false, "counts": {"archive": 812}}}\n',
+                "example": (
+                    '{"progress": 500}\n{"result": {"dry_run": false, "counts": {"archive": 812}, '
+                    '"bytes_before": 652841, "bytes_after": 305312}}\n'
+                ),
             }
         },
     },

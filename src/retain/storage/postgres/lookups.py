@@ -20,6 +20,7 @@ from retain.ports import Candidates, IndexRow, Neighbours, Space, Wanted
 from retain.storage.postgres.numbers import MARKS, Numbers, asked_numbers, marks, space_of, word_numbers
 from retain.storage.postgres.passing import ALWAYS, json_path, passes, time_limits
 from retain.storage.postgres.transactions import STATEMENTS, PostgresTransaction
+from retain.storage.relational.feed import as_index_row
 from retain.storage.relational.moves import known_model
 from retain.storage.relational.scopes import Tally, key_range, opening, to_open
 
@@ -76,7 +77,7 @@ class Lookup:
             return Candidates([], np.zeros(len(wanted.terms)))
         tail = self._tail()
         self._late = np.zeros(len(wanted.terms))
-        for said in space.read([row.terms for row in tail]) if tail else ():
+        for said in space.read(self._kind, tail) if tail else ():
             self._late += np.isin(wanted.terms, said.terms)
         if wanted.where is None:
             keys, holding = self._by_words(wanted, wanted.enough)
@@ -113,13 +114,13 @@ class Lookup:
 
     def _rows(self, keys: Iterable[int]) -> list[IndexRow]:
         found = self._tx.rows("passages.rows", (self.scope, self.code, list(dict.fromkeys(keys))))
-        return [IndexRow(*row) for row in found if self.agent in (None, row[1])]
+        return [as_index_row(row) for row in found if self.agent in (None, row[1])]
 
     def _tail(self) -> list[IndexRow]:
         """The live records that have no rows of their own yet, or no longer."""
         row = self._tx.one("passages.filled", (self.scope,))
         keys = key_range(self.number, self._kind, 0 if row is None else row[0])
-        fresh = [IndexRow(*found) for found in self._tx.rows("records.index_rows", (self.code, *keys))]
+        fresh = [as_index_row(found) for found in self._tx.rows("records.index_rows", (self.code, *keys))]
         stale = [found[0] for found in self._tx.rows("passages.stale", (self.scope, TAIL + 1))]
         return [row for row in fresh if self.agent in (None, row.agent_id)] + (self._rows(stale) if stale else [])
 

@@ -18,6 +18,7 @@ from retain.storage.postgres.lookups import TAIL, Lookup
 from retain.storage.postgres.nearness import LEAST, analyze, index_vectors
 from retain.storage.postgres.numbers import field_numbers, marks, space_of, word_numbers
 from retain.storage.postgres.transactions import PostgresTransaction
+from retain.storage.relational.feed import as_index_row
 from retain.storage.relational.moves import KINDS, known_model, model_code
 from retain.storage.relational.scopes import Tally, key_range, opening, to_open
 
@@ -71,7 +72,7 @@ class PostgresPassages:
             starts = range(0, counts, max(run, counts // _RUNS) if counts > limit else limit)
             first, _ = key_range(look.number, kind)
             found = tx.rows("passages.sample", (look.scope, look.code, [first | start for start in starts], run))
-            rows = [IndexRow(*row) for row in found if look.agent in (None, row[1])]
+            rows = [as_index_row(row) for row in found if look.agent in (None, row[1])]
             return rows, min(1.0, len(found) / max(look.tally.memories, 1))
 
     def candidates(self, scope: Scope, kind: Kind, space: Space, wanted: Wanted) -> Candidates:
@@ -155,9 +156,10 @@ def _fill(tx: PostgresTransaction, number: int, kind: Kind, space: Space, limit:
     if not rows:
         return 0
     tx.run("passages.forget", (tally.scope, [row[0] for row in rows]))
-    said = space.read([row[5] for row in rows])
+    found = [as_index_row(row[1:]) for row in rows]
     to = _Whither(tally.scope, "agent" in kind.scope, code, space.dim)
-    made = (_passages(to, *pair) for pair in zip(rows, said, strict=True))
+    said = space.read(kind, found)
+    made = (_passages(to, row[0], *pair) for row, pair in zip(rows, zip(found, said, strict=True), strict=True))
     copy_in(tx.connection, chain.from_iterable(made))
     return len(rows)
 
@@ -171,16 +173,16 @@ class _Whither(NamedTuple):
     dim: int
 
 
-def _passages(to: _Whither, row: Sequence[Any], said: Said) -> list[Passage]:
+def _passages(to: _Whither, key: int, row: IndexRow, said: Said) -> list[Passage]:
     """The rows of a record: what is of all of it stands in the first."""
-    key, record_id, agent_id, session_id, metadata, _, vectors = row
-    subject, agent = to.scope >> 3, agent_id if to.by_agent else None
+    subject, agent = to.scope >> 3, row.agent_id if to.by_agent else None
     words = word_numbers(space_of(to.scope, agent, "words"), said.terms)
-    fields = field_numbers(space_of(to.scope, agent, "fields"), agent_id, session_id, metadata)
-    first = Passage(subject, key, 0, float(said.length), to.scope, None, session_id, record_id, words + fields, None)
-    if vectors is None or len(vectors) != 2 * to.dim * said.passages:
+    fields = field_numbers(space_of(to.scope, agent, "fields"), row.agent_id, row.session_id, row.metadata)
+    length = float(said.length)
+    first = Passage(subject, key, 0, length, to.scope, None, row.session_id, row.id, words + fields, None)
+    if said.vectors is None or len(said.vectors) != 2 * to.dim * said.passages:
         return [first]
-    own = np.frombuffer(vectors, np.float16).reshape(said.passages, to.dim)
+    own = np.frombuffer(said.vectors, np.float16).reshape(said.passages, to.dim)
     marked = np.hstack([own, np.tile(marks(to.scope, agent).astype(np.float16), (said.passages, 1))])
     others = range(1, said.passages)
     rest = [Passage(subject, key, n, None, to.scope, to.model, None, None, fields, marked[n]) for n in others]

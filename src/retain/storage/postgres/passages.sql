@@ -14,11 +14,15 @@ ORDER BY key LIMIT $2
 
 -- Whatever their state: one that is in the recycle bin may come back.
 -- name: to_fill
-SELECT key, id, agent_id, session_id, metadata, terms, CASE WHEN model = $4 THEN vectors END FROM records
+SELECT key, id, agent_id, session_id, created_at, updated_at, NULL, NULL, metadata,
+       CASE WHEN model = $4 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
+FROM records
 WHERE subject = $1::bigint >> 3 AND key BETWEEN $2 AND $3 ORDER BY key LIMIT $5
 
 -- name: to_fill_anew
-SELECT key, id, agent_id, session_id, metadata, terms, CASE WHEN model = $3 THEN vectors END FROM records
+SELECT key, id, agent_id, session_id, created_at, updated_at, NULL, NULL, metadata,
+       CASE WHEN model = $3 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
+FROM records
 WHERE subject = $1::bigint >> 3 AND key = ANY ($2::bigint[]) ORDER BY key
 
 -- name: forget
@@ -50,7 +54,7 @@ SELECT count(*) FROM (SELECT 1 FROM passages WHERE model = $1 AND vector IS NOT 
 -- name: sample
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $2 THEN vectors END, terms
+       CASE WHEN model = $2 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
 FROM unnest($3::bigint[]) AS runs (start)
 JOIN records ON records.subject = $1::bigint >> 3 AND key >= start AND key < start + $4
 JOIN profiles ON profiles.no = records.profile
@@ -59,7 +63,7 @@ WHERE state IN ('active', 'archived')
 -- name: rows
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $2 THEN vectors END, terms
+       CASE WHEN model = $2 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1::bigint >> 3 AND key = ANY ($3::bigint[]) AND state IN ('active', 'archived')
 

@@ -109,6 +109,12 @@ SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::bool
        name, derived_from
 FROM records WHERE id = $1 AND subject = $2
 
+-- name: standing_all
+SELECT records.id, key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END,
+       pack, name, derived_from
+FROM jsonb_array_elements_text($1::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
+
 -- What was made of its text for large scopes goes at once, and is made anew later.
 -- name: replace
 WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
@@ -210,14 +216,14 @@ LIMIT $4
 -- name: index_rows
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $1 THEN vectors END, terms
+       CASE WHEN model = $1 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $3::bigint >> 32 AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
 
 -- name: index_row
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $1 THEN vectors END, terms
+       CASE WHEN model = $1 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE id = $2 AND subject = $3 AND state IN ('active', 'archived')
 

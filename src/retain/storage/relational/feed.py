@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
+from retain.core.content import unpack
 from retain.core.records import Encoding, Record, Scope
 from retain.core.types import Kind
 from retain.ports import Changes, Cursor, IndexRow
@@ -49,7 +50,7 @@ class SqlFeed:
             reload = since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor
             start = 0 if reload or since is None else since[2]
             new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, start)))
-            live = [IndexRow(*row) for row in new if agent is None or row[1] == agent]
+            live = [as_index_row(row) for row in new if agent is None or row[1] == agent]
             if reload or since is None:
                 return Changes(cursor, True, live, [])
             ids = [row[0] for row in tx.rows(SQL["changed_ids"], (tally.scope, since[1]))]
@@ -60,7 +61,7 @@ class SqlFeed:
                 if row is None:
                     gone.append(record_id)
                 elif record_id not in there and agent in (None, row[1]):
-                    live.append(IndexRow(*row))
+                    live.append(as_index_row(row))
             return Changes(cursor, False, live, gone)
 
     def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
@@ -103,3 +104,9 @@ class SqlFeed:
         with self._database.read() as tx:
             found = tx.rows(SQL["subjects_of_tenant"], (tenant,))
         return (row[0] for row in found)
+
+
+def as_index_row(row: Sequence[Any]) -> IndexRow:
+    """A stored row as recall reads it."""
+    text = row[-1]
+    return IndexRow._make(row if text is None else (*row[:-1], unpack(text)))

@@ -18,7 +18,7 @@ from retain.core.rules import BIN, HISTORY
 from retain.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
 from retain.ports import SessionWindow
 from retain.storage.relational.audit import append
-from retain.storage.relational.database import DuplicateError, Names, Transaction
+from retain.storage.relational.database import DuplicateError, Names, Row, Transaction
 from retain.storage.relational.scopes import SQL, Tally, limits
 
 PACKS: Final = Names("packs")
@@ -62,7 +62,10 @@ class Mover:
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        row = self._tx.one(SQL["standing"], (move.id, self.number, bool(self.holds)))
+        return self._move(move, self._tx.one(SQL["standing"], (move.id, self.number, bool(self.holds))))
+
+    def _move(self, move: Move, row: Row | None) -> Outcome:
+        """The same for a record as it stands."""
         if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
             return Outcome.STALE
         key, code, _, _, size, agent_id, session_id, metadata, packed, name, _ = row
@@ -84,8 +87,14 @@ class Mover:
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
         """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
-        statement.
+        statement; many records that are to be archived are looked up by one.
         """
+        if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
+            listed = to_json([move.id for move in moves])
+            known = {
+                row[0]: row[1:] for row in self._tx.rows(SQL["standing_all"], (listed, self.number, bool(self.holds)))
+            }
+            return [self._move(move, known.pop(move.id, None)) for move in moves]
         if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
             return [self.move(move) for move in moves]
         first = moves[0]
@@ -184,7 +193,9 @@ class Mover:
         if model not in self._models:
             self._models[model] = model_code(self._tx, model)
         kept = (move.keeping.pack, stored[0], self._models[model], *stored[1:])
-        self._tx.run(SQL["move_keeping"], (*values, *kept, key))
+        # What is live already takes no name that it has not, so nothing is in its way, and nobody waits for the answer.
+        write = self._tx.later if move.source in LIVE else self._tx.run
+        write(SQL["move_keeping"], (*values, *kept, key))
 
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""

@@ -92,6 +92,11 @@ SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN 
        name, derived_from
 FROM records WHERE id = ?1 AND subject = ?2
 
+-- name: standing_all
+SELECT id, key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack,
+       name, derived_from
+FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
+
 -- name: replace
 UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, model = ?, vectors = ?,
                    terms = ?, metadata = ?, content = ?, body = ?, source = ?, derived_from = ?
@@ -174,14 +179,14 @@ WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (model IS NOT 
 -- name: index_rows
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = ? THEN vectors END, terms
+       CASE WHEN model = ? THEN vectors END, terms, CASE WHEN length(terms) = 0 THEN content END
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
 
 -- name: index_row
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = ? THEN vectors END, terms
+       CASE WHEN model = ? THEN vectors END, terms, CASE WHEN length(terms) = 0 THEN content END
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id = ? AND subject = ? AND state IN ('active', 'archived')
 
