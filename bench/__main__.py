@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import check, deployment, forgetting, lifecycle, report, service, speed, start
+from bench import check, deployment, footprint, forgetting, lifecycle, report, service, speed, start
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
     parser.add_argument(
         "--only",
-        choices=["speed", "lifecycle", "quality", "deployment", "forgetting", "service", "start"],
+        choices=["speed", "lifecycle", "archive", "quality", "deployment", "forgetting", "service", "start"],
         help="measure one; the page keeps the others",
     )
     parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
@@ -38,7 +38,9 @@ def main() -> None:
         report.write_speed(options.docs, speed.measure(options.users, options.folder), options.users)
     if options.only in (None, "lifecycle"):
         figures = lifecycle.measure(options.users, options.folder)
-        report.write_lifecycle(options.docs, figures, options.users, options.locomo)
+        report.write_lifecycle(options.docs, figures, options.users)
+    if options.only in (None, "archive"):
+        report.write_archive(options.docs, footprint.measure_all(), options.locomo)
     if options.only in (None, "quality"):
         report.write_quality(options.docs, options.locomo)
     if options.only in (None, "deployment"):

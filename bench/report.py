@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, lifecycle, quality, service, start
+from bench import archive, deployment, footprint, lifecycle, quality, service, start
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -66,16 +66,34 @@ def _table(figures: Sequence[Figure]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int, locomo: str | None) -> None:
-    """The section on sweeps, and on what is recalled after archiving."""
+def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int) -> None:
+    """The section on sweeps."""
     text = (
         f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
         f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between recalls.\n"
         f"`make bench` on a {machine()}.\n\n" + _measured(figures)
     )
+    _section(docs, "Lifecycle", text)
+
+
+def write_archive(docs: Path, found: Mapping[tuple[str, int], footprint.Footprint], locomo: str | None) -> None:
+    """The section on what archiving frees, and on what is recalled after it."""
+    rows = ["| | record | audit | in all | target | met |", "|---|---:|---:|---:|---|---|"]
+    for (engine, characters), one in found.items():
+        cells = [f"{one.before[name]:,.0f} → {one.after[name]:,.0f}" for name in footprint.TABLES]
+        target = footprint.TARGETS[characters]
+        met = "yes" if one.ratio <= target else "**no**"
+        rows.append(
+            f"| {engine}, {characters:,} characters | {' | '.join(cells)} | {one.ratio:.3f} × | ≤ {target} × | {met} |"
+        )
+    text = (
+        "Bytes for each long-term memory before and after a sweep archives it, with the entries of all indexes, after "
+        "a\nvacuum. What goes to cold storage lies there, compressed, beside the store.\n"
+        f"`python -m bench --only archive` on a {machine()}.\n\n" + "\n".join(rows) + "\n"
+    )
     if locomo is not None:
         text += "\n" + _archived(archive.measure(Path(locomo)))
-    _section(docs, "Lifecycle", text)
+    _section(docs, "Archive", text)
 
 
 def _measured(figures: Sequence[lifecycle.Figure]) -> str:

@@ -1,0 +1,138 @@
+"""What a memory takes in the store before and after it is archived: ``python -m bench.footprint``.
+
+Memories of one user, all of about the same length, are added, and a year later one sweep archives them. What counts is
+the table of records and that of the audit chain, each with its indexes, after a vacuum, less what they took while
+they were empty. So a figure is of bytes that lie in the store, and is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import apsw
+import psycopg
+from psycopg import sql
+
+from bench.servers import postgres
+from bench.speed import sentences
+from retain import Retain
+from retain.lifecycle.plan import Report
+from retain.storage.postgres.database import PostgresDatabase
+from retain.storage.sqlite.database import Database as SqliteDatabase
+
+#: How many characters the memories have that are measured, and how many memories of each there are.
+SIZES: Final = {115: 5_000, 20_000: 250}
+#: What may be left of a memory of so many characters.
+TARGETS: Final = {115: 0.8, 20_000: 0.1}
+#: Of a memory: its row, and what the audit chain says of it.
+TABLES: Final = ("records", "audit")
+
+
+class Footprint(NamedTuple):
+    """Bytes for each memory, by table with its indexes."""
+
+    before: dict[str, float]
+    after: dict[str, float]
+    reported: tuple[float, float]
+    """What the sweep's report says: before, and after."""
+
+    @property
+    def ratio(self) -> float:
+        """What is left."""
+        return sum(self.after.values()) / sum(self.before.values())
+
+
+def texts(characters: int, count: int) -> list[str]:
+    """Texts of so many characters, each of them different."""
+    rnd = random.Random(characters)
+    some = sentences(2_000, 7)
+    made = []
+    for number in range(count):
+        text = f"{number}: {rnd.choice(some)}"
+        while len(text) < characters:
+            text += f". {rnd.choice(some)}"
+        made.append(text[:characters].strip())
+    return made
+
+
+def measure(retain: Retain, advance: Callable[..., object], characters: int, count: int) -> Footprint:
+    """Add so many memories to a store that is empty, archive them, and look at the store before and after.
+
+    ``advance(days=…)`` moves the clock of the store ahead.
+    """
+    retain.quotas.set("long_term", max_memories=10 * count, max_bytes=None)
+    memory = retain.manager("ann", "agent")
+    empty = table_sizes(retain)
+    contents = texts(characters, count)
+    for start in range(0, count, 500):
+        memory.add_many(contents[start : start + 500], "long_term")
+    before = table_sizes(retain)
+    advance(days=366)
+    report = retain.sweep()
+    assert isinstance(report, Report)
+    assert report.counts["archive"] == count, report
+    after = table_sizes(retain)
+    was, left = ({name: (found[name] - empty[name]) / count for name in TABLES} for found in (before, after))
+    return Footprint(was, left, (report.bytes_before / count, report.bytes_after / count))
+
+
+def table_sizes(retain: Retain) -> dict[str, int]:
+    """Bytes of each table with its indexes, as few as a vacuum leaves."""
+    if isinstance(retain.database, SqliteDatabase):
+        return _sqlite_sizes(retain.database)
+    assert isinstance(retain.database, PostgresDatabase)
+    return _postgres_sizes(retain.database, retain.settings.url)
+
+
+def _sqlite_sizes(database: SqliteDatabase) -> dict[str, int]:
+    connection = apsw.Connection(str(database.path))
+    try:
+        connection.execute("VACUUM")
+        asked = "SELECT sum(pgsize) FROM dbstat JOIN sqlite_schema USING (name) WHERE tbl_name = ?"
+        return {name: int(connection.execute(asked, (name,)).get) for name in TABLES}
+    finally:
+        connection.close()
+
+
+def _postgres_sizes(database: PostgresDatabase, url: str) -> dict[str, int]:
+    sizes = {}
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name in TABLES:
+            table = sql.Identifier(database.schema, name)
+            connection.execute(sql.SQL("VACUUM FULL {}").format(table))
+            asked = "SELECT pg_total_relation_size(%s::regclass)"
+            (sizes[name],) = connection.execute(asked, (table.as_string(),)).fetchone() or (0,)
+    return sizes
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+
+def measure_all() -> dict[tuple[str, int], Footprint]:
+    """By engine and length."""
+    found = {}
+    with postgres() as server:
+        for engine in ("SQLite", "PostgreSQL"):
+            for characters, count in SIZES.items():
+                clock, url = _Clock(), server.new_database() if engine == "PostgreSQL" else None
+                with tempfile.TemporaryDirectory() as home, Retain.open(url, home=home, clock=clock) as retain:
+                    found[engine, characters] = measure(retain, clock.advance, characters, count)
+    return found
+
+
+if __name__ == "__main__":
+    for (name, length), one in measure_all().items():
+        parts = ", ".join(f"{table} {one.before[table]:,.0f} → {one.after[table]:,.0f}" for table in TABLES)
+        print(f"{name}, {length:,} characters: {one.ratio:.3f} × what it was ({parts} bytes); target {TARGETS[length]}")
