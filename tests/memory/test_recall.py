@@ -137,6 +137,23 @@ def test_without_the_embedder_memories_are_kept_and_found_by_their_words(retain:
         assert other.reembed() == 0, "the query embedded what was waiting"
 
 
+def test_a_memory_comes_back_from_cold_storage_without_the_embedder(retain: Retain, clock: FakeClock) -> None:
+    letters = Hashing()
+    text = "User keeps bees. " * 40 + "The hives stand in Ghent."
+    with swap_embedder(retain, letters) as other:
+        memory = other.manager("user", "agent")
+        memory_id = memory.add(text)["memory_id"]
+        clock.advance(days=366)
+        assert other.sweep().counts["archive"] == 1
+        letters.fails = True
+        assert memory.rehydrate(memory_id)["content"] == text
+        assert memory.retrieve("hives in Ghent")[0]["memory_id"] == memory_id
+        letters.fails = False
+        other.recall._without_until = 0.0
+        assert memory.retrieve("hives in Ghent")[0]["memory_id"] == memory_id
+        assert other.reembed() == 0, "the query embedded what was waiting"
+
+
 def test_many_threads_write_and_recall_together(retain: Retain) -> None:
     def work(number: int) -> bool:
         memory = retain.manager(f"user {number % 3}", "agent", f"session {number}")
