@@ -87,10 +87,10 @@ CHANGES: dict[str, Callable[[Retain, Any], object]] = {
     "quota": lambda retain, _: retain.quotas.set("long_term", max_memories=400, user_id="ann"),
     "forget a source": lambda retain, _: retain.forget_source("import:crm"),
     "hold": lambda retain, _: retain.holds.add(user_id="ann", reason="Case 2", author="dpo"),
-    "agent": lambda retain, _: retain.agents.remove("travel"),
     "rehydrate": lambda _, ann: ann.rehydrate(
         next(m["memory_id"] for m in ann.list_memories("long_term", include_archived=True) if m["is_archived"])
     ),
+    "agent": lambda retain, _: retain.agents.remove("travel"),
     "sweep": lambda retain, _: retain.sweep(confirm=True),
     "erase": lambda retain, _: (retain.holds.release(retain.holds.list()[-1].id), retain.erase_user("ann")),
     "nothing": lambda *_: None,
