@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from fastapi import FastAPI
+from psycopg import sql
 from starlette.types import ASGIApp
 
 from clocks import FakeClock
+from homes import Homes, settings_of
 from retain import Retain
 from retain.core.errors import StoreAwayError
 from retain.service.keeper import Keeper
 from retain.service.layers import layered
 from retain.service.limits import Limits
-from retain.service.readiness import Readiness
+from retain.service.readiness import ANSWER_SECONDS, Part, Readiness
 from service.asking import REMOTE, ask, ask_async
 
 
@@ -75,7 +83,7 @@ def test_a_service_that_stops_is_not_ready(alone: ASGIApp, stopping: threading.E
     assert ask(alone, "/readyz").json["checks"]["service"] == "the service is stopping"
 
 
-def test_a_store_that_hangs_is_not_waited_for_and_not_asked_again() -> None:
+def test_a_part_that_hangs_is_named_alone_is_not_waited_for_and_not_asked_again() -> None:
     asked, release = threading.Semaphore(0), threading.Event()
 
     def hangs() -> str | None:
@@ -84,16 +92,69 @@ def test_a_store_that_hangs_is_not_waited_for_and_not_asked_again() -> None:
         return None
 
     async def story() -> None:
-        readiness = Readiness({"store": hangs}, seconds=0.01, kept_seconds=0)
+        readiness = Readiness({"store": Part(hangs, kept_seconds=0), "service": Part(lambda: None)}, seconds=0.05)
         for _ in range(3):
-            assert (await readiness.look()).checks == {"store": "no answer within 0.01 s"}
+            found = await readiness.look()
+            assert (found.checks, found.ready) == ({"store": "no answer within 0.05 s", "service": None}, False)
+        assert asked.acquire(timeout=30)
+        assert not asked.acquire(blocking=False)
         release.set()
-        assert readiness._looking is not None
-        await readiness._looking
+        while not (await readiness.look()).ready:
+            pass
 
     asyncio.run(story())
-    assert asked.acquire(blocking=False)
-    assert not asked.acquire(blocking=False)
+
+
+def test_an_answer_comes_within_300_ms_however_many_parts_hang() -> None:
+    """Parts are waited for together: the time is said by a loop whose clock the test moves."""
+    assert ANSWER_SECONDS <= 0.2
+    release = threading.Event()
+    waited: list[float | None] = []
+
+    def hangs() -> None:
+        release.wait(30)
+
+    async def story() -> None:
+        readiness = Readiness({name: Part(hangs) for name in "abcde"}, seconds=0.01)
+        wait = asyncio.wait
+
+        async def noticed(*args: Any, timeout: float | None = None) -> Any:
+            waited.append(timeout)
+            return await wait(*args, timeout=timeout)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "wait", noticed)
+            found = await readiness.look()
+        assert set(found.checks.values()) == {"no answer within 0.01 s"}
+        release.set()
+
+    asyncio.run(story())
+    assert waited == [0.01], "one wait for all of them"
+
+
+def test_what_a_part_said_last_is_told_while_it_is_asked_again() -> None:
+    said = ["the server does not answer"]
+    release = threading.Event()
+
+    def look() -> str | None:
+        if not said:
+            release.wait(30)
+            return None
+        return said.pop()
+
+    async def story() -> None:
+        readiness = Readiness({"store": Part(look, kept_seconds=0)}, seconds=0.05)
+        for _ in range(2):
+            assert (await readiness.look()).checks == {"store": "the server does not answer"}
+        release.set()
+
+    asyncio.run(story())
+
+
+def test_a_part_that_is_not_needed_is_named_and_the_service_is_ready() -> None:
+    found = asyncio.run(Readiness({"archive": Part(lambda: "away", needed=False)}).look())
+    assert (found.ready, found.whole) == (True, False)
+    assert found.as_dict(detailed=False) == {"status": "ready", "checks": {"archive": "not ready"}}
 
 
 def test_probes_within_a_moment_are_one_look() -> None:
@@ -103,7 +164,7 @@ def test_probes_within_a_moment_are_one_look() -> None:
         looks[0] += 1
 
     async def story() -> None:
-        readiness = Readiness({"store": look}, kept_seconds=1, now=lambda: now[0])
+        readiness = Readiness({"store": Part(look)}, seconds=30, now=lambda: now[0])
         for moment in (0.0, 0.9, 1.0, 1.9):
             now[0] = moment
             assert (await readiness.look()).ready
@@ -112,17 +173,82 @@ def test_probes_within_a_moment_are_one_look() -> None:
     assert looks == [2]
 
 
-def test_an_error_of_ours_is_a_reason() -> None:
+def test_an_error_is_a_reason() -> None:
     def away() -> None:
         raise StoreAwayError("the server does not answer")
 
-    found = asyncio.run(Readiness({"store": away}).look())
-    assert found.checks == {"store": "the server does not answer"}
+    def broken() -> None:
+        raise ZeroDivisionError("secret")
+
+    found = asyncio.run(Readiness({"store": Part(away), "other": Part(broken)}, seconds=30).look())
+    assert found.checks == {
+        "store": "the server does not answer",
+        "other": "it failed unexpectedly (ZeroDivisionError)",
+    }
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 def test_probes_are_only_looked_at(app: ASGIApp, path: str) -> None:
     assert ask(app, path, "POST").status == 405
+
+
+# --- servers that are away --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def look_until(app: ASGIApp, named: str) -> dict[str, str]:
+    """What is found once a part is named; bounded."""
+    for _ in range(200):
+        answer = ask(app, "/readyz", client=REMOTE)
+        if answer.json["checks"][named] != "ok":
+            break
+    checks: dict[str, str] = answer.json["checks"]
+    assert {name: said for name, said in checks.items() if said != "ok"} == {named: "not ready"}, "and no other is"
+    assert answer.status == (200 if named in {"archive", "state"} else 503)
+    return checks
+
+
+def test_a_short_term_server_that_hangs_is_named(home: Path, silent: int) -> None:
+    with Retain(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as retain:
+        app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+        assert look_until(app, "short_term").keys() == {"service", "store", "short_term"}
+
+
+def test_a_bucket_that_hangs_is_named_and_the_service_is_ready(
+    home: Path, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent}",
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with Retain(replace(settings_of(home), archive_url="s3://bucket/cold")) as retain:
+        app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+        assert look_until(app, "archive").keys() == {"service", "store", "archive"}
+
+
+def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
+    """A lock of ours on the table that is asked stands for a server that does not answer."""
+    with Homes("postgres", tmp_path) as homes:
+        home = homes.new()
+        with Retain.open(home=home) as retain, psycopg.connect(settings_of(home).url) as blocking:
+            app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+            assert ask(app, "/readyz", client=REMOTE).status in {200, 503}
+            tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'retain'"
+            for (name,) in blocking.execute(tables).fetchall():
+                blocking.execute(sql.SQL("LOCK TABLE retain.{} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(name)))
+            look_until(app, "store")
+            operator = {"Authorization": "Bearer retain_" + "0" * 32 + "_" + "x" * 43}
+            assert ask(app, "/readyz", client=REMOTE, headers=operator).status == 503, "nobody waits for who it is"
+            blocking.rollback()
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

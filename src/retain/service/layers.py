@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from prometheus_client import generate_latest
 from starlette.types import ASGIApp
 
-from retain.core.errors import RetainError
+from retain.core.errors import ObjectMissingError, RetainError
+from retain.core.records import Scope
 from retain.engine import Retain
 from retain.service.headers import SecurityHeaders
 from retain.service.keeper import Keeper
@@ -19,9 +21,15 @@ from retain.service.limits.rate import Buckets, RateLimit
 from retain.service.limits.size import SizeLimit
 from retain.service.locality import LocalOnly
 from retain.service.probes import HEALTH, READY, Probes
-from retain.service.readiness import Look, Readiness
+from retain.service.readiness import Look, Part, Readiness
 from retain.service.recording import Recorded
 from retain.service.traffic import Traffic
+from retain.storage.objects import ObjectStore, open_cold, open_keeping
+
+#: A session that nobody has, to ask a server for.
+_NOBODY: Final = Scope("default", "nobody", "nobody", "nobody")
+#: How often a bucket is asked, which may cost something.
+_BUCKET_SECONDS: Final = 15.0
 
 
 class Layered(NamedTuple):
@@ -53,9 +61,9 @@ def layered(
     app = time_limit = TimeLimit(app, limits.request_seconds)
     app = Probes(
         app,
-        readiness=Readiness(_checks(retain, keeper, stopping)),
+        readiness=Readiness(_parts(retain, keeper, stopping)),
         exposition=_exposition(retain, traffic),
-        identify=retain.access.identify,
+        access=retain.access,
     )
     if keys_required and limits.rate_per_second:
         app = RateLimit(app, Buckets(limits.rate_per_second), free=(HEALTH, READY))
@@ -64,19 +72,41 @@ def layered(
     return Layered(Recorded(SecurityHeaders(app), traffic), time_limit)
 
 
-def _checks(retain: Retain, keeper: Keeper | None, stopping: Callable[[], bool]) -> dict[str, Look]:
+def _parts(retain: Retain, keeper: Keeper | None, stopping: Callable[[], bool]) -> dict[str, Part]:
+    """What the service needs. A bucket is only named when it is away: recall and new memories do without it."""
+
     def store() -> str | None:
         retain.database.check_usable()
         retain.trust.seen()  # one row, through everything that lies between here and the store
         return None
 
-    checks: dict[str, Look] = {
-        "service": lambda: "the service is stopping" if stopping() else None,
-        "store": store,
-    }
+    def short_term() -> str | None:
+        retain.parts.short_term.expires_at(_NOBODY, now=0)
+        return None
+
+    parts = {"service": Part(lambda: "the service is stopping" if stopping() else None), "store": Part(store)}
+    if retain.settings.short_term_url:
+        parts["short_term"] = Part(short_term)
+    for name, url, bucket in (
+        ("archive", retain.settings.cold_url(), open_cold),
+        ("state", retain.settings.keeping_url(), open_keeping),
+    ):
+        if not url.startswith("file:"):
+            parts[name] = Part(_look_at(bucket(retain.settings)), needed=False, kept_seconds=_BUCKET_SECONDS)
     if keeper is not None:
-        checks[keeper.name] = lambda: keeper.standing.trouble
-    return checks
+        parts[keeper.name] = Part(lambda: keeper.standing.trouble)
+    return parts
+
+
+def _look_at(objects: ObjectStore) -> Look:
+    """Ask a bucket for an object that is not there: that it is not is an answer."""
+
+    def look() -> str | None:
+        with suppress(ObjectMissingError):
+            objects.get("check/ready")
+        return None
+
+    return look
 
 
 def _exposition(retain: Retain, traffic: Traffic) -> Callable[[], bytes]:

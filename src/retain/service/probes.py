@@ -1,7 +1,8 @@
 """``/healthz``, ``/readyz`` and ``/metrics``: what machines ask a service, answered before any limit.
 
 - ``/healthz``: the process is up and answers. Whoever restarts processes should ask this and nothing more.
-- ``/readyz``: it can do its work: 200, or 503 with what is in the way. Whoever sends requests here should ask this.
+- ``/readyz``: it can do its work: 200, or 503; in either case with the part that is away, within 300 ms. Whoever sends
+  requests here should ask this.
 - ``/metrics``: for Prometheus. It counts everyone's memories, so it is for callers on this machine, and for keys of an
   operator with the right to read.
 
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retain.access import Access
 from retain.core.access import Principal, Right
 from retain.core.errors import ForbiddenError, InvalidInputError, RetainError, UnauthenticatedError
 from retain.service.asgi import answer, answer_json, refuse, secret_of
@@ -25,7 +27,6 @@ from retain.service.readiness import Readiness
 
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 PATHS: Final = (HEALTH, READY, METRICS)
-Identify = Callable[[str], Principal]
 
 
 class Route(NamedTuple):
@@ -37,13 +38,11 @@ class Route(NamedTuple):
 class Probes:
     """Answers the three paths, and passes on all others."""
 
-    def __init__(
-        self, app: ASGIApp, *, readiness: Readiness, exposition: Callable[[], bytes], identify: Identify
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, readiness: Readiness, exposition: Callable[[], bytes], access: Access) -> None:
         self._app = app
         self._readiness = readiness
         self._exposition = exposition
-        self._identify = identify
+        self._access = access
         self._collecting = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,7 +56,10 @@ class Probes:
             await answer_json(send, 200, {"status": "ok"})
         elif scope["path"] == READY:
             found = await self._readiness.look()
-            detailed = not found.ready and await self._objection(scope) is None  # nobody asks why it is ready
+            # Nobody asks why all is well; and of a store that is away nobody is asked who may know why.
+            detailed = not found.whole and (
+                self._is_known(scope) or (found.checks.get("store") is None and await self._objection(scope) is None)
+            )
             await answer_json(send, 200 if found.ready else 503, found.as_dict(detailed=detailed))
         else:
             await self._metrics(scope, send)
@@ -81,9 +83,19 @@ class Probes:
                 "metrics are for callers on this machine, or with an operator's key: send it as Authorization: Bearer …"
             )
         try:
-            principal = await asyncio.to_thread(self._identify, secret)
+            principal = await asyncio.to_thread(self._access.identify, secret)
         except RetainError as problem:
             return problem
-        if principal.is_operator and principal.allows(Right.READ):
+        if _sees_metrics(principal):
             return None
         return ForbiddenError("metrics count every tenant's memories: they need an operator's key (tenant *)")
+
+    def _is_known(self, scope: Scope) -> bool:
+        """Whether a caller may see what an operator sees, as far as that can be told without asking the store."""
+        secret = secret_of(scope)
+        key = None if secret is None else self._access.known(secret)
+        return is_local(scope) or (key is not None and _sees_metrics(key.principal))
+
+
+def _sees_metrics(principal: Principal) -> bool:
+    return principal.is_operator and principal.allows(Right.READ)
