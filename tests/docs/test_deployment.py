@@ -18,6 +18,7 @@ from bench.servers import postgres
 from retain import Retain
 from retain.cli.app import app
 from retain.health import check_health
+from retain.service.probes import HEALTH
 from retain.settings import SETTINGS, read_settings
 from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from retain.storage.stores import open_short_term
@@ -77,13 +78,16 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
     assert DOCKERFILE.rindex("\nUSER ") > DOCKERFILE.rindex("\nRUN "), "what is run in the end is not run by root"
     assert instructions("ARG") == []
     given = {word.partition("=")[0] for line in instructions("ENV") for word in line.split()}
-    assert given <= KNOWN | {"PATH", "PYTHONUNBUFFERED"}
+    assert given <= KNOWN | {"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 
 
 def test_the_commands_of_the_image_exist() -> None:
     (health,) = re.findall(r"^HEALTHCHECK .*CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    assert json.loads(health)[0] == "retain"
-    check_command(json.loads(health)[1:])
+    program, option, code = json.loads(health)
+    assert (program, option) == ("python", "-c")
+    compile(code, "HEALTHCHECK", "exec")
+    assert f"http://127.0.0.1:8422{HEALTH}" in code, "that the process answers; servers that are away are no reason"
+    assert instructions("EXPOSE") == ["8422"]
     assert instructions("ENTRYPOINT") == ['["retain"]']
     (command,) = instructions("CMD")
     check_command(json.loads(command))
@@ -112,7 +116,7 @@ def test_the_services_of_compose_fit_together(tmp_path: Path) -> None:
     short_term = open_short_term(settings)
     assert short_term is not None
     assert "valkey" in services["valkey"]["image"]
-    assert services["postgres"]["image"].startswith("pgvector/pgvector:pg18")
+    assert services["postgres"]["image"].endswith("-pg18")
     for service in services.values():
         for volume in service.get("volumes", ()):
             assert volume.partition(":")[0] in COMPOSE["volumes"]
@@ -120,6 +124,42 @@ def test_the_services_of_compose_fit_together(tmp_path: Path) -> None:
             assert config["source"] in COMPOSE["configs"]
     target = retain["volumes"][0].partition(":")[2]
     assert f"RETAIN_HOME={target}" in DOCKERFILE
+
+
+def test_what_compose_and_the_image_are_made_from_is_pinned() -> None:
+    named = [service["image"] for service in COMPOSE["services"].values() if "image" in service]
+    named += [line.split()[0] for line in instructions("FROM")]
+    assert len(named) == 4
+    for image in named:
+        assert re.search(r":\d+\.\d+\.\d+", image), f"{image} may be another tomorrow"
+
+
+def test_compose_takes_no_port_that_another_may_have_and_serves_this_machine_only() -> None:
+    published = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
+    assert published == ["127.0.0.1::8422"]
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_of_compose_can_do_no_more_than_it_needs(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+    allowed = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"} if name != "retain" else set()
+    assert set(service.get("cap_add", ())) <= allowed
+
+
+def test_keys_state_and_backups_have_volumes_of_their_own(tmp_path: Path) -> None:
+    retain = COMPOSE["services"]["retain"]
+    mounted = dict(volume.split(":") for volume in retain["volumes"])
+    settings = read_settings({name: filled(value) for name, value in retain["environment"].items()}, home=tmp_path)
+    assert settings.keeping_url() == f"file://{mounted['state']}"
+    assert settings.backups_url() == f"file://{mounted['backups']}"
+    assert settings.master_key == f"file:{mounted['keys']}/master.key"
+    assert len(set(mounted.values())) == len(mounted)
+    (made,) = re.findall(r"install --directory --owner=retain --mode=0700 (.*)", DOCKERFILE)
+    assert set(made.split()) == set(mounted.values()), "a volume takes its owner from the folder of the image"
 
 
 def test_compose_names_no_password_and_asks_for_each() -> None:
