@@ -347,9 +347,10 @@ class Retain(_Wrapper[engine.Retain]):
         home: str | Path | None = None,
         tenant: str = "default",
         clock: Clock | None = None,
+        new_store: bool = False,
     ) -> Opening:
         """Open the store at ``url``, or the one that the settings name: ``async with`` it, or ``await`` it."""
-        return Opening(lambda: cls(engine.Retain.open(url, home=home, tenant=tenant, clock=clock)))
+        return Opening(lambda: cls(engine.Retain.open(url, home=home, tenant=tenant, clock=clock, new_store=new_store)))
 
     def manager(
         self,

@@ -32,6 +32,7 @@ from retain.manager import Memory
 from retain.privacy.abandoning import Abandoned
 from retain.privacy.erasure import Erasure
 from retain.privacy.export import Target
+from retain.privacy.store_state import Purpose
 from retain.settings import Settings, read_settings
 
 logging.getLogger("retain").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
@@ -43,13 +44,20 @@ class Retain:
     """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none
     but one that keeps a sweep's lease while it sweeps."""
 
-    def __init__(self, settings: Settings, *, tenant: str = "default", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        tenant: str = "default",
+        clock: Clock | None = None,
+        purpose: Purpose = "use",
+    ) -> None:
         if not isinstance(settings, Settings):
             raise InvalidInputError(f"Retain is opened with Retain.open({told(settings)}), not with Retain(...)")
         check_tenant(tenant)
         if clock is not None and not callable(clock):
             raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
-        self._stand_on(Foundation(settings, clock, tenant), tenant)
+        self._stand_on(Foundation(settings, clock, tenant, purpose), tenant)
 
     def _stand_on(self, base: Foundation, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
@@ -114,12 +122,16 @@ class Retain:
         home: str | Path | None = None,
         tenant: str = "default",
         clock: Clock | None = None,
+        new_store: bool = False,
     ) -> Retain:
         """Open the store at ``url`` (or the one that ``home``, the environment or ``retain.toml`` name).
 
         ``clock`` is a callable without arguments that returns an aware datetime; the system's clock by default.
+        ``StoreLostError`` where a store held memories before and there is nothing now, unless ``new_store`` says to
+        begin with an empty one.
         """
-        return cls(read_settings(os.environ, url=url, home=home), tenant=tenant, clock=clock)
+        settings = read_settings(os.environ, url=url, home=home)
+        return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use")
 
     def manager(
         self,

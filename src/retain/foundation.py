@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Final
@@ -13,7 +15,13 @@ from retain.access.keys import Access
 from retain.access.replies import Replies
 from retain.core.chain import Event
 from retain.core.clock import Belief
-from retain.core.errors import ConfirmationNeededError, LeaseLostError
+from retain.core.errors import (
+    ConfirmationNeededError,
+    LeaseLostError,
+    ObjectStoreUnavailableError,
+    StorageError,
+    StoreReadOnlyError,
+)
 from retain.core.ids import name_in_logs
 from retain.core.times import Clock, moment
 from retain.core.types import MemoryType
@@ -37,7 +45,7 @@ from retain.lifecycle.upkeep import Upkeep, runners
 from retain.ports import Embedder, ObjectStore
 from retain.privacy.abandoning import Abandoned, Abandonment
 from retain.privacy.backups import Backups
-from retain.privacy.backups.catalog import Catalog
+from retain.privacy.backups.catalog import Catalog, last_backup
 from retain.privacy.backups.jobs import backup_runners
 from retain.privacy.backups.restoring import Restored
 from retain.privacy.erasure import Eraser, Erasure
@@ -46,6 +54,7 @@ from retain.privacy.keyring import open_keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.sealed_objects import SealedObjects
 from retain.privacy.signing import SigningKeys
+from retain.privacy.store_state import Purpose, StoreState
 from retain.recall import terms
 from retain.recall.embedders import open_embedder
 from retain.recall.service import Recall
@@ -53,9 +62,17 @@ from retain.recall.summaries import EXTRACTIVE, open_summarizer
 from retain.settings import Settings
 from retain.storage.objects import open_backups, open_cold, open_keeping
 from retain.storage.relational.jobs import new_holder
-from retain.storage.stores import large_scopes_in, open_database, open_short_term, stores_over
+from retain.storage.stores import (
+    large_scopes_in,
+    open_database,
+    open_short_term,
+    store_url,
+    stores_over,
+    witness_of,
+)
 
-_log = logging.getLogger("retain.erasure")
+_log = logging.getLogger("retain.store")
+_erasures = logging.getLogger("retain.erasure")
 _REVOKED: Final = "revoked/"
 
 
@@ -76,13 +93,18 @@ MOST_SUMMARIES: Final = 1_000
 class Foundation:
     """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
 
-    def __init__(self, settings: Settings, clock: Clock | None, tenant: str) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use") -> None:
         self.settings = settings
         self.tenants = {tenant}
         """Who it was opened for, beside those who have memories in it."""
+        self._purpose = purpose
         self.embedder: Embedder = open_embedder(settings.embedder)
         self._summarizer = open_summarizer(settings.summarizer)
-        self.database = open_database(settings)
+        self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
+        self.keyring = open_keyring(self.state, settings.master_key, settings.master_path(), self._bind_keyring)
+        self._store_state = StoreState(self.state, store_url(settings), lambda: last_backup(settings))
+        self._is_checked = False
+        self.database = open_database(settings, self._check_absent)
         try:
             self._assemble(clock)
         except BaseException:
@@ -93,10 +115,9 @@ class Foundation:
         settings, database = self.settings, self.database
         self._short_term_elsewhere = open_short_term(settings)
         self.stores = stores_over(database, self._short_term_elsewhere)
-        self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
-        self.keyring = open_keyring(self.state, settings.master_key, settings.master_path())
         self.ledger = Ledger(self.state)
-        self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+        with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
+            self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
         large = large_scopes_in(database, settings.index_records)
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
@@ -114,15 +135,83 @@ class Foundation:
         )
         self.certificates = self._make_certificates()
         self.eraser = self._make_eraser()
-        self.eraser.replay()  # nobody reads what was erased, wherever this store comes from
-        self.eraser.finish_unfinished()
-        self.stores.rules.adopt_defaults(now=self.parts.now)
+        self._open_state()
+        with suppress(StoreReadOnlyError):  # nobody can find or read anything of what is being erased
+            self.eraser.finish_unfinished()
+        with suppress(StoreReadOnlyError):
+            self.stores.rules.adopt_defaults(now=self.parts.now)
         self._backing_up = Leadership(
             self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
         )
         self._belongings = Belongings()
         self.schedule = self._make_schedule()
-        self.schedule.enrol()
+        with suppress(StoreReadOnlyError):
+            self.schedule.enrol()
+
+    # --- the store and its state ---------------------------------------------------------------------------------
+
+    def _open_state(self) -> None:
+        """Hold the store against its state: nobody reads what was erased, wherever this store comes from.
+
+        Where the state store is away, a store goes without for now that is the very one that agreed with it before.
+        """
+        self._witness = witness_of(self.database)
+        with suppress(StoreReadOnlyError):
+            identity = self.stores.identity.make(secrets.token_hex(16))
+            if self._purpose == "new":
+                self._store_state.begin_anew(identity, now=self.parts.now())
+        try:
+            self.check_state()
+        except ObjectStoreUnavailableError as problem:
+            if self._witness is None or not self._witness.is_unbroken():
+                raise ObjectStoreUnavailableError(
+                    f"{problem}. The store was not opened: without the ledger of erasures it cannot be told whether "
+                    "someone is in it who was erased. Open it again when the state store is back"
+                ) from problem
+            _log.warning("the store was opened without its state store, which is away: %s", problem)
+
+    def check_state(self) -> None:
+        """See, once, that the store belongs to its state, and that whoever was erased is: before anything is done that
+        needs the state. What is away is tried again each time.
+        """
+        if self._is_checked:
+            return
+        if self._purpose == "use":
+            self._store_state.check_present(self.stores.identity)
+        if self._purpose != "abandon":
+            self._store_state.check_keyring(self.stores.identity, self.keyring)
+        self.eraser.replay()
+        if self._witness is not None:
+            with suppress(StoreReadOnlyError):
+                self._witness.confirm()
+        self.note_data()
+        self._is_checked = True
+
+    def note_data(self) -> None:
+        """Note in the state store that there is data in this one, once there is. Where that cannot be written (a full
+        disk, one that is for reading only) the store is used all the same.
+        """
+        try:
+            self._store_state.note_data(self.stores.identity, now=self.parts.now())
+        except StorageError as problem:
+            _log.info("it could not be noted that the store holds data: %s", problem)
+
+    def _check_absent(self) -> None:
+        if self._purpose not in {"new", "restore"}:
+            self._store_state.check_absent()
+
+    def _bind_keyring(self, found: str | None) -> None:
+        self._store_state.bind(self.stores.identity, found)
+
+    def _go_on(self) -> int:
+        """Go on with erasures that were cut short; what the state store is needed for waits while that is away."""
+        try:
+            self.check_state()
+            self.note_data()
+        except StorageError as problem:
+            _log.warning("the store and its state cannot be compared just now: %s", problem)
+            return self.eraser.finish_unfinished()
+        return self.eraser.go_on()
 
     def _make_parts(self, clock: Clock | None) -> Parts:
         stores = self.stores
@@ -195,6 +284,11 @@ class Foundation:
                 self.trust.confirm(now, tenant)
             return self.trust.check(now)
 
+        def check_state() -> None:
+            self.check_state()
+            self.keyring.claim_once()
+            self.note_data()
+
         def settle(restored: Restored) -> None:
             """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
             if restored.whole:
@@ -220,17 +314,21 @@ class Foundation:
             check_clock=check_clock,
             is_revoked=self._is_revoked,
             settle=settle,
+            check_state=check_state,
         )
 
     def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
         """Set the keys aside that the master key does not open, once that is confirmed."""
+        self.check_state()
         with self._backing_up.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was done: {self._backing_up.other()}; try again when it is done")
             signing = SigningKeys(self.state, self.keyring)
             catalog = Catalog(open_backups(self.settings), signing, self.keyring, self._is_erased)
             cold = open_cold(self.settings)
-            abandonment = Abandonment(self.keyring, signing, catalog, cold, is_erased=self._is_erased)
+            abandonment = Abandonment(
+                self.keyring, signing, catalog, cold, identity=self.stores.identity, is_erased=self._is_erased
+            )
             found = abandonment.look()
             if found and not confirm:
                 raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
@@ -296,9 +394,13 @@ class Foundation:
 
     def erase(self, subject: str) -> Erasure:
         """Erase a subject for good, in every place."""
-        self.certificates.prepare()  # what could not be certified is not begun
-        erasure = self.eraser.erase(subject)
-        _log.info(
+
+        def prepare() -> None:
+            self.check_state()
+            self.certificates.prepare()  # what could not be certified is not begun
+
+        erasure = self.eraser.erase(subject, prepare)
+        _erasures.info(
             "erased user %s for good: %s%s",
             name_in_logs(erasure.alias),
             {kind: count for kind, count in erasure.kinds.items() if count} or "no memories",
@@ -353,7 +455,7 @@ class Foundation:
             now=self.parts.now,
             trust=self.trust,
             load=self.settings.sweep_load,
-            finish_erasures=self.eraser.go_on,
+            finish_erasures=self._go_on,
             domains=domains,
             shrink=self.stores.subjects.scrub,
             take_back=lambda: take_back(self.stores.jobs, self.parts.now()),
@@ -388,6 +490,8 @@ class Foundation:
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
+        if self._is_checked and self.database.usable:
+            self.note_data()
         self.database.close()
         self.parts.working.forget()
         self.recall.forget()

@@ -547,7 +547,8 @@ def test_opening_makes_neither_keys_nor_folders(homes: Homes, clock: FakeClock) 
     with Retain.open(home=home, clock=clock) as retain:
         retain.manager("ann", "guide").add("likes tea", "long_term")
     there = {path.name for path in home.iterdir()}
-    assert there <= {"retain.db", "retain.db-wal", "retain.db-shm", "retain.toml", "state"}
+    assert there <= {"retain.db", "retain.db-wal", "retain.db-shm", "retain.toml", "state", ".incoming"}
+    assert [path.name for path in (home / "state").iterdir()] == ["stores"], "that there is a store with data"
 
 
 # --- at the same time ---------------------------------------------------------------------------------------------

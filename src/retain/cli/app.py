@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from retain import __version__
+from retain.cli.opening import wants_new_store
 from retain.cli.outcomes import ExitCode, report, report_failure
 from retain.core.errors import RetainError
 
@@ -98,9 +99,16 @@ def retain(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
     ] = False,
+    new_store: Annotated[
+        bool,
+        typer.Option(
+            "--new-store", help="Begin with an empty store where one held memories before and there is nothing now."
+        ),
+    ] = False,
 ) -> None:
     """Memory for AI agents that knows when to forget."""
     del version  # its callback has answered
+    wants_new_store.set(new_store)
 
 
 def command(

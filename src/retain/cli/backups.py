@@ -59,19 +59,22 @@ def create(
     """Make a backup of the store as it is now, while others go on using it.
 
     What belongs to a user is sealed under the user's key. Without --kind it has memories of every kind, with rules,
-    agents, conversations and the audit chain; working and short-term memory are never in a backup.
+    agents, conversations and the audit chain; working and short-term memory are never in a backup. Ends with exit
+    code 3 if a user is not in it whose key cannot be opened.
     """
     with open_engine(home, url, quiet=as_json) as engine:
         total = _count(engine, kinds) if is_watched(silent=as_json) else 0
         with show_progress("backing up", total, silent=as_json) as advance:
             made = engine.backups.create(kinds or None, full=full, confirm=confirm, progress=advance)
     show(made.as_dict(), _show_made, as_json=as_json)
+    if made.left_out:
+        raise typer.Exit(ExitCode.UNHEALTHY)
 
 
 @command(backup, "list", examples=("retain backup list",))
 def list_backups(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
     """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
-    with open_engine(home, url, quiet=as_json) as engine:
+    with open_engine(home, url, quiet=as_json, purpose="restore") as engine:
         found = [one.as_dict() for one in engine.backups.list()]
     show(found, _show_list, as_json=as_json)
 
@@ -96,7 +99,7 @@ def verify(
     Only one that was restored on trial counts as good, and only when a later one is good may an old one go. Ends with
     exit code 3 if something is wrong, and says what.
     """
-    with open_engine(home, url, quiet=as_json) as engine:
+    with open_engine(home, url, quiet=as_json, purpose="restore") as engine:
         chosen = _latest(engine) if which == _LATEST else which
         total = _memories_in(engine, chosen)
         with show_progress("restoring on trial" if restore else "verifying", total, silent=as_json) as advance:
@@ -138,7 +141,7 @@ def restore(
     """
     if memory is not None and user is None:
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
+    with open_engine(home, url, tenant, quiet=as_json, purpose="restore") as engine:
         chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
         if not yes and (user is not None or _is_used(engine)):
             _ask(chosen, user, memory, overwrite=overwrite, silent=as_json)
@@ -309,6 +312,8 @@ def _show_made(console: Console, made: Mapping[str, Any]) -> None:
         f"{minute(made['keeps_until'])}.",
         soft_wrap=True,
     )
+    if made["problem"]:
+        console.print(f"NOT EVERYONE is in it: {printable(made['problem'])}", style="bold red", soft_wrap=True)
 
 
 def _show_list(console: Console, found: Sequence[Mapping[str, Any]]) -> None:

@@ -125,7 +125,7 @@ def abandon_keys(
     Others are made in their place, so that the store can be backed up and archived again. Backups and cold memories
     that were sealed under the old ones cannot be read again: without --confirm it says how many those are.
     """
-    with open_engine(home, url, quiet=as_json) as engine:
+    with open_engine(home, url, quiet=as_json, purpose="abandon") as engine:
         done = engine.abandon_keys(confirm=confirm)
     show(done.as_dict(), _show_abandoned, as_json=as_json)
 
@@ -215,7 +215,9 @@ def _show_signing(console: Console, said: Mapping[str, Any]) -> None:
 
 
 def _show_abandoned(console: Console, done: Mapping[str, Any]) -> None:
-    if not (done["users"] or done["store"] or done["signing"]):
+    if done["keyring"] is not None:
+        console.print(f"The store belonged to keyring {done['keyring']}, and belongs to the one that is there now.")
+    elif not (done["users"] or done["store"] or done["signing"]):
         console.print("The master key opens every key; nothing was changed.", style="green")
         return
     also = "".join(f", the one {how}" for name, how in _OTHERS.items() if done[name])

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -130,7 +131,7 @@ def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
             "set RETAIN_ARCHIVE_URL=s3://bucket/archive."
         )
     place = read_place(settings.keeping_url())
-    if place.scheme == "file" and (there := [name for name in _KEPT if (place.folder / name).is_dir()]):
+    if place.scheme == "file" and (there := [name for name in _KEPT if _is_needed(place.folder / name)]):
         notes.append(
             f"Keys, the ledger of erasures and what else is kept outside of the store lie in {place.folder}, in "
             f"{', '.join(f'{name}/' for name in there)}: without them archived memories and backups cannot be read. "
@@ -149,6 +150,11 @@ def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
             "to the new one."
         )
     return notes
+
+
+def _is_needed(folder: Path) -> bool:
+    """Whether a folder holds anything but notes of which stores were served: the new one is noted anew."""
+    return folder.is_dir() and any(path.name != "stores" for path in folder.iterdir())
 
 
 def _show_plan(console: Console, plan: Mapping[str, Any]) -> None:

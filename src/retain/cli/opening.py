@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +14,30 @@ from retain.cli.options import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from retain.engine import MemoryManager, Retain
+    from retain.privacy.store_state import Purpose
+
+
+#: Whether an empty store may take the place of one that was lost: ``retain --new-store``.
+wants_new_store: ContextVar[bool] = ContextVar("wants_new_store", default=False)
 
 
 @contextmanager
 def open_engine(
-    home: Path | None, url: str | None, tenant: str = DEFAULT_TENANT, *, quiet: bool = False
+    home: Path | None,
+    url: str | None,
+    tenant: str = DEFAULT_TENANT,
+    *,
+    quiet: bool = False,
+    purpose: Purpose = "use",
 ) -> Iterator[Retain]:
     """The engine that the options and settings name, closed at the end; ``quiet`` keeps warnings off stderr."""
     from retain.engine import Retain  # noqa: PLC0415 - see above
+    from retain.settings import read_settings  # noqa: PLC0415
 
-    with _warnings_on_stderr(quiet=quiet), Retain.open(url, home=home, tenant=tenant) as engine:
+    if wants_new_store.get():
+        purpose = "new"
+    settings = read_settings(os.environ, url=url, home=home)
+    with _warnings_on_stderr(quiet=quiet), Retain(settings, tenant=tenant, purpose=purpose) as engine:
         yield engine
 
 

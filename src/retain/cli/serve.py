@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from retain.cli.app import app, command
+from retain.cli.opening import open_engine, wants_new_store
 from retain.cli.options import Home, Json, Url
 from retain.cli.output import console, write_json
 from retain.core.errors import MissingExtraError
@@ -78,6 +79,9 @@ def serve(
         raise MissingExtraError(f"serving needs {problem.name}: pip install 'retain[server]'") from problem
 
     form: LogFormat = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
+    if wants_new_store.get():
+        with open_engine(home, url):
+            pass  # from here on it is the store that is served
     options = Options(host, port, not no_schedule, form, stop_seconds, keyless, home, url)
     run(options, announce=lambda where: _announce(where, as_json=as_json, check=check, keyless=keyless), check=check)
 

@@ -286,6 +286,18 @@ class KeyMissingError(StorageError, LookupError):
     code = "key_missing"
 
 
+class KeyringError(StorageError):
+    """The keyring that the settings name is not the one that the store belongs to; nothing was done."""
+
+    code = "keyring"
+
+
+class OtherKeyringError(ObjectDamagedError, KeyringError):
+    """An object was sealed or signed under another keyring than the one that is there; it may well be whole."""
+
+    code = "other_keyring"
+
+
 class LedgerError(StorageError):
     """The ledger of erasures is not whole, or a store has not been held against it."""
 
@@ -302,6 +314,12 @@ class StoreUnavailableError(StorageError):
     """The store cannot be opened or made where the settings say it is."""
 
     code = "store_unavailable"
+
+
+class StoreLostError(StoreUnavailableError):
+    """The store held memories when it was last used, and there is nothing now; nothing was made in its place."""
+
+    code = "store_lost"
 
 
 class StoreAwayError(StoreUnavailableError):

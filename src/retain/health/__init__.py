@@ -17,6 +17,7 @@ from retain.health.machine import check_home, check_python, check_settings
 from retain.health.models import check_embedder, check_summarizer
 from retain.health.places import check_archive, check_short_term
 from retain.health.sqlite import check_sqlite
+from retain.health.store_state import check_state_place
 from retain.settings import Settings, given_settings, read_settings, without_password
 
 
@@ -33,6 +34,8 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     if settings.short_term_url:
         checks.append(check_short_term(settings))
     checks.append(check_archive(settings, shared=_is_shared(settings)))
+    if _is_shared(settings):
+        checks += check_state_place(settings)
     checks += check_master_key(settings)
     checks += check_backups(settings, is_used=any(check.name == "schedule" for check in checks))
     checks += [check_embedder(settings.embedder), check_summarizer(settings.summarizer)]

@@ -11,14 +11,12 @@ from retain.core.rules import spoken
 from retain.core.times import DAY, moment
 from retain.foundation import system_clock
 from retain.health.checks import Check, checked, failed, nearest, ok, warned
-from retain.privacy.backups.catalog import Catalog, Damaged, is_ahead
+from retain.privacy.backups.catalog import Catalog, Damaged, is_ahead, open_catalog
+from retain.privacy.backups.creating import describe_left_out
 from retain.privacy.backups.format import Manifest
 from retain.privacy.backups.rotating import is_good
 from retain.privacy.backups.service import DAILY, WEEKLY
-from retain.privacy.keyring import open_keyring
-from retain.privacy.signing import SigningKeys
 from retain.settings import Settings
-from retain.storage.objects import open_backups, open_keeping
 from retain.storage.objects.places import Place, read_place
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
@@ -28,6 +26,7 @@ _MAKE_FIX: Final = "keep retain serve or retain schedule run going (or run it fr
 _BAD_FIX: Final = "look with retain backup list, and make another with: retain backup create --full"
 #: Where nothing is damaged, and the keyring is another's or is missing: another backup would not help.
 _STRANGE_FIX: Final = "name the keyring that belongs to it in RETAIN_STATE_URL"
+_LEFT_OUT_FIX: Final = "retain key check names the keys; then make another backup"
 _AHEAD_FIX: Final = "check the clock; if it is right now, remove it with: retain backup remove ID --confirm"
 _TRY_FIX: Final = "retain backup verify latest --restore; the schedule does it every week"
 _KEYS_FIX: Final = (
@@ -42,7 +41,7 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
     """
     found: Sequence[Manifest | Damaged] = ()
     try:
-        catalog, place = _open(settings), read_place(settings.backups_url())
+        catalog, place = open_catalog(settings), read_place(settings.backups_url())
         if problem := _unusable(catalog, place):
             yield failed("backups", problem, _PLACE_FIX)
             return
@@ -53,14 +52,6 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
     yield checked("backups", lambda: _judge(catalog, found, is_used=is_used), _BAD_FIX)
     if found:
         yield checked("keys", lambda: _apart(settings, place), "correct RETAIN_STATE_URL")
-
-
-def _open(settings: Settings) -> Catalog:
-    """The backups; neither a key nor a folder is made."""
-    state = open_keeping(settings)
-    keyring = open_keyring(state, settings.master_key, settings.master_path())
-    objects = open_backups(settings)
-    return Catalog(objects, SigningKeys(state, keyring), keyring, lambda _alias: False)  # nothing sealed is opened
 
 
 def _unusable(catalog: Catalog, place: Place) -> str | None:
@@ -85,6 +76,10 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
         return failed("backups", f"{told}; {damaged.problem}", _remedy(damaged))
+    if lacking := next((one for one in reversed(whole) if one.left_out), None):
+        newer = any(one.created_at > lacking.created_at and {*lacking.kinds} <= {*one.kinds} for one in whole)
+        if not newer:
+            return failed("backups", f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
     now = moment(system_clock())
     ahead = [one for one in whole if is_ahead(one, now)]
     whole = [one for one in whole if one not in ahead]

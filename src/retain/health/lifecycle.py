@@ -17,6 +17,7 @@ from retain.core.times import DAY, iso, moment
 from retain.foundation import system_clock
 from retain.health.checks import Check, advice_of, failed, ok, warned
 from retain.health.keys import check_cold
+from retain.health.store_state import check_identity
 from retain.lifecycle.audit import Audit
 from retain.lifecycle.leadership import Leadership
 from retain.lifecycle.safety import ClockWatch
@@ -50,6 +51,7 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     yield _looked("overdue", lambda: _overdue(dues, now), "look at retain sweep --dry-run")
     yield from _erasures(settings)
     yield _looked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+    yield from check_identity(database, settings)
     yield from check_cold(database, settings)
 
 

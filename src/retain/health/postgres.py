@@ -13,6 +13,7 @@ from retain.health import postgres_server, postgres_store
 from retain.health.asking import Asking
 from retain.health.checks import Check, Status, advice_of, failed
 from retain.health.lifecycle import check_lifecycle
+from retain.health.store_state import check_lost
 from retain.settings import Settings
 from retain.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
 from retain.storage.postgres.database import PostgresDatabase
@@ -61,6 +62,8 @@ def _check_connected(
     made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
     yield made
     yield _looked("foreign_tables", lambda: postgres_store.look_at_foreign_tables(asking, schema, version))
+    if version == 0 and (lost := check_lost(settings, "identity")) is not None:
+        yield lost
     allowed = _looked("privileges", lambda: postgres_store.look_at_privileges(asking, schema, version))
     yield allowed
     yield _looked("distribution", lambda: postgres_store.look_at_nodes(asking, schema, wanted=settings.distribute))

@@ -16,6 +16,7 @@ from retain.core.errors import NotAStoreError, RetainError
 from retain.core.types import MIB
 from retain.health.checks import Check, Status, failed, nearest, ok, since, tried, warned
 from retain.health.lifecycle import check_lifecycle
+from retain.health.store_state import check_lost
 from retain.settings import Settings, sqlite_path
 from retain.storage.relational.statements import migrations
 from retain.storage.sqlite.database import APPLICATION_ID, Database
@@ -34,7 +35,7 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
         return
     yield _disk(path.parent)
     if not path.exists() or path.stat().st_size == 0:
-        yield ok("store", f"{path} (not there yet; the first memory makes it)")
+        yield check_lost(settings) or ok("store", f"{path} (not there yet; the first memory makes it)")
         return
     size = f"{path} ({path.stat().st_size / MIB:,.1f} MiB)"
     version = _version(path)

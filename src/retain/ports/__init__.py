@@ -33,6 +33,7 @@ from retain.ports.feed import (
     Space,
     Wanted,
 )
+from retain.ports.identity import Identity, IdentityStore, Witness
 from retain.ports.models import Embedder, Summarizer, Vectors
 from retain.ports.objects import ObjectStore, Pack, PackStore
 from retain.ports.records import Added, FactStore, ProvenanceStore, RecordStore, SchemaStore, Written
@@ -61,6 +62,8 @@ __all__ = [
     "Found",
     "History",
     "HoldStore",
+    "Identity",
+    "IdentityStore",
     "IndexRow",
     "JobRow",
     "JobStore",
@@ -103,6 +106,7 @@ __all__ = [
     "Turn",
     "Vectors",
     "Wanted",
+    "Witness",
     "Written",
     "removed_agent",
 ]

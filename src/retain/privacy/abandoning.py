@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retain.core.errors import ObjectDamagedError
-from retain.ports import ObjectStore
+from retain.ports import IdentityStore, ObjectStore
 from retain.privacy.backups.catalog import Catalog
 from retain.privacy.backups.format import STORE_KEY, Manifest
 from retain.privacy.keyring import Keyring
@@ -36,9 +36,11 @@ class Abandoned:
     """The backups that cannot be read, or not wholly."""
     objects: int
     """The cold objects that cannot be read."""
+    keyring: str | None = None
+    """The keyring that the store belonged to, if it is another than the one that is there."""
 
     def __bool__(self) -> bool:
-        return bool(self.users or self.store or self.signing)
+        return bool(self.users or self.store or self.signing or self.keyring)
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for programs."""
@@ -46,6 +48,13 @@ class Abandoned:
 
     def told(self) -> str:
         """What abandoning them means, in words."""
+        if self.keyring is not None:
+            return (
+                f"the store belongs to keyring {self.keyring}, which is not the one that is there: it would belong to "
+                "this one from now on, and machines that use the other one are refused. What was sealed under the "
+                f"other one cannot be read again (cold objects: {self.objects:,}, and its backups); if that keyring is "
+                "anywhere, name it in RETAIN_STATE_URL instead"
+            )
         count = self.users + self.store + self.signing
         return (
             f"the master key does not open {count:,} of the keys ({self.users:,} of users"
@@ -66,12 +75,14 @@ class Abandonment:
         catalog: Catalog,
         cold: ObjectStore,
         *,
+        identity: IdentityStore,
         is_erased: Callable[[str], bool],
     ) -> None:
         self._keyring = keyring
         self._signing = signing
         self._catalog = catalog
         self._cold = cold
+        self._identity = identity
         self._is_erased = is_erased
 
     def look(self) -> Abandoned:
@@ -81,6 +92,11 @@ class Abandonment:
         self._keyring.require_master()
         lost = list(self._keyring.unopened())
         data = {key_id for purpose, key_id in lost if purpose == "data"}
+        owner = self._other_keyring()
+        if owner is not None:
+            there = set(self._keyring.ids()) - data
+            lacking = sum(owner_of(name) not in there for name in self._cold.names("archive/"))
+            return Abandoned(len(data - {STORE_KEY}), STORE_KEY in data, False, (), lacking, owner)
         return Abandoned(
             users=len(data - {STORE_KEY}),
             store=STORE_KEY in data,
@@ -88,6 +104,11 @@ class Abandonment:
             backups=tuple(one.id for one in self._catalog.whole() if self._needs(one, data)) if data else (),
             objects=sum(owner_of(name) in data for name in self._cold.names("archive/")) if data else 0,
         )
+
+    def _other_keyring(self) -> str | None:
+        """The keyring that the store belongs to, if it is another than the one that is there."""
+        known = self._identity.read()
+        return None if known is None or known.keyring == self._keyring.id() else known.keyring
 
     def _needs(self, manifest: Manifest, keys: set[str]) -> bool:
         try:
@@ -97,6 +118,8 @@ class Abandonment:
 
     def run(self, *, now: int) -> None:
         """Set them aside. Cut short, doing it again goes on: backups are noted before the keys go that they need."""
+        if self._other_keyring() is not None:
+            self._identity.bind(self._keyring.make_id(), replace=True)
         lost = list(self._keyring.unopened())
         current = self._signing.current_id()
         for purpose, key_id in lost:

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from retain.core.errors import HeldError, LedgerError, ObjectStoreError, StoreAwayError
+from retain.core.errors import (
+    HeldError,
+    LedgerError,
+    ObjectStoreError,
+    StorageError,
+    StoreAwayError,
+    StoreReadOnlyError,
+)
 from retain.core.packs import pack_folder
 from retain.core.tombstones import Tombstone
 from retain.core.types import MemoryType
@@ -120,23 +127,50 @@ class Eraser:
         self._certify = certify
         self._rest_until = 0.0
 
-    def erase(self, subject: str) -> Erasure:
+    def erase(self, subject: str, prepare: Callable[[], None] = lambda: None) -> Erasure:
         """Erase a subject, wherever anything of it is. ``HeldError``, audited, while a hold stands on anything of it.
 
         One of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
+        ``prepare`` makes what it takes; a ``StorageError``, of that or of what follows, says whether it has begun.
         """
         now = self._now()
+        begun: list[str] = []
+        with self._saying_how_far(begun):
+            prepare()
+            try:
+                tombstone, found = self._detach(subject, now=now, begun=begun)
+            except HeldError as problem:
+                if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
+                    raise HeldError(f"{problem}. Its erasure had begun before the hold, and goes on after it") from None
+                raise
+            unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
+            begun += [one.alias for one in unfinished]
+            erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
+            if tombstone is not None:
+                return self._finish(tombstone, found)
+            return erasures[-1] if erasures else self._nobody(subject, found, now)
+
+    @contextmanager
+    def _saying_how_far(self, begun: Sequence[str]) -> Iterator[None]:
+        """What a store or a disk has against an erasure says also whether it has begun: then it goes on by itself."""
         try:
-            tombstone, found = self._detach(subject, now=now)
-        except HeldError as problem:
-            if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
-                raise HeldError(f"{problem}. Its erasure had begun before the hold, and goes on after it") from None
-            raise
-        unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
-        erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
-        if tombstone is not None:
-            return self._finish(tombstone, found)
-        return erasures[-1] if erasures else self._nobody(subject, found, now)
+            yield
+        except StorageError as problem:
+            raise type(problem)(f"{problem}. {self._describe_progress(begun)}") from problem
+
+    def _describe_progress(self, begun: Sequence[str]) -> str:
+        try:
+            written = any(self._ledger.find(alias) is not None for alias in begun)
+        except StorageError:
+            return (
+                "Whether the erasure has begun cannot be told just now: if it has, it is carried out when the store is "
+                "next opened or swept; erase again to be sure"
+            )
+        if written:
+            return (
+                "The erasure has begun, and is carried out when the store is next opened or swept, or by erasing again"
+            )
+        return "The erasure has not begun, and nothing was erased: erase again"
 
     def check(self, subject: str) -> None:
         """Raise the ``HeldError`` with which erasing a subject would be refused just now; nothing is changed."""
@@ -204,7 +238,8 @@ class Eraser:
             for alias, subject in self._subjects.having(keys[start : start + _KEYS]):
                 count += self._erase_again(subject, alias)
         if entries:
-            self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
+            with suppress(StoreReadOnlyError):  # nobody of them is there: all the same, it need not be looked up again
+                self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
         return count
 
     def _erase_again(self, subject: str, alias: str) -> bool:
@@ -215,24 +250,34 @@ class Eraser:
         except HeldError:  # whose words name the user, beside the pseudonym
             _log.warning("the erasure of %s has begun, and waits for a hold to be released: retain hold list", alias)
             return False
+        except StoreReadOnlyError as problem:
+            raise StoreReadOnlyError(
+                f"the user with the pseudonym {alias} was erased and is in this store, which comes from before that; "
+                f"it cannot be written, so nobody may read it: {problem}"
+            ) from problem
         if tombstone is not None:
             self._finish(tombstone, found)
         return tombstone is not None
 
     def _detach(
-        self, subject: str, alias: str | None = None, *, now: int, even_held: bool = False
+        self,
+        subject: str,
+        alias: str | None = None,
+        *,
+        now: int,
+        even_held: bool = False,
+        begun: list[str] | None = None,
     ) -> tuple[Tombstone | None, Found]:
-        return self._subjects.detach(
-            subject,
-            alias=alias,
-            even_held=even_held,
-            now=now,
-            begin=lambda alias: self._begin(alias, now),
-            defer=self._ledger.defer,
-        )
+        """Take the name away. ``begun`` is given the pseudonym before that is written down."""
 
-    def _begin(self, alias: str, now: int) -> None:
-        self._ledger.begin(alias, at=now)
+        def begin(alias: str) -> None:
+            if begun is not None:
+                begun.append(alias)
+            self._ledger.begin(alias, at=now)
+
+        return self._subjects.detach(
+            subject, alias=alias, even_held=even_held, now=now, begin=begin, defer=self._ledger.defer
+        )
 
     def _note(self) -> None:
         """The store agrees with the entries that follow what it has been held against, as far as they are done."""

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,7 +36,11 @@ FOLDER: Final = "keys/"
 SIGNING: Final = f"{FOLDER}signing/"
 #: Where keys are set aside whose master key was lost: ``keys/abandoned/<id>/<digest>.json``.
 ABANDONED: Final = f"{FOLDER}abandoned/"
+#: What tells one keyring from another: made with the first key, and never changed.
+_ID_FOLDER: Final = f"{FOLDER}keyring/"
+_ID: Final = f"{_ID_FOLDER}id"
 _NAME: Final = re.compile(r"keys/([0-9a-f]{2}|signing)/([0-9a-f]{32})\.json")
+_ID_FORM: Final = re.compile(r"[0-9a-f]{32}")
 _GONE: Final = (
     "the master key is gone, and keys are there that only it opens; bring it back from where you keep it: "
     "without it, cold memories and backups cannot be read again"
@@ -57,7 +62,8 @@ class KeptKey(NamedTuple):
 
 class Keyring:
     """Data keys in an object store. ``master`` reads the master key if there is one; ``make`` makes it; ``previous``
-    reads the one before, while the master key is being changed.
+    reads the one before, while the master key is being changed. ``bind`` is given the keyring's id (``None`` if it has
+    none yet) before the first key is made, and raises ``KeyringError`` if the store belongs to another keyring.
     """
 
     def __init__(
@@ -66,13 +72,57 @@ class Keyring:
         master: Callable[[], MasterKey | None],
         make: Callable[[], MasterKey],
         previous: Callable[[], MasterKey | None] = lambda: None,
+        bind: Callable[[str | None], None] = lambda _keyring_id: None,
     ) -> None:
         self._objects = objects
+        self._bind = bind
+        self._claimed = False
         self._read_master = master
         self._make = make
         self._previous = previous
         self._master: MasterKey | None = None
         self._lock = threading.Lock()
+
+    # --- which keyring it is -------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown."""
+        return self._objects.url
+
+    def id(self) -> str | None:
+        """What tells this keyring from another; ``None`` if no key was ever made in it."""
+        if _ID not in self._objects.names(_ID_FOLDER):  # where nothing was ever kept there is no place either
+            return None
+        found = self._objects.get(_ID).decode("ascii", errors="replace").strip()
+        if not _ID_FORM.fullmatch(found):
+            raise ObjectDamagedError(f"{_ID} in {self.url} is damaged; bring it back from a copy of the keyring")
+        return found
+
+    def claim(self) -> str:
+        """The keyring's id, made if there is none. ``KeyringError``, before anything is made, if the store belongs to
+        another keyring.
+        """
+        known = self.id()
+        if known is None:
+            self._bind(None)
+            known = self.make_id()
+        self._bind(known)
+        self._claimed = True
+        return known
+
+    def make_id(self) -> str:
+        """The keyring's id, made if there is none, whichever store it is for."""
+        if self.id() is None:
+            self._objects.prepare()
+            with suppress(ConflictError):  # another was faster
+                self._objects.put(_ID, secrets.token_hex(16).encode() + b"\n", absent=True)
+        return self.id() or self.make_id()
+
+    def claim_once(self) -> None:
+        """The same, unless it was done before."""
+        if not self._claimed:
+            self.claim()
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
@@ -89,7 +139,7 @@ class Keyring:
 
     def ensure(self, key_id: str, *, now: int) -> DataKey:
         """The key of a pseudonym, made if there is none."""
-        self._objects.prepare()
+        self.claim_once()
         with suppress(KeyMissingError):
             return self.get(key_id)
         with suppress(ConflictError):  # another was faster
@@ -234,6 +284,7 @@ class Keyring:
 
     def keep(self, name: str, key: DataKey, *, now: int) -> None:
         """Keep a key, wrapped with the master key, under a name that nothing has: else ``ConflictError``."""
+        self.claim_once()
         master = self._to_wrap_with()
         tag = self._objects.put(name, _wrapped(key, master, made_at=iso(now)), absent=True)
         current = self._read_master()
@@ -264,13 +315,27 @@ def why_abandoned(key_id: str) -> str:
     return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
 
 
-def open_keyring(objects: ObjectStore, setting: str, default: Path) -> Keyring:
+def sealed_elsewhere(keyring: Keyring) -> str:
+    """What is to be said of something that was sealed under another keyring than this one."""
+    return (
+        f"was sealed under another keyring than the one in {keyring.url}; name the keyring that belongs to it in "
+        "RETAIN_STATE_URL, and its master key in RETAIN_MASTER_KEY"
+    )
+
+
+def open_keyring(
+    objects: ObjectStore,
+    setting: str,
+    default: Path,
+    bind: Callable[[str | None], None] = lambda _keyring_id: None,
+) -> Keyring:
     """The keyring in an object store, its master key as a setting says, or in the ``default`` file."""
     return Keyring(
         objects,
         master_reader(setting, default),
         lambda: make_master(default),
         lambda: read_previous(setting, default),
+        bind,
     )
 
 

@@ -70,8 +70,9 @@ class Ledger:
 
     def mend(self, entry: Erased) -> None:
         """Mark what an entry says, should a crash have come between the two."""
-        with suppress(ConflictError):
-            self._objects.put(_mark(entry.key), b"%d\n" % entry.no, absent=True)
+        if self._marked(entry.key) is None:
+            with suppress(ConflictError):
+                self._objects.put(_mark(entry.key), b"%d\n" % entry.no, absent=True)
 
     def find(self, key: str) -> Erased | None:
         """The entry of a key, if whoever had it was erased, or is being erased. A crash may leave an entry that is not

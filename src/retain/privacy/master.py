@@ -15,9 +15,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from retain.core.errors import InvalidSettingsError, MasterKeyError
+from retain.core.errors import InvalidSettingsError, MasterKeyError, StoreFullError
 from retain.privacy.sealing import KEY_BYTES
-from retain.storage.objects.disk import sync_folder
+from retain.storage.objects.disk import NO_ROOM, sync_folder
 from retain.storage.objects.locks import locked
 
 SETTING: Final = "RETAIN_MASTER_KEY"
@@ -141,6 +141,10 @@ def _locked(path: Path) -> Iterator[None]:
         with locked(path.parent, needed=True):
             yield
     except OSError as problem:
+        if problem.errno in NO_ROOM:
+            raise StoreFullError(
+                f"no room to write the master key to {path}: the disk is full; free some space and try again"
+            ) from problem
         raise MasterKeyError(
             f"the master key cannot be written to {path}: {problem}; where others put it there, give the new one with "
             "retain key rotate --new"

@@ -85,6 +85,7 @@ LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
         "replies": "sealed under keys that are not in the store, so that nobody can tell whose they are; gone in a day",
         "passages": "made from exported memories, for search: numbers",
         "fillings": "how far search has been made ready",
+        "witness": "which server last agreed with the ledger of erasures; nothing of a user is in it",
         "recent_erasures": "that someone was erased in the last days, as a salted digest of the name",
     }
 )

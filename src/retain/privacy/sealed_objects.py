@@ -6,10 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, ObjectStoreError
+from retain.core.errors import (
+    KeyMissingError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    OtherKeyringError,
+)
 from retain.ports import ObjectStore
-from retain.privacy.keyring import Keyring, why_abandoned
-from retain.privacy.sealing import DataKey, SealBrokenError, seal, sealed_under, unseal
+from retain.privacy.keyring import Keyring, sealed_elsewhere, why_abandoned
+from retain.privacy.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
@@ -77,6 +83,10 @@ class SealedObjects:
         except SealBrokenError as problem:
             if self._keyring.is_abandoned(key_id):
                 raise self._abandoned(name, key_id) from problem
+            if isinstance(problem, OtherKeyError):
+                raise OtherKeyringError(
+                    f"the object {name} in {self.url} {sealed_elsewhere(self._keyring)}"
+                ) from problem
             raise ObjectDamagedError(
                 f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
             ) from problem

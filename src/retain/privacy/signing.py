@@ -127,6 +127,7 @@ class SigningKeys:
 
     def _made(self, now: int) -> SigningKey:
         """A new key, both halves kept, not in use yet."""
+        self._keyring.claim_once()
         secret = secrets.token_bytes(KEY_BYTES)
         public = _public_of(secret)
         key = SigningKey(public_id(public), secret, public)

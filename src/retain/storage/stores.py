@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from retain.core.errors import InvalidSettingsError, MissingExtraError, told
-from retain.ports import LargeScopes, ShortTermStore
+from retain.ports import LargeScopes, ShortTermStore, Witness
 from retain.settings import Settings, sqlite_path, without_password
 from retain.storage.relational.access import SqlKeys
 from retain.storage.relational.audit import SqlAudit
@@ -16,6 +17,7 @@ from retain.storage.relational.dues import SqlDues
 from retain.storage.relational.facts import SqlFacts
 from retain.storage.relational.feed import SqlFeed
 from retain.storage.relational.holds import SqlHolds
+from retain.storage.relational.identity import SqlIdentity
 from retain.storage.relational.jobs import SqlJobs, SqlLeases
 from retain.storage.relational.packs import SqlPacks
 from retain.storage.relational.provenance import SqlProvenance
@@ -53,6 +55,7 @@ class Stores:
     reader: SqlSubjectReader
     keys: SqlKeys
     replies: SqlReplies
+    identity: SqlIdentity
 
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
@@ -79,14 +82,16 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         reader=SqlSubjectReader(joined),
         keys=SqlKeys(joined),
         replies=SqlReplies(database),
+        identity=SqlIdentity(database),
     )
 
 
-def open_database(settings: Settings) -> Database:
-    """The database that the settings name."""
+def open_database(settings: Settings, before_new: Callable[[], None] = lambda: None) -> Database:
+    """The database that the settings name. ``before_new`` may raise, before a store is made where there is none."""
     scheme = settings.url.partition(":")[0]
     if scheme == "sqlite":
-        return SqliteDatabase(sqlite_path(settings.url), busy_seconds=settings.busy_seconds)
+        path = sqlite_path(settings.url)
+        return SqliteDatabase(path, busy_seconds=settings.busy_seconds, before_new=before_new)
     if scheme not in {"postgresql", "postgres"}:
         raise InvalidSettingsError(
             f"the store URL {told(without_password(settings.url))} is not understood; write it as "
@@ -104,7 +109,17 @@ def open_database(settings: Settings) -> Database:
         pool_size=settings.pool_size,
         distribute=settings.distribute,
         prepare=settings.prepare,
+        before_new=before_new,
     )
+
+
+def store_url(settings: Settings) -> str:
+    """The store that the settings name, without a user, a password or an option."""
+    if settings.url.partition(":")[0] not in {"postgresql", "postgres"}:
+        return f"sqlite:///{sqlite_path(settings.url)}"
+    from retain.storage.postgres.complaints import url_of  # noqa: PLC0415 - the extra may not be installed
+
+    return url_of(settings.url)
 
 
 def open_short_term(settings: Settings) -> ShortTermStore | None:
@@ -114,6 +129,16 @@ def open_short_term(settings: Settings) -> ShortTermStore | None:
     from retain.storage.valkey import open_short_term as open_valkey  # noqa: PLC0415 - the extra may not be installed
 
     return open_valkey(settings.short_term_url)
+
+
+def witness_of(database: Database) -> Witness | None:
+    """What knows whether the database was exchanged; ``None`` for a file, which leaves no trace of that."""
+    if isinstance(database, SqliteDatabase):
+        return None
+    from retain.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    from retain.storage.postgres.witness import PostgresWitness  # noqa: PLC0415
+
+    return PostgresWitness(database) if isinstance(database, PostgresDatabase) else None
 
 
 def large_scopes_in(database: Database, most: int) -> LargeScopes | None:

@@ -100,6 +100,7 @@ class Backup(Answer):
             "good": True,
             "tried_at": MOMENT,
             "problem": None,
+            "left_out": [],
         }
     )
 
@@ -114,6 +115,7 @@ class Backup(Answer):
     good: bool | None = Field(description="Whether a trial restore was the same as it holds; `null`: none was made.")
     tried_at: str | None
     problem: str | None
+    left_out: list[str] = Field(description="Pseudonyms of users who are not in it: their keys could not be opened.")
 
 
 class BackupPage(Page):

@@ -13,6 +13,8 @@ from retain.core.errors import (
     NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
+    OtherKeyringError,
+    RetainError,
     StoreTooNewError,
     told,
 )
@@ -37,9 +39,11 @@ from retain.privacy.backups.format import (
     trial_name,
 )
 from retain.privacy.backups.writing import part_name
-from retain.privacy.keyring import Keyring, why_abandoned
-from retain.privacy.sealing import DataKey, SealBrokenError, unseal
+from retain.privacy.keyring import Keyring, open_keyring, sealed_elsewhere, why_abandoned
+from retain.privacy.sealing import DataKey, OtherKeyError, SealBrokenError, unseal
 from retain.privacy.signing import SigningKeys
+from retain.settings import Settings
+from retain.storage.objects import open_backups, open_keeping
 
 
 class Damaged(NamedTuple):
@@ -183,7 +187,25 @@ class Catalog:
         except ObjectDamagedError as problem:
             if self._keyring.is_abandoned(doc.key):
                 raise _abandoned(doc) from problem
+            if isinstance(problem, OtherKeyringError):
+                raise OtherKeyringError(f"a document in {doc.segment} {sealed_elsewhere(self._keyring)}") from problem
             raise
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """The backups that the settings name, to be looked at: neither a key nor a folder is made, and nothing opened."""
+    state = open_keeping(settings)
+    keyring = open_keyring(state, settings.master_key, settings.master_path())
+    return Catalog(open_backups(settings), SigningKeys(state, keyring), keyring, lambda _alias: False)
+
+
+def last_backup(settings: Settings) -> str | None:
+    """The last backup, in words; ``None`` if there is none."""
+    try:
+        last = max(open_catalog(settings).whole(), key=lambda one: one.created_at, default=None)
+    except RetainError as problem:
+        return f"it could not be looked up: {problem}"
+    return None if last is None else f"{last.id} of {last.moment[:16]}, {last.records:,} memories"
 
 
 def is_ahead(manifest: Manifest, now: int) -> bool:
@@ -202,6 +224,8 @@ def frames_of(doc: Doc, segment: bytes, key: DataKey) -> Iterator[Frame]:
         try:
             plain = unseal(key, part_name(doc.id, number), segment[place : place + size])
             yield from read_frames(plain)
+        except OtherKeyError as problem:
+            raise OtherKeyringError(str(problem)) from problem
         except (SealBrokenError, FrameDamagedError) as problem:
             raise ObjectDamagedError(f"a document in {doc.segment} is damaged: {problem}") from problem
         place += size

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from retain.core.errors import ConflictError, ObjectDamagedError, ObjectMissingError
+from retain.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
 from retain.core.times import DAY
 from retain.core.types import MemoryType
 from retain.core.version import SOFTWARE
@@ -73,6 +73,7 @@ class Creation:
         self._progress = progress
         self._renew = renew
         self._reused: list[Doc] = []
+        self._left_out: list[str] = []
         self._known: dict[tuple[str, str, str], list[Doc]] = defaultdict(list)
         self._store_key = keyring.ensure(STORE_KEY, now=now)
 
@@ -117,6 +118,7 @@ class Creation:
             ledger=seen,
             ledger_hash=seen_hash,
             written=len(index) + sum(held.bytes for held in writer.segments),
+            left_out=tuple(self._left_out),
         )
         key = self._catalog.keys.current(now=self._now)
         self._renew()  # whoever took over may have removed what is not referred to yet
@@ -162,10 +164,12 @@ class Creation:
 
     def _users(self, reading: Reading, owners: Sequence[Owner]) -> Parts:
         changed = []
+        keys: dict[str, DataKey] = {}
         for owner in owners:
             if self._is_known(owner.sort, owner.alias, mark_of(self._store_key, owner.subject), owner.signature):
                 continue
-            if self._ledger.find(owner.alias) is None:
+            if self._ledger.find(owner.alias) is None and (key := self._key_of(owner)) is not None:
+                keys[owner.alias] = key
                 changed.append(owner)
         digests = {owner.number: hashlib.sha256() for owner in changed}
         draft: Draft | None = None
@@ -175,17 +179,28 @@ class Creation:
                 yield from draft.end()
                 draft = draft.next() if owner is before else None
             before = owner
-            draft = draft or self._draft(owner, digests[owner.number])
+            draft = draft or self._draft(owner, keys[owner.alias], digests[owner.number])
             yield from draft.add(piece)
             if piece.table == "records":
                 self._progress(piece.rows)
         if draft is not None:
             yield from draft.end()
 
-    def _draft(self, owner: Owner, digest: hashlib._Hash) -> Draft:
+    def _key_of(self, owner: Owner) -> DataKey | None:
+        """The key of a user; ``None``, and the user is left out, if it is damaged or the master key does not open it:
+        the others are backed up all the same.
+        """
+        try:
+            return self._keyring.ensure(owner.alias, now=self._now)
+        except (ObjectDamagedError, MasterKeyError) as problem:
+            _log.warning("the backup is made without user %s: %s", owner.alias, problem)
+            self._left_out.append(owner.alias)
+            return None
+
+    def _draft(self, owner: Owner, key: DataKey, digest: hashlib._Hash) -> Draft:
         return Draft(
             owner.sort,
-            self._keyring.ensure(owner.alias, now=self._now),
+            key,
             mark_of(self._store_key, owner.subject),
             owner.signature,
             counted_kinds(owner),
@@ -236,6 +251,17 @@ class Creation:
 def mark_of(store_key: DataKey, subject: str) -> str:
     """By which the document of a subject is found; it tells nothing to who has not the key."""
     return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def describe_left_out(manifest: Manifest) -> str:
+    """What is to be said of a backup that some users are not in."""
+    count = len(manifest.left_out)
+    some = ", ".join(manifest.left_out[:3]) + (", …" if count > 3 else "")
+    return (
+        f"it is without {count:,} {'user' if count == 1 else 'users'}, whose keys are damaged or not opened by the "
+        f"master key ({some}); bring the keys back from a copy of the keyring, or go on without "
+        "them with: retain key abandon"
+    )
 
 
 def keep_days(kinds: Sequence[str]) -> int:

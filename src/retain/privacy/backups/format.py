@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from retain.core.content import to_json
-from retain.core.errors import ObjectDamagedError, StoreTooNewError
+from retain.core.errors import ObjectDamagedError, OtherKeyringError, StoreTooNewError
 from retain.core.times import iso, when
 from retain.privacy.signatures import is_signature
 from retain.privacy.signing import SigningKey, SigningKeys
@@ -103,6 +103,8 @@ class Manifest:
     rewritten_at: int | None = None
     written: int = 0
     """How many bytes of its own it took."""
+    left_out: tuple[str, ...] = ()
+    """The pseudonyms of users who are not in it, because their keys could not be opened."""
     key: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -190,7 +192,7 @@ def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
         raise ObjectDamagedError(f"{what} is damaged: {problem}") from problem
     public = keys.public(key_id)
     if public is None:
-        raise ObjectDamagedError(
+        raise OtherKeyringError(
             f"{what} is signed with key {key_id}, which this store's keyring does not know; it is another store's, or "
             "was changed: name the keyring that belongs to it in RETAIN_STATE_URL"
         )
@@ -223,7 +225,8 @@ def read_manifest(data: bytes, keys: SigningKeys, backup_id: str) -> Manifest:
     said["index"] = Held(**said["index"])
     said["segments"] = tuple(Held(**held) for held in said["segments"])
     said["packs"] = tuple(Held(**held) for held in said["packs"])
-    said["kinds"], said["schema"] = tuple(said["kinds"]), tuple(said["schema"])
+    for name in ("kinds", "schema", "left_out"):
+        said[name] = tuple(said[name])
     manifest = Manifest(**said)
     if manifest.id != backup_id:
         raise ObjectDamagedError(f"the manifest of backup {backup_id} is that of {manifest.id}")

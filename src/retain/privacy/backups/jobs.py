@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retain.core.errors import ObjectDamagedError
-from retain.privacy.backups.service import DAILY, WEEKLY, Backups
+from retain.privacy.backups.service import DAILY, WEEKLY, Backup, Backups
 
 
 def backup_runners(backups: Backups) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -14,11 +14,11 @@ def backup_runners(backups: Backups) -> dict[str, Callable[[], dict[str, Any]]]:
 
     def daily() -> dict[str, Any]:
         made = backups.create(DAILY)
-        return {**_told(made.id, made.memories, made.written), **backups.rotate().as_dict()}
+        return {**_told(made), **backups.rotate().as_dict()}
 
     def weekly() -> dict[str, Any]:
         made = backups.create(WEEKLY)
-        return _told(made.id, made.memories, made.written)
+        return _told(made)
 
     def trial() -> dict[str, Any]:
         checks = [backups.verify(backup_id, restore=True) for backup_id in backups.latest()]
@@ -30,5 +30,6 @@ def backup_runners(backups: Backups) -> dict[str, Callable[[], dict[str, Any]]]:
     return {"backup": daily, "backup_persona": weekly, "backup_trial": trial}
 
 
-def _told(backup_id: str, memories: int, written: int) -> dict[str, Any]:
-    return {"backup": backup_id, "memories": memories, "written": written}
+def _told(made: Backup) -> dict[str, Any]:
+    said: dict[str, Any] = {"backup": made.id, "memories": made.memories, "written": made.written}
+    return {**said, "left_out": list(made.left_out)} if made.left_out else said

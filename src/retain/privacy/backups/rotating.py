@@ -125,10 +125,10 @@ def is_good(catalog: Catalog, backup_id: str) -> bool:
 
 
 def _good(catalog: Catalog, whole: Sequence[Manifest], now: int) -> tuple[list[Manifest], list[Manifest]]:
-    """The backups that another may go for: good on trial, not dated ahead, and all that they refer to is there still;
-    and those that lack something of it by now.
+    """The backups that another may go for: good on trial, not dated ahead, with everyone in them, and all that they
+    refer to is there still; and those that lack something of it by now.
     """
-    tried = [one for one in whole if is_good(catalog, one.id) and not is_ahead(one, now)]
+    tried = [one for one in whole if is_good(catalog, one.id) and not is_ahead(one, now) and not one.left_out]
     sizes = catalog.sizes() if tried else {}
     good = [one for one in tried if catalog.is_complete(one, sizes)]
     return good, [one for one in tried if one not in good]

@@ -30,7 +30,7 @@ from retain.lifecycle.leadership import Leadership
 from retain.ports import ObjectStore
 from retain.ports.requests import begin_steps
 from retain.privacy.backups.catalog import Catalog, Damaged, counted, is_ahead
-from retain.privacy.backups.creating import Creation, ends_at, mark_of
+from retain.privacy.backups.creating import Creation, describe_left_out, ends_at, mark_of
 from retain.privacy.backups.format import STORE_KEY, Manifest, is_named_after, name_backup
 from retain.privacy.backups.merging import Merging
 from retain.privacy.backups.restoring import (
@@ -74,10 +74,13 @@ class Backup:
     """Whether a trial restore was the same as what it holds; ``None`` if there was none yet."""
     tried_at: str | None
     problem: str | None = None
+    left_out: tuple[str, ...] = ()
+    """The pseudonyms of users who are not in it, because their keys could not be opened."""
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for programs."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"kinds": list(self.kinds)}
+        lists = {"kinds": list(self.kinds), "left_out": list(self.left_out)}
+        return {name: getattr(self, name) for name in self.__slots__} | lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Backups:
         check_clock: Callable[[int, bool], Belief],
         is_revoked: Callable[[str], bool],
         settle: Callable[[Restored], None],
+        check_state: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._tenant = tenant
@@ -139,6 +143,7 @@ class Backups:
         self._check_clock = check_clock
         self._is_revoked = is_revoked
         self._settle = settle
+        self._check_state = check_state
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -159,6 +164,7 @@ class Backups:
         backup decides when others go. ``progress`` hears how many more memories are in it.
         """
         chosen = _kinds(kinds)
+        self._check_state()
         with self._alone() as renew:
             now = self._now()
             request = begin_steps()
@@ -245,6 +251,7 @@ class Backups:
         check_known(manifest)
         if memory_id is not None and user_id is None:
             raise InvalidInputError("name the user whose memory it is, too: restore(id, user_id=…, memory_id=…)")
+        self._check_state()
         self._check_ledger()
         with self._alone():
             restored = None if user_id is not None else self._restore_whole(manifest, progress)
@@ -259,6 +266,7 @@ class Backups:
         confirmed. Of a clock that is far ahead of it: backups that are past their time by that clock alone wait, and
         are named. Backups that are dated later than now are left alone, and named too.
         """
+        self._check_state()
         with self._alone() as renew:
             now = self._now()
             belief = self._check_clock(now, confirm)
@@ -401,6 +409,8 @@ class Backups:
             return Backup(one.id, "", (), 0, 0, 0, 0, "", False, None, one.problem)
         trial = self._catalog.trial(one.id)
         problems = [] if trial is None else list(trial["problems"])
+        if one.left_out:
+            problems.append(describe_left_out(one))
         if is_ahead(one, self._now()):
             problems.append("it is dated later than now, by a clock that ran ahead (or this one is behind)")
         return Backup(
@@ -415,6 +425,7 @@ class Backups:
             None if trial is None else bool(trial["good"]),
             None if trial is None else str(trial["at"]),
             "; ".join(problems) or None,
+            one.left_out,
         )
 
     @contextmanager

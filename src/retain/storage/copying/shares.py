@@ -49,7 +49,7 @@ COMMON: Final[Mapping[str, frozenset[MemoryType]]] = {
 #: What only grows, and is therefore read from where the backup before stopped.
 GROWING: Final = ("audit",)
 #: Never in a backup: short-term memory, what is made anew from the rest, and how far this very store has come.
-LEFT_OUT: Final = ("turns", "changes", "short_windows", "short_messages", "ledger_seen")
+LEFT_OUT: Final = ("turns", "changes", "short_windows", "short_messages", "ledger_seen", "identity")
 
 
 def own_tables(kinds: frozenset[MemoryType]) -> list[Table]:

@@ -170,6 +170,7 @@ TABLES: Final = (
     _table("totals", "subject:int kind:text state:text cause:text count:int", "subject kind state cause"),
     _table("seen", "one:int at:int sighted:int", "one", is_data=False),
     _table("ledger_seen", "one:int no:int hash:text", "one", is_data=False),
+    _table("identity", "one:int store:text keyring:text", "one", is_data=False),
     _table(
         "api_keys",
         "id:text tenant:text name:text rights:text users:text agents:text hashed:bytes created_at:int expires_at:int "
@@ -178,10 +179,10 @@ TABLES: Final = (
     ),
 )
 
-#: Not copied: a lease is its holder's; a reply is for whoever asks again within the day, where they asked; the others
-#: PostgreSQL makes from records, where and when they are needed. A mark of an erasure is for processes that have
-#: this very store open.
-LEFT_OUT: Final = ("leases", "replies", "passages", "fillings", "recent_erasures")
+#: Not copied: a lease is its holder's; a reply is for whoever asks again within the day, where they asked; a witness
+#: speaks for its own database; the others PostgreSQL makes from records, where and when they are needed. A mark of an
+#: erasure is for processes that have this very store open.
+LEFT_OUT: Final = ("leases", "replies", "witness", "passages", "fillings", "recent_erasures")
 
 
 class Counter(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,8 @@ from typing import BinaryIO, Final
 if sys.platform != "win32":
     import fcntl
 
+#: The system's ways to say that a disk is full: also, a user's share of it is used up, or a file may not grow.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Windows has no way to sync a folder, and does not let a file be deleted that someone has open.
 _WINDOWS: Final = sys.platform == "win32"
 

@@ -21,6 +21,7 @@ from retain.core.errors import (
 )
 from retain.storage.objects.chunks import Source
 from retain.storage.objects.disk import (
+    NO_ROOM,
     make_folder,
     name_file,
     new_file,
@@ -36,7 +37,6 @@ from retain.storage.objects.tags import check_conditions, tag_content
 
 #: Where objects are written before they have their name. A name has no leading dot, so none can be one of these.
 INCOMING: Final = ".incoming"
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 #: A share on the network that went away, or a process with too much open at once.
 _PASSING: Final = frozenset(
@@ -263,7 +263,7 @@ def _unlink(targets: Sequence[Path]) -> None:
 
 def _in_our_words(problem: OSError, doing: str) -> StorageError:
     why = problem.strerror or str(problem)
-    if problem.errno in _NO_ROOM:
+    if problem.errno in NO_ROOM:
         return StoreFullError(f"cannot {doing}: the disk is full ({why}); free some space and try again")
     if problem.errno in _REFUSED:
         return ObjectStoreError(f"cannot {doing}: {why}; check the permissions of the folder")

@@ -45,10 +45,12 @@ EVERYWHERE: Final = (
     "audit_checkpoints",
     "seen",
     "ledger_seen",
+    "identity",
     "api_keys",
 )
-#: Where everyone connects: written with many requests, or read by everyone, and of no use after some days.
-ON_THE_COORDINATOR: Final = ("replies", "recent_erasures")
+#: Where everyone connects: written with many requests, or read by everyone, and of no use after some days; and what
+#: speaks for this very server.
+ON_THE_COORDINATOR: Final = ("replies", "recent_erasures", "witness")
 #: Every table of the schema.
 ALL_TABLES: Final = frozenset({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"})
 

@@ -60,6 +60,15 @@ def place_of(conninfo: str) -> str:
     )
 
 
+def url_of(url: str) -> str:
+    """A store's URL without a user, a password or an option but the schema."""
+    parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
+    database = parts.get("dbname") or parts.get("user") or ""
+    schema = schema_of(parts)
+    place = f"postgresql://{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{database}"
+    return place if schema == "retain" else f"{place}?schema={schema}"
+
+
 def in_our_words(problem: psycopg.Error, place: str, called: str = "RETAIN_URL") -> RetainError:
     """The error of our tree that says what a database's error means, and what to do.
 

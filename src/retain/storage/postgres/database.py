@@ -72,7 +72,9 @@ class PostgresDatabase:
         copying: bool = False,
         prepare: bool = True,
         called: str = "RETAIN_URL",
+        before_new: Callable[[], None] = lambda: None,
     ) -> None:
+        """Open the database. ``before_new`` may raise, before tables are made where there are none."""
         parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
         self.schema = schema_of(parts)
         self._conninfo = make_conninfo("", **with_defaults(parts))
@@ -85,7 +87,9 @@ class PostgresDatabase:
         self.on_commit: Callable[[], None] = lambda: None
         self._expectations = Expectations()
         with self._translated(), self._connect() as connection:
-            prepare_schema(connection, self.schema, self.place, distribute=distribute, copying=copying)
+            prepare_schema(
+                connection, self.schema, self.place, distribute=distribute, copying=copying, before_new=before_new
+            )
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._conninfo,
             kwargs={"autocommit": True, "prepare_threshold": 1 if prepare else None},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from psycopg import errors
@@ -24,11 +25,18 @@ def quoted(name: str) -> str:
 
 
 def prepare_schema(
-    connection: Connection, schema: str, place: str, *, distribute: bool = False, copying: bool = False
+    connection: Connection,
+    schema: str,
+    place: str,
+    *,
+    distribute: bool = False,
+    copying: bool = False,
+    before_new: Callable[[], None] = lambda: None,
 ) -> None:
     """Refuse a server that cannot be used, in plain words; then bring the schema up to date.
 
-    One that holds a part of another store is opened only to go on ``copying`` that.
+    One that holds a part of another store is opened only to go on ``copying`` that. ``before_new`` may raise, before
+    tables are made where there are none.
     """
     if connection.info.server_version < _OLDEST:
         raise StoreUnavailableError(
@@ -46,6 +54,8 @@ def prepare_schema(
             f"{place} has schema version {version}, this version of Retain knows up to {steps[-1][0]}; "
             "upgrade with: pip install --upgrade retain"
         )
+    if version == 0:
+        before_new()
     if version < steps[-1][0]:
         connection.execute("SELECT pg_advisory_lock(%s)", (lock_key(schema, "migration"),))
         try:

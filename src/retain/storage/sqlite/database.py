@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import threading
@@ -27,8 +26,10 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
+from retain.storage.objects.disk import NO_ROOM
 from retain.storage.relational.database import Bindings, DuplicateError, Question, Row, T
 from retain.storage.relational.statements import migrations, statements
+from retain.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
 
 APPLICATION_ID: Final = 0x5265746E  # "Retn", in the file's header
 _PACKAGE: Final = "retain.storage.sqlite"
@@ -41,8 +42,6 @@ _SQL: Final = statements(_PACKAGE)
 _STEPS: Final = 4_000
 #: How often a write that waits for this process's own writers looks at the deadline.
 _LOOK_SECONDS: Final = 0.05
-#: The system's other ways to say that a disk is full: a user's share of it is used up, a file may not grow.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Database:
@@ -54,16 +53,26 @@ class Database:
 
     is_shared = False
 
-    def __init__(self, path: Path, *, busy_seconds: float = 60.0) -> None:
+    def __init__(
+        self, path: Path, *, busy_seconds: float = 60.0, before_new: Callable[[], None] = lambda: None
+    ) -> None:
+        """Open the file, or make it. ``before_new`` may raise, before a store is made where there is none."""
         self.path = path
+        self._before_new = before_new
         self._busy_seconds = busy_seconds
         self._pid = os.getpid()
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
         self._readers: list[apsw.Connection] = []
         self._lock = threading.Lock()
+        self._only_read: ReadOnlyFile | None = None
+        if not is_empty(path) and not is_writable(path):
+            self._open_read_only()
+            return
         with self._translated():
             try:
+                if is_empty(path):
+                    before_new()
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if not path.exists():
                     path.touch(mode=0o600)  # memories are for their owner's eyes; SQLite's other files take after it
@@ -86,6 +95,7 @@ class Database:
     def write(self, _subject: str | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
+        self._check_writable()
         with self._turn(), self._translated(self._writer):
             self.check_usable()
             connection = self._writer
@@ -154,6 +164,8 @@ class Database:
         """A consistent view of the store as it is now."""
         with self._translated():
             self.check_usable()
+            if self._only_read is not None and self._only_read.has_changed():
+                self._close_readers()
             try:
                 connection = self._readers.pop()
             except IndexError:
@@ -180,8 +192,7 @@ class Database:
             return  # a forked child must not touch its parent's connections
         with self._lock:
             self._writer.close()
-            while self._readers:
-                self._readers.pop().close()
+            self._close_readers()
 
     @property
     def usable(self) -> bool:
@@ -206,6 +217,7 @@ class Database:
         keeps an older view of the file for more than some seconds.
         """
         self.check_usable()
+        self._check_writable()
         deadline = time.monotonic() + _SCRUB_SECONDS
         with self._translated(), closing(self._connect()) as connection:
             connection.set_busy_handler(_patience(_SCRUB_SECONDS))
@@ -220,6 +232,8 @@ class Database:
     # --- opening -----------------------------------------------------------------------------------------------
 
     def _connect(self, *, create: bool = False) -> apsw.Connection:
+        if self._only_read is not None:
+            return self._only_read.connect()
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(str(self.path), flags=flags, statementcachesize=256)
         connection.set_busy_handler(_patience(self._busy_seconds))
@@ -241,12 +255,35 @@ class Database:
         # a statement's plan does not depend on what it is asked with, so it is made once and not with each execution
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
+    def _open_read_only(self) -> None:
+        """Open a file that this process may read and not write: it is as whoever could write it left it."""
+
+        def configure(connection: apsw.Connection) -> None:
+            connection.set_busy_handler(_patience(self._busy_seconds))
+            self._configure(connection)
+
+        with self._translated():
+            self._only_read = ReadOnlyFile(self.path, configure)
+            self._writer = self._only_read.connect()
+            try:
+                if self._version(self._writer) < migrations(_PACKAGE)[-1][0]:
+                    self._only_read.refuse()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def _check_writable(self) -> None:
+        if self._only_read is not None:
+            self._only_read.refuse()
+
     def _prepare(self) -> None:
         """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
         connection = self._writer
-        if self._has_log():  # closing would write it into a file that may not be ours
+        if has_log(self.path):  # closing would write it into a file that may not be ours
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         version = self._version(connection)
+        if version == 0:
+            self._before_new()
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         steps = migrations(_PACKAGE)
         if version < steps[-1][0] or connection.pragma("journal_mode") != "wal":
@@ -266,12 +303,6 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-
-    def _has_log(self) -> bool:
-        try:
-            return Path(f"{self.path}-wal").stat().st_size > 0
-        except OSError:
-            return False
 
     def _version(self, connection: apsw.Connection) -> int:
         with connection:  # one view of the file, whatever another process makes of it meanwhile
@@ -316,6 +347,10 @@ class Database:
                 "open Retain in each process"
             )
 
+    def _close_readers(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
+
     def _give_back(self, connection: apsw.Connection) -> None:
         if len(self._readers) < _IDLE_READERS and not self._closed:
             self._readers.append(connection)
@@ -333,7 +368,7 @@ class Database:
         except apsw.Error as problem:
             if isinstance(problem, apsw.InterruptError | apsw.BusyError):
                 check_deadline()
-            full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in _NO_ROOM
+            full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
             raise self._in_our_words(apsw.FullError() if full else problem) from problem
 
     def _in_our_words(self, problem: apsw.Error) -> StorageError:

@@ -409,6 +409,21 @@ CREATE TABLE recent_erasures (
     erased_at bigint NOT NULL
 );
 
+-- Which store this is, and the keyring that it belongs to once something was sealed or erased.
+CREATE TABLE identity (
+    one     bigint PRIMARY KEY CHECK (one = 1),
+    store   text   COLLATE "C" NOT NULL,
+    keyring text   COLLATE "C"
+);
+
+-- When and by which transaction this very database was last found to agree with the ledger of erasures. In a copy of it the
+-- row was written by another transaction, and another server has started at another time.
+CREATE TABLE witness (
+    one        bigint      PRIMARY KEY CHECK (one = 1),
+    started_at timestamptz NOT NULL,                             -- the server
+    xid        bigint      NOT NULL                              -- the transaction that wrote the row
+);
+
 -- API keys, of which only a hash is kept.
 CREATE TABLE api_keys (
     id           text   COLLATE "C" PRIMARY KEY,

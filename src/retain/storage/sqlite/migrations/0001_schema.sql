@@ -372,6 +372,13 @@ CREATE TABLE recent_erasures (
     erased_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Which store this is, and the keyring that it belongs to once something was sealed or erased.
+CREATE TABLE identity (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    store   TEXT    NOT NULL,
+    keyring TEXT
+) STRICT;
+
 -- API keys, of which only a hash is kept.
 CREATE TABLE api_keys (
     id           TEXT    PRIMARY KEY,

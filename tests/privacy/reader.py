@@ -1,0 +1,47 @@
+"""Reads a home as a user whom its permissions bind: ``python reader.py HOME``; what came of it, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from retain import Retain
+from retain.core.errors import RetainError
+from retain.recall.embedders import open_embedder
+
+NOBODY = 65_534
+
+
+def attempt(what: Callable[[], Any]) -> Any:
+    """What something gives, or the code of the error that it raises."""
+    try:
+        return what()
+    except RetainError as problem:
+        return {"code": problem.code, "message": str(problem)}
+
+
+def read(home: str) -> dict[str, Any]:
+    """What can be read, and what comes of writing."""
+    with Retain.open(home=home) as retain:
+        memory = retain.manager("ann", "guide", "trip")
+        return {
+            "found": [item["content"] for item in memory.retrieve("tea")],
+            "got": memory.get(memory.retrieve("tea")[0]["memory_id"])["content"],
+            "history": [message["content"] for message in memory.short_term.get_conversation_history()],
+            "exported": len(retain.export_user("ann")["memories"]["long_term"]),
+            "added": attempt(lambda: memory.add("likes coffee", "long_term")),
+            "erased": attempt(lambda: retain.erase_user("ann").pending),
+            "swept": attempt(lambda: retain.sweep() and None),
+        }
+
+
+if __name__ == "__main__":
+    open_embedder("static").embed(["what it needs is read while all may be read"])
+    "".encode("ascii")
+    if os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    sys.stdout.write(json.dumps(attempt(lambda: read(sys.argv[1]))))
