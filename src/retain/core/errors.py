@@ -268,6 +268,12 @@ class ObjectDamagedError(ObjectStoreError):
     code = "object_damaged"
 
 
+class OtherKeyringError(ObjectDamagedError):
+    """An object was sealed or signed under another keyring than the one that is there; it may well be whole."""
+
+    code = "other_keyring"
+
+
 class MasterKeyError(StorageError):
     """The master key is missing, or is not the one that keys were wrapped with."""
 
@@ -290,12 +296,6 @@ class KeyringError(StorageError):
     """The keyring that the settings name is not the one that the store belongs to; nothing was done."""
 
     code = "keyring"
-
-
-class OtherKeyringError(ObjectDamagedError, KeyringError):
-    """An object was sealed or signed under another keyring than the one that is there; it may well be whole."""
-
-    code = "other_keyring"
 
 
 class LedgerError(StorageError):
