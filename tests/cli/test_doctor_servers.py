@@ -97,9 +97,9 @@ def test_a_deployment_as_the_page_describes_it_passes_every_check(deployed: str,
         memory.delete_user_memories("alice")
     code, checks = examine("--home", str(home), "--url", deployed)
     assert code == 0
-    wanted = ["python", "settings", "home", *OF_POSTGRES, "archive", "backups", "embedder", "summarizer"]
+    wanted = ["python", "settings", "home", *OF_POSTGRES, "archive", "state", "backups", "embedder", "summarizer"]
     assert list(checks) == wanted
-    assert {name for name, check in checks.items() if check["status"] != "ok"} == {"archive", "backups"}
+    assert {name for name, check in checks.items() if check["status"] != "ok"} == {"archive", "state", "backups"}
     assert "no backup was ever made" in checks["backups"]["detail"]
     assert "PostgreSQL 18" in checks["store"]["detail"]
     assert "may read and write the tables" in checks["privileges"]["detail"]

@@ -18,7 +18,7 @@ from cli.examining import examine, leave_settings
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from conformance.engines import postgres_server
-from retain import KeyMissingError, Retain
+from retain import KeyringError, Retain
 from storage.full_store import LONG
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "move-to-postgres.md"
@@ -166,8 +166,8 @@ def test_what_the_page_and_the_command_name_is_all_that_another_home_needs(
     code, checks = examine("--home", str(new), "--url", url)
     assert (code, checks["cold_memories"]["status"]) == (3, "failed")
     assert "RETAIN_STATE_URL" in checks["cold_memories"]["fix"]
-    with Retain.open(url, home=new) as retain, pytest.raises(KeyMissingError, match="check RETAIN_STATE_URL"):
-        retain.manager("ann", "travel").rehydrate(memory_id)
+    with pytest.raises(KeyringError, match="Set RETAIN_STATE_URL"):
+        Retain.open(url, home=new)
 
     shutil.copytree(old / "keys", new / "keys")
     assert examine("--home", str(new), "--url", url)[1]["cold_memories"]["status"] == "ok"

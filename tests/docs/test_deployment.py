@@ -214,3 +214,12 @@ def test_the_page_about_scaling_out_names_every_table() -> None:
     by_subject, everywhere = re.findall(r"^\| `([\w ]+)` \|", text, re.MULTILINE)
     assert set(by_subject.split()) == set(BY_SUBJECT)
     assert set(everywhere.split()) == set(EVERYWHERE)
+
+
+def test_the_page_and_compose_name_where_keys_and_backups_are() -> None:
+    """Two machines that are set up without these would make two keyrings for one store."""
+    page = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
+    compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    for name in ("RETAIN_STATE_URL", "RETAIN_BACKUP_URL", "RETAIN_MASTER_KEY"):
+        assert f"export {name}=" in page
+        assert f"{name}: " in compose
