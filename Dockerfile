@@ -9,11 +9,11 @@ RUN python -m venv /opt/retain \
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin retain \
-    && install --directory --owner=retain --mode=0700 /data /state /keys /backups
+    && install --directory --owner=retain --mode=0700 /data /data/keys /state /backups
 COPY --from=build /opt/retain /opt/retain
 ENV PATH=/opt/retain/bin:$PATH RETAIN_HOME=/data PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER retain
-VOLUME ["/data", "/state", "/keys", "/backups"]
+VOLUME ["/data", "/data/keys", "/state", "/backups"]
 # That the process answers, and nothing more: whether its servers do is what /readyz is for.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8422/healthz', timeout=4)"]
 EXPOSE 8422
