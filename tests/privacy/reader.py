@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from retain import Retain
 from retain.core.errors import RetainError
-from retain.recall.embedders import open_embedder
 
 NOBODY = 65_534
 
@@ -38,10 +39,19 @@ def read(home: str) -> dict[str, Any]:
         }
 
 
+def rehearse() -> None:
+    """Do all of it once with a home of its own: what Python loads for it is loaded while everything may be read."""
+    with tempfile.TemporaryDirectory() as home:
+        with Retain.open(home=home) as retain:
+            retain.manager("ann", "guide", "trip").add("likes tea", "long_term")
+            retain.backups.create()
+        read(home)
+    codecs.lookup("ascii")
+
+
 if __name__ == "__main__":
-    open_embedder("static").embed(["what it needs is read while all may be read"])
-    "".encode("ascii")
     if os.geteuid() == 0:
+        rehearse()
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     sys.stdout.write(json.dumps(attempt(lambda: read(sys.argv[1]))))
