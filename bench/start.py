@@ -1,4 +1,6 @@
-"""The start of a process: the CPU time of each step up to the first memory, and of the dearest add after that."""
+"""The start of a process: the CPU time of each step up to the first memory, of the dearest add after that, and of the
+largest texts that are permitted.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,26 @@ with Retain.open(home=sys.argv[1]) as retain:
     for number in range(500):
         memory.add(f"User enjoys skiing and mountain views, as note number {number} says")
         done("later")
+    most = 7_000_000
+    shapes = {
+        "prose": "User enjoys skiing and mountain views in winter. " * (most // 49),
+        "words": " ".join(f"word{number}" for number in range(most // 12)),
+        "one word": "a1b2c3d4" * (most // 8),
+        "Chinese": "用户喜欢在冬天滑雪和看山景" * (most // 39),
+        "marks": "e\u0301\u0323" * (most // 5),
+    }
+    for text in shapes.values():
+        last = time.process_time()
+        memory.add(text)
+        done("largest")
 print(json.dumps(taken))
 """
 
 
 def measure() -> dict[str, float]:
-    """Milliseconds of CPU at the median of some new processes: ``import``, ``open``, the first ``add``, and the dearest
-    of 500 ``later`` ones, among which is the one that loads the compiled tokenizer.
+    """Milliseconds of CPU at the median of some new processes: ``import``, ``open``, the first ``add``, the dearest of
+    500 ``later`` ones, among which is the one that loads the compiled tokenizer, and the dearest of the ``largest``
+    texts, of about 7 MB in five shapes.
     """
     with tempfile.TemporaryDirectory(prefix="retain-bench-") as home:
         found = [

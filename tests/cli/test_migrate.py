@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from bench.servers import PostgresServer
 
@@ -53,6 +54,20 @@ def test_a_store_is_copied_and_found_in_the_new_place(filled: Shell, url: str) -
     (found,) = filled.json("search", "tea", "-u", "ann", "--url", url)
     assert found["content"] == "Likes tea"
     assert filled.json("search", "tea", "-u", "ann")[0]["memory_id"] == found["memory_id"], "the old one is there too"
+
+
+def test_a_store_is_copied_into_the_place_of_one_that_was_lost(filled: Shell) -> None:
+    lost = postgres_server().new_database()
+    filled.ok("add", "Likes coffee", "-u", "ann", "--url", lost)
+    with psycopg.connect(lost, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA retain CASCADE")
+    code, error = filled.error("search", "coffee", "-u", "ann", "--url", lost)
+    assert (code, error["code"]) == (1, "store_lost")
+
+    filled.ok("migrate", "--to", lost)
+
+    (found,) = filled.json("search", "tea", "-u", "ann", "--url", lost)
+    assert found["content"] == "Likes tea"
 
 
 def test_people_see_a_table_and_what_to_do_next(filled: Shell, url: str) -> None:
