@@ -223,6 +223,8 @@ def sort_resources(api: Traveller) -> None:
     assert api.ask("GET", f"/domains/rag/archives/{kept['archive_id']}")["resources"] == [old]
     api.ask("GET", f"/domains/memory/archives/{kept['archive_id']}", status=404)
     both = api.ask("GET", "/domains")
+    assert both.pop("version") == 1
+    assert both.pop("updated_at").endswith("+00:00")
     assert both == {name: api.ask("GET", f"/domains/{name}") for name in ("memory", "rag")}
 
 

@@ -234,7 +234,7 @@ def test_an_unexpected_error_does_show_a_traceback(shell: Shell, monkeypatch: py
     def broken(*_args: object, **_more: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Retain, "open", broken)
+    monkeypatch.setattr(Retain, "__init__", broken)
     assert isinstance(shell("get", "x", "-u", "alice").exception, ZeroDivisionError)
 
 

@@ -312,10 +312,14 @@ def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.Mo
         connection.close()
         return found
 
-    before = content()
+    def files() -> dict[str, bytes]:
+        found = [path for path in home.rglob("*") if path.is_file() and not path.name.startswith("retain.db")]
+        return {str(path): path.read_bytes() for path in found}
+
+    before = content(), files()
     examine("--home", str(home))
-    assert content() == before
-    for folder in ("archive", "state", "backups", "keys"):
+    assert (content(), files()) == before
+    for folder in ("archive", "backups", "keys"):
         assert not (home / folder).exists()
 
 

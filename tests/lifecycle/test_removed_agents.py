@@ -98,6 +98,7 @@ READS = {
     "Memory.gdpr_export_user_data",
     "Memory.export_kind",
     "Plain.retrieve",
+    "Memory.rules",
     "Plain.export_all",
     "Plain.list",
     "Plain.count",

@@ -253,9 +253,8 @@ def test_an_absurd_quota_is_refused(retain: Retain, limit: Any) -> None:
 
 
 def test_a_clock_without_a_time_zone_is_refused(retain: Retain) -> None:
-    naive = Retain.open(home=retain.settings.home, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
-    with naive, pytest.raises(InvalidInputError, match=r"clock's time .* has no time zone"):
-        naive.manager("user", "agent").add("something")
+    with pytest.raises(InvalidInputError, match=r"clock's time .* has no time zone"):
+        Retain.open(home=retain.settings.home, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
     with pytest.raises(InvalidInputError, match="clock must be a callable"):
         Retain.open(home=retain.settings.home, clock=datetime.now(UTC))  # type: ignore[arg-type]
 

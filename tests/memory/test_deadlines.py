@@ -44,6 +44,7 @@ VERBS: dict[str, Callable[[Retain], Any]] = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_stops_in_the_midst_of_what_it_goes_through(filled: Retain, verb: str) -> None:
+    VERBS[verb](filled)  # what is read once and remembered has been read
     whole = Counted()
     with whole.applied():
         VERBS[verb](filled)

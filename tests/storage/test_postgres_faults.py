@@ -220,6 +220,12 @@ OPERATIONS = {
 }
 
 
+def prepare(operation: Operation, retain: Retain, clock: FakeClock) -> None:
+    """Let there be what an operation needs, in a store that knows the time, so that the operation need not tell it."""
+    operation.prepare(retain, clock)
+    retain.trust.note_write()
+
+
 class Stage:
     """One database, reached through a relay; every try has a tenant of its own in it."""
 
@@ -247,7 +253,7 @@ class Stage:
     def statements_of(self, name: str) -> list[bytes]:
         """What an operation sends to the server."""
         with self.opened() as (retain, clock):
-            OPERATIONS[name].prepare(retain, clock)
+            prepare(OPERATIONS[name], retain, clock)
             with self.relay.burning(Fuse(at=0)):
                 OPERATIONS[name].act(retain, clock)
                 return self.relay.statements
@@ -256,7 +262,7 @@ class Stage:
         """What an operation leads to when nothing breaks."""
         if name not in self._ends:
             with self.opened() as (retain, clock):
-                OPERATIONS[name].prepare(retain, clock)
+                prepare(OPERATIONS[name], retain, clock)
                 OPERATIONS[name].act(retain, clock)
                 self._ends[name] = self.eye.picture(retain.tenant)
         return self._ends[name]
@@ -267,7 +273,7 @@ class Stage:
         """
         operation = OPERATIONS[name]
         with self.opened() as (retain, clock):
-            operation.prepare(retain, clock)
+            prepare(operation, retain, clock)
             before = self.eye.picture(retain.tenant)
             done = self.attempt(operation, fuse, retain, clock)
             if not done:

@@ -23,6 +23,7 @@ from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock
 from retain import Retain
+from retain.core.chain import parse_entries
 from retain.core.records import Scope
 from retain.lifecycle.leadership import LEASE_TTL
 from retain.storage.postgres.database import STANDSTILL_MS
@@ -157,10 +158,11 @@ class Stage:
     def moves(self, action: str) -> Counter[str]:
         """How often the audit chain says that something happened to each record."""
         found = (
-            "SELECT item FROM audit JOIN subjects ON subjects.no = audit.subject "
+            "SELECT entry::text, hash FROM audit JOIN subjects ON subjects.no = audit.subject "
             "WHERE subjects.subject LIKE %s AND entry::jsonb ->> 'action' = %s"
         )
-        return Counter(row[0] for row in self.rows(found, f"{self.tenant}/%", action))
+        entries = self.rows(found, f"{self.tenant}/%", action)
+        return Counter(str(one.item) for row in entries for one in parse_entries(row[0].encode(), row[1]))
 
     def check_sound(self) -> None:
         """What is counted is there, every chain is whole, and nobody ever ran into a deadlock."""

@@ -21,7 +21,7 @@ def engine_name() -> str:
 def test_a_manifest_that_is_made_to_be_unreadable_stops_nothing(retain: Retain, home: Path) -> None:
     retain.manager("ann", "guide").add("Likes tea", "long_term")
     first = retain.backups.create()
-    hostile = home / "backups" / "backups" / "01a1dfca-a665-7c0c-84a9-64c178b14055"
+    hostile = home / "backups" / "backups" / "20260101-000000-000-7c0c-84a9-64c178b14055"
     hostile.mkdir()
     (hostile / "manifest.json").write_bytes(b"[" * 200_000)
     second = retain.backups.create()
@@ -40,7 +40,7 @@ def test_a_key_that_was_revoked_since_is_not_valid_again_in_a_restored_store(hom
         retain.access.revoke(retain.access.list()[0].id)
     for path in home.glob("retain.db*"):
         path.unlink()
-    with Retain.open(home=home, clock=clock) as retain:
+    with Retain.open(home=home, clock=clock, new_store=True) as retain:
         retain.backups.restore(backup.id)
         assert retain.access.identify(kept).is_operator
         with pytest.raises(UnauthenticatedError):

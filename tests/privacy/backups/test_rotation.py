@@ -16,7 +16,7 @@ from lifecycle.fuses import DeathError
 from privacy.backups.stores import catalog_of, check_all, digests, docs, objects, rows_of, said
 from retain import Retain
 from retain.core.errors import ClockError, ConfirmationNeededError, NotFoundError
-from retain.privacy.backups.format import SEGMENTS, manifest_name
+from retain.privacy.backups.format import SEGMENTS, manifest_name, name_backup
 from retain.privacy.backups.service import DAILY, WEEKLY
 from retain.privacy.master import new_master_text
 
@@ -89,7 +89,7 @@ def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, 
     }
     for name, data in strange.items():
         store.put(name, data)
-    unfinished = small.parts.new_id(1)
+    unfinished = name_backup(small.parts.new_id(1), 1)
     store.put(f"{SEGMENTS}{unfinished}-1", b"of a backup without a manifest")
     store.put(f"backups/{unfinished}/index", b"of a backup without a manifest")
 
