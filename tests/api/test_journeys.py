@@ -89,6 +89,8 @@ def remember_and_recall(api: Traveller) -> None:
     assert api.ask("GET", f"/memories/{tea}", **WHO)["content"] == "Ann likes white tea."
     assert [one["memory_id"] for one in api.ask("GET", f"/memories/{tea}/derived", **WHO)["items"]] == [made]
     assert api.ask("GET", f"/memories/{tea}/explain", **WHO)["next"]["action"] == "archive"
+    rules = api.ask("GET", "/rules", **WHO)
+    assert {one["memory_type"]: one for one in rules["kinds"]}["long_term"]["archive_after_days"] == 365
     assert api.ask("GET", "/me")["operator"] is True
 
     for kind, content in (("structured", {"no": 7}), ("persona", "Speaks plainly."), ("entity", "Ann")):
@@ -223,6 +225,8 @@ def sort_resources(api: Traveller) -> None:
     assert api.ask("GET", f"/domains/rag/archives/{kept['archive_id']}")["resources"] == [old]
     api.ask("GET", f"/domains/memory/archives/{kept['archive_id']}", status=404)
     both = api.ask("GET", "/domains")
+    given = api.ask("POST", "/domains/rag/gc-params", {"raw_args": {"limit": 7}, "validated_args": {"limit": 7}})
+    assert (given["limit"], given["older_than_days"]) == (7, 90), "what is not given comes from the policy"
     assert both.pop("version") == 1
     assert both.pop("updated_at").endswith("+00:00")
     assert both == {name: api.ask("GET", f"/domains/{name}") for name in ("memory", "rag")}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Final
 
-from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, RetainError
-from retain.health.checks import Check, failed, ok
+from retain.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, RetainError, StorageError
+from retain.health.checks import Check, advice_of, failed, ok
+from retain.ports import Pack
 from retain.privacy.keyring import SIGNING, KeptKey, Keyring, open_keyring
 from retain.privacy.ledger import Ledger
 from retain.privacy.master import SETTING, master_file
@@ -61,8 +62,14 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
 
 def check_cold(database: Database, settings: Settings) -> Iterator[Check]:
     """That memories in cold storage can be read: some are. Nothing is said where there are none."""
+    packs = SqlPacks(database)
     try:
-        opened = _open_packs(SqlPacks(database), settings)
+        oldest = packs.oldest(_SOME)
+    except StorageError as problem:
+        yield failed(_COLD, problem, advice_of(problem))
+        return
+    try:
+        opened = _open_packs(packs, oldest, settings)
     except RetainError as problem:
         yield failed(_COLD, problem, _COLD_FIX)
         return
@@ -70,14 +77,14 @@ def check_cold(database: Database, settings: Settings) -> Iterator[Check]:
         yield ok(_COLD, f"they can be read ({opened:,} {'object was' if opened == 1 else 'objects were'} opened)")
 
 
-def _open_packs(packs: SqlPacks, settings: Settings) -> int:
+def _open_packs(packs: SqlPacks, some: Iterable[Pack], settings: Settings) -> int:
     """Open the oldest cold object of some users; how many were. What is being erased, or went just now, need not."""
     state = open_keeping(settings)
     keyring = open_keyring(state, settings.master_key, settings.master_path())
     ledger = Ledger(state)
     objects = SealedObjects(open_cold(settings), keyring, lambda: 0, lambda alias: ledger.find(alias) is not None)
     opened = 0
-    for pack in packs.oldest(_SOME):
+    for pack in some:
         try:
             objects.get(pack.name)
             opened += 1
