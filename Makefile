@@ -14,13 +14,13 @@ setup: $(STAMP)  ## a virtual environment with everything needed
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Retain needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+		{ echo "Holdfast needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(STAMP)    ## serve the API on the embedded engine, and say where (a tour: retain demo)
-	@$(BIN)/retain serve
+run: $(STAMP)    ## serve the API on the embedded engine, and say where (a tour: holdfast demo)
+	@$(BIN)/holdfast serve
 
 test: check      ## everything that must hold before a change lands
 
@@ -46,7 +46,7 @@ bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails lo
 	$(BIN)/python -m bench --check
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference
-	@for page in cli settings errors metrics rest mcp; do $(BIN)/python -m retain.cli.reference $$page > docs/reference/$$page.md; done
+	@for page in cli settings errors metrics rest mcp; do $(BIN)/python -m holdfast.cli.reference $$page > docs/reference/$$page.md; done
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

@@ -1,1 +1,1 @@
-"""What Retain costs and how well it recalls, measured: ``make bench``, figures in ``docs/benchmarks.md``."""
+"""What Holdfast costs and how well it recalls, measured: ``make bench``, figures in ``docs/benchmarks.md``."""

@@ -3,7 +3,7 @@
 python -m bench                                # everything; 1,000,000 memories, several minutes
 python -m bench --users 10                     # a smaller store
 python -m bench --check                        # are the targets met? a minute or two, writes nothing; make bench-check
-RETAIN_LOCOMO=path/to/locomo10.json make bench # with LoCoMo, if you have it
+HOLDFAST_LOCOMO=path/to/locomo10.json make bench # with LoCoMo, if you have it
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=100, help="users with 10,000 memories each (default: 100)")
     parser.add_argument(
-        "--locomo", default=os.environ.get("RETAIN_LOCOMO"), help="locomo10.json, to measure recall with"
+        "--locomo", default=os.environ.get("HOLDFAST_LOCOMO"), help="locomo10.json, to measure recall with"
     )
     parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")

@@ -1,7 +1,7 @@
 """How well episodes are found once only their summaries are left: ``python -m bench.archive [locomo10.json]``.
 
-LoCoMo (given by path or ``RETAIN_LOCOMO``; CC BY-NC, so it is no part of this repository) is recorded as episodes: one
-user per conversation, one episode per session with its messages, and a task that tells no session from another. The
+LoCoMo (given by path or ``HOLDFAST_LOCOMO``; CC BY-NC, so it is no part of this repository) is recorded as episodes:
+one user per conversation, one episode per session with its messages, and a task that tells no session from another. The
 questions of categories 1 to 4 ask for the sessions that their evidence is from. R@5 is the share of those sessions
 among the first five found, averaged over questions:
 
@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from retain import Retain
-from retain.core.records import Keeping, Move, Outcome
-from retain.core.types import State
-from retain.recall.compaction import compact
+from holdfast import Holdfast
+from holdfast.core.records import Keeping, Move, Outcome
+from holdfast.core.types import State
+from holdfast.recall.compaction import compact
 
 _CUT = 5
 #: So many single messages are asked for, so that they come from more than ``_CUT`` sessions.
@@ -84,9 +84,9 @@ class Figures(NamedTuple):
 def measure(path: Path, folder: Path | None = None) -> Figures:
     """Record every conversation of the file, ask, archive, ask again."""
     conversations = [_conversation(sample) for sample in json.loads(path.read_text("utf-8"))]
-    with tempfile.TemporaryDirectory(dir=folder) as home, Retain.open(home=home) as retain:
+    with tempfile.TemporaryDirectory(dir=folder) as home, Holdfast.open(home=home) as holdfast:
         outcomes = [
-            _outcome(retain, f"user{number}", conversation) for number, conversation in enumerate(conversations)
+            _outcome(holdfast, f"user{number}", conversation) for number, conversation in enumerate(conversations)
         ]
     messages, episodes, archived = np.mean([each for outcome in outcomes for each in outcome.recalls], axis=0).tolist()
     return Figures(
@@ -107,8 +107,8 @@ class _Outcome(NamedTuple):
     milliseconds: list[float]
 
 
-def _outcome(retain: Retain, user: str, conversation: Conversation) -> _Outcome:
-    memory = retain.manager(user, "bench")
+def _outcome(holdfast: Holdfast, user: str, conversation: Conversation) -> _Outcome:
+    memory = holdfast.manager(user, "bench")
     names: dict[str, str] = {}
     parts, milliseconds = [], []
     for name, messages in conversation.sessions.items():
@@ -128,7 +128,7 @@ def _outcome(retain: Retain, user: str, conversation: Conversation) -> _Outcome:
     by_messages = ask(memory.episodic.query_messages, _MESSAGES)
     by_episodes = ask(memory.episodic.query_similar_episodes, _CUT)
     for episode in names:
-        _archive(retain, f"{retain.tenant}/{user}", episode)
+        _archive(holdfast, f"{holdfast.tenant}/{user}", episode)
     archived = ask(memory.episodic.query_similar_episodes, _CUT)
     return _Outcome(list(zip(by_messages, by_episodes, archived, strict=True)), parts, milliseconds)
 
@@ -138,9 +138,9 @@ def _recall(found: Iterable[str], relevant: frozenset[str]) -> float:
     return len(relevant.intersection(first)) / len(relevant)
 
 
-def _archive(retain: Retain, subject: str, episode: str) -> None:
+def _archive(holdfast: Holdfast, subject: str, episode: str) -> None:
     """Leave of an episode its summary and what recall needs of that."""
-    parts = retain.parts
+    parts = holdfast.parts
     record = parts.records.get(subject, episode)
     assert record is not None
     (encoding,) = parts.recall.encode([record])
@@ -177,9 +177,9 @@ def _said(turn: dict[str, str]) -> str:
 
 def main(arguments: Sequence[str] = ()) -> Figures | None:
     """Print the figures, where the file is there."""
-    given = arguments[0] if arguments else os.environ.get("RETAIN_LOCOMO")
+    given = arguments[0] if arguments else os.environ.get("HOLDFAST_LOCOMO")
     if given is None:
-        print("Nothing to measure: give the path of locomo10.json, or set RETAIN_LOCOMO.")
+        print("Nothing to measure: give the path of locomo10.json, or set HOLDFAST_LOCOMO.")
         return None
     figures = measure(Path(given))
     print(figures)

@@ -23,8 +23,8 @@ from rich.table import Table
 from bench import start
 from bench.servers import postgres, valkey
 from bench.speed import questions, recall_floor, sentences, timed, timed_together
-from retain import MemoryManager, Retain
-from retain.settings import read_settings
+from holdfast import Holdfast, MemoryManager
+from holdfast.settings import read_settings
 
 MEMORIES: Final = 10_000
 ROUNDS: Final = 200
@@ -120,18 +120,18 @@ def measure_all() -> Values:
     values: dict[tuple[str, str], float] = {}
     medians: dict[str, float] = {}
     for deployment, opened in ((EMBEDDED, _embedded), (SERVERS, _on_servers)):
-        with opened() as retain:
-            memory = retain.manager("user", "agent", "session")
+        with opened() as holdfast:
+            memory = holdfast.manager("user", "agent", "session")
             for part in range(10):
                 memory.add_many(sentences(MEMORIES // 10, part))
-            retain.quotas.set("long_term", max_memories=10**9)
-            passes = [_one_pass(retain, memory) for _ in range(PASSES)]
+            holdfast.quotas.set("long_term", max_memories=10**9)
+            passes = [_one_pass(holdfast, memory) for _ in range(PASSES)]
             for name in passes[0]:
                 values[name, deployment] = min(one[name][1] for one in passes)
             medians[deployment] = min(one["add working"][0] for one in passes)
             if deployment == EMBEDDED:
                 values["retrieve long_term beside embedding and scoring alone", EMBEDDED] = _beside_floor(
-                    retain, memory
+                    holdfast, memory
                 )
     values["add working beside the embedded engine", SERVERS] = medians[SERVERS] / medians[EMBEDDED]
     taken = start.measure()
@@ -143,15 +143,15 @@ def measure_all() -> Values:
 _users = itertools.count()
 
 
-def _one_pass(retain: Retain, memory: MemoryManager) -> dict[str, tuple[float, float]]:
+def _one_pass(holdfast: Holdfast, memory: MemoryManager) -> dict[str, tuple[float, float]]:
     """Milliseconds at p50 and p95 of each operation."""
     texts = itertools.cycle(sentences(2_000, -1))
     asked = questions(ROUNDS + 20, -2)
-    stranger = retain.manager("nobody", "agent")
-    task = retain.manager("user", "agent", "task")
+    stranger = holdfast.manager("nobody", "agent")
+    task = holdfast.manager("user", "agent", "task")
     for text in sentences(20, -3):
         task.add(text, "working")
-    new = iter([retain.manager(f"new {next(_users)}", "agent", "session") for _ in range(ROUNDS + 20)])
+    new = iter([holdfast.manager(f"new {next(_users)}", "agent", "session") for _ in range(ROUNDS + 20)])
     calls: dict[str, Callable[[int], object]] = {
         "add working, the first note of a new user": lambda _: next(new).add(next(texts), "working"),
         "add working": lambda _: memory.add_with_auto_prune(next(texts), "working"),
@@ -166,34 +166,34 @@ def _one_pass(retain: Retain, memory: MemoryManager) -> dict[str, tuple[float, f
     return {name: timed(call, ROUNDS) for name, call in calls.items()}
 
 
-def _beside_floor(retain: Retain, memory: MemoryManager) -> float:
+def _beside_floor(holdfast: Holdfast, memory: MemoryManager) -> float:
     asked = questions(ROUNDS + 20, -4)
     ratios = []
     for _ in range(PASSES):
         floor, whole = timed_together(
-            recall_floor(retain, asked), lambda n: memory.retrieve(asked[n], top_k=10), rounds=ROUNDS
+            recall_floor(holdfast, asked), lambda n: memory.retrieve(asked[n], top_k=10), rounds=ROUNDS
         )
         ratios.append(whole[0] / floor[0])
     return min(ratios)
 
 
 @contextmanager
-def _embedded() -> Iterator[Retain]:
-    with _folder() as home, Retain.open(home=home) as retain:
-        yield retain
+def _embedded() -> Iterator[Holdfast]:
+    with _folder() as home, Holdfast.open(home=home) as holdfast:
+        yield holdfast
 
 
 @contextmanager
-def _on_servers() -> Iterator[Retain]:
+def _on_servers() -> Iterator[Holdfast]:
     with _folder() as home, postgres(durable=True) as server, valkey() as short:
         settings = replace(read_settings({}, url=server.new_database(), home=home), short_term_url=short.url)
-        with Retain(settings) as retain:
-            yield retain
+        with Holdfast(settings) as holdfast:
+            yield holdfast
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="retain-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         yield folder
     finally:

@@ -31,10 +31,10 @@ from bench.speed import (
     timed,
     timed_together,
 )
-from retain import Retain
-from retain.core.records import Message, Scope
-from retain.core.types import MemoryType
-from retain.settings import read_settings
+from holdfast import Holdfast
+from holdfast.core.records import Message, Scope
+from holdfast.core.types import MemoryType
+from holdfast.settings import read_settings
 
 #: LangGraph's store is filled with so many users: a million of its rows take hours.
 THEIR_USERS = 2
@@ -42,25 +42,29 @@ THEIR_USERS = 2
 
 def measure(users: int) -> list[Figure]:
     """Every figure, over a store of so many users with 10,000 memories each."""
-    home = Path(tempfile.mkdtemp(prefix="retain-bench-"))
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         with postgres(durable=True, settings={"max_wal_size": "8GB"}) as server, valkey() as short:
             url, clock = server.new_database(), Clock()
-            with Retain.open(url, home=home, clock=clock) as retain:
-                retain.quotas.set("long_term", max_memories=10**9)
+            with Holdfast.open(url, home=home, clock=clock) as holdfast:
+                holdfast.quotas.set("long_term", max_memories=10**9)
                 began = time.perf_counter()
-                fill(retain, users, MemoryType.LONG_TERM)
+                fill(holdfast, users, MemoryType.LONG_TERM)
                 rate = users * USER_MEMORIES / (time.perf_counter() - began)
                 with psycopg.connect(url, autocommit=True) as connection:
                     connection.execute("VACUUM ANALYZE")
                     connection.execute("CHECKPOINT")
                 with on_one_core():
-                    figures = [*_against_langgraph(retain, server.new_database()), _cold(retain, users), _filled(rate)]
+                    figures = [
+                        *_against_langgraph(holdfast, server.new_database()),
+                        _cold(holdfast, users),
+                        _filled(rate),
+                    ]
             with on_one_core():
                 figures += least_disturbed(lambda: _short_term(url, home, short.url))
             url = server.new_database()
-            with Retain.open(url, home=home, clock=clock) as retain:
-                figures += _sweeps(retain, url, clock, users)
+            with Holdfast.open(url, home=home, clock=clock) as holdfast:
+                figures += _sweeps(holdfast, url, clock, users)
             return figures
     finally:
         shutil.rmtree(home)
@@ -86,14 +90,14 @@ def on_one_core() -> Iterator[None]:
         spread(before)
 
 
-def _against_langgraph(retain: Retain, url: str) -> list[Figure]:
+def _against_langgraph(holdfast: Holdfast, url: str) -> list[Figure]:
     from langgraph.store.postgres import PostgresStore
 
-    embed = retain.embedder.embed
-    index: Any = {"dims": retain.embedder.dim, "embed": lambda texts: embed(texts).tolist(), "fields": ["text"]}
+    embed = holdfast.embedder.embed
+    index: Any = {"dims": holdfast.embedder.dim, "embed": lambda texts: embed(texts).tolist(), "fields": ["text"]}
     queries = questions(ROUNDS + 20, -1)
     fresh = iter(sentences(4 * ROUNDS * PASSES, -2))
-    memory = retain.manager("user 0", "agent 0", "session")
+    memory = holdfast.manager("user 0", "agent 0", "session")
     numbers = itertools.count()
     with PostgresStore.from_conn_string(url, index=index) as theirs:
         theirs.setup()
@@ -130,12 +134,12 @@ def _fill_theirs(theirs: Any) -> None:
         theirs.batch([PutOp((f"user {user}",), f"{start + n}", {"text": text}) for n, text in enumerate(texts)])
 
 
-def _cold(retain: Retain, users: int) -> Figure:
+def _cold(holdfast: Holdfast, users: int) -> Figure:
     taken = []
     for user in range(1, min(users, 30)):
-        retain.recall.forget()
+        holdfast.recall.forget()
         start = time.perf_counter()
-        retain.manager(f"user {user}", "agent").retrieve("who likes Lisbon?")
+        holdfast.manager(f"user {user}", "agent").retrieve("who likes Lisbon?")
         taken.append((time.perf_counter() - start) * 1_000)
     taken.sort()
     return Figure("first query of a cold scope", taken[len(taken) // 2], taken[len(taken) * 95 // 100], "", met=True)
@@ -147,12 +151,12 @@ def _filled(rate: float) -> Figure:
 
 def _short_term(url: str, home: Path, short: str) -> list[Figure]:
     settings = replace(read_settings({}, url=url, home=home), short_term_url=short)
-    retain = Retain(settings)
+    holdfast = Holdfast(settings)
     client = valkey_client.Valkey.from_url(short)
-    with retain, client:
-        store, scope = retain.parts.short_term, Scope(retain.tenant, "chatty", "agent", "session")
-        memory = retain.manager("chatty", "agent", "session")
-        messages, now = list(itertools.islice(_messages(retain), ROUNDS + AT_A_TIME)), retain.parts.now()
+    with holdfast, client:
+        store, scope = holdfast.parts.short_term, Scope(holdfast.tenant, "chatty", "agent", "session")
+        memory = holdfast.manager("chatty", "agent", "session")
+        messages, now = list(itertools.islice(_messages(holdfast), ROUNDS + AT_A_TIME)), holdfast.parts.now()
         raw, part = timed_together(
             lambda _: client.ping(),
             lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=now, most=100),
@@ -165,10 +169,10 @@ def _short_term(url: str, home: Path, short: str) -> list[Figure]:
     ]
 
 
-def _messages(retain: Retain) -> Iterator[Any]:
+def _messages(holdfast: Holdfast) -> Iterator[Any]:
     for number in itertools.count():
-        now = retain.parts.now()
-        yield Message(retain.parts.new_id(now), "user", f"message {number} of a conversation", now, {})
+        now = holdfast.parts.now()
+        yield Message(holdfast.parts.new_id(now), "user", f"message {number} of a conversation", now, {})
 
 
 def _analyze(url: str) -> None:
@@ -177,9 +181,9 @@ def _analyze(url: str) -> None:
         connection.execute("ANALYZE")
 
 
-def _sweeps(retain: Retain, url: str, clock: Clock, users: int) -> list[Figure]:
+def _sweeps(holdfast: Holdfast, url: str, clock: Clock, users: int) -> list[Figure]:
     rows = min(users, 20) * USER_MEMORIES
-    fill(retain, min(users, 20), MemoryType.EPISODIC)
+    fill(holdfast, min(users, 20), MemoryType.EPISODIC)
 
     def rate(work: Callable[[], object], days: int) -> float:
         clock.ahead = timedelta(days=days)
@@ -188,7 +192,7 @@ def _sweeps(retain: Retain, url: str, clock: Clock, users: int) -> list[Figure]:
         return rows / (time.perf_counter() - start)
 
     def sweep() -> None:
-        retain.sweep(confirm=True)
+        holdfast.sweep(confirm=True)
 
     _analyze(url)
     into = rate(sweep, 366)

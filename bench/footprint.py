@@ -19,10 +19,10 @@ from psycopg import sql
 
 from bench.servers import postgres
 from bench.speed import sentences
-from retain import Retain
-from retain.lifecycle.plan import Report
-from retain.storage.postgres.database import PostgresDatabase
-from retain.storage.sqlite.database import Database as SqliteDatabase
+from holdfast import Holdfast
+from holdfast.lifecycle.plan import Report
+from holdfast.storage.postgres.database import PostgresDatabase
+from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 #: How many characters the memories have that are measured, and how many memories of each there are.
 SIZES: Final = {115: 5_000, 20_000: 250}
@@ -59,33 +59,33 @@ def texts(characters: int, count: int) -> list[str]:
     return made
 
 
-def measure(retain: Retain, advance: Callable[..., object], characters: int, count: int) -> Footprint:
+def measure(holdfast: Holdfast, advance: Callable[..., object], characters: int, count: int) -> Footprint:
     """Add so many memories to a store that is empty, archive them, and look at the store before and after.
 
     ``advance(days=…)`` moves the clock of the store ahead.
     """
-    retain.quotas.set("long_term", max_memories=10 * count, max_bytes=None)
-    memory = retain.manager("ann", "agent")
-    empty = table_sizes(retain)
+    holdfast.quotas.set("long_term", max_memories=10 * count, max_bytes=None)
+    memory = holdfast.manager("ann", "agent")
+    empty = table_sizes(holdfast)
     contents = texts(characters, count)
     for start in range(0, count, 500):
         memory.add_many(contents[start : start + 500], "long_term")
-    before = table_sizes(retain)
+    before = table_sizes(holdfast)
     advance(days=366)
-    report = retain.sweep()
+    report = holdfast.sweep()
     assert isinstance(report, Report)
     assert report.counts["archive"] == count, report
-    after = table_sizes(retain)
+    after = table_sizes(holdfast)
     was, left = ({name: (found[name] - empty[name]) / count for name in TABLES} for found in (before, after))
     return Footprint(was, left, (report.bytes_before / count, report.bytes_after / count))
 
 
-def table_sizes(retain: Retain) -> dict[str, int]:
+def table_sizes(holdfast: Holdfast) -> dict[str, int]:
     """Bytes of each table with its indexes, as few as a vacuum leaves."""
-    if isinstance(retain.database, SqliteDatabase):
-        return _sqlite_sizes(retain.database)
-    assert isinstance(retain.database, PostgresDatabase)
-    return _postgres_sizes(retain.database, retain.settings.url)
+    if isinstance(holdfast.database, SqliteDatabase):
+        return _sqlite_sizes(holdfast.database)
+    assert isinstance(holdfast.database, PostgresDatabase)
+    return _postgres_sizes(holdfast.database, holdfast.settings.url)
 
 
 def _sqlite_sizes(database: SqliteDatabase) -> dict[str, int]:
@@ -127,8 +127,8 @@ def measure_all() -> dict[tuple[str, int], Footprint]:
         for engine in ("SQLite", "PostgreSQL"):
             for characters, count in SIZES.items():
                 clock, url = _Clock(), server.new_database() if engine == "PostgreSQL" else None
-                with tempfile.TemporaryDirectory() as home, Retain.open(url, home=home, clock=clock) as retain:
-                    found[engine, characters] = measure(retain, clock.advance, characters, count)
+                with tempfile.TemporaryDirectory() as home, Holdfast.open(url, home=home, clock=clock) as holdfast:
+                    found[engine, characters] = measure(holdfast, clock.advance, characters, count)
     return found
 
 

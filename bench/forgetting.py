@@ -11,9 +11,9 @@ from pathlib import Path
 from bench.lifecycle import Figure, Reader, courteous, fill
 from bench.servers import postgres
 from bench.speed import USER_MEMORIES, sentences
-from retain import Retain
-from retain.core.chain import Event
-from retain.core.types import MemoryType
+from holdfast import Holdfast
+from holdfast.core.chain import Event
+from holdfast.core.types import MemoryType
 
 _READER = "reader"
 _ENTRIES = 500_000
@@ -23,7 +23,7 @@ _STATE = ("keys", "ledger", "erased", "state")
 
 def measure(users: int, folder: Path | None = None) -> list[Figure]:
     """Every figure, over a store of so many users with 10,000 memories each."""
-    place = Path(tempfile.mkdtemp(prefix="retain-bench-", dir=folder))
+    place = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
         return [*_embedded(place, users), *_server(place, users), *_audit(place)]
     finally:
@@ -33,33 +33,35 @@ def measure(users: int, folder: Path | None = None) -> list[Figure]:
 def _embedded(place: Path, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
     home = place / "home"
-    with Retain.open(home=home) as retain:
-        retain.quotas.set("long_term", max_memories=2 * USER_MEMORIES)
-        fill(retain, users, MemoryType.LONG_TERM)
-        retain.manager(_READER, "agent").add_many(sentences(USER_MEMORIES, 2))
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.quotas.set("long_term", max_memories=2 * USER_MEMORIES)
+        fill(holdfast, users, MemoryType.LONG_TERM)
+        holdfast.manager(_READER, "agent").add_many(sentences(USER_MEMORIES, 2))
         reader = Reader(home)
         idle = min(reader.during(lambda: time.sleep(6)) for _ in range(2))
-        took, during = _beside(reader, retain.backups.create)
+        took, during = _beside(reader, holdfast.backups.create)
         reader.close()
         rate = (total + USER_MEMORIES) / took
         yield Figure(f"backup of {total:,} memories", f"{rate:,.0f} a second", "≥ 50,000", rate >= 50_000)
         slower = during[1] / idle[1]
         yield Figure("recall p99 in another process meanwhile", f"{slower:.2f} x idle", "≤ 1.25 x", slower <= 1.25)
         yield Figure("recall p50 in another process meanwhile", f"{during[0] / idle[0]:.2f} x idle", "", None)
-        retain.manager("user 1", "agent").add("one more", "long_term")
-        took = _seconds(retain.backups.create)
-        last = retain.backups.list()[-1]
+        holdfast.manager("user 1", "agent").add("one more", "long_term")
+        took = _seconds(holdfast.backups.create)
+        last = holdfast.backups.list()[-1]
         yield Figure("the next one, one user changed", f"{took:.2f} s, {last.written / 2**20:.1f} MiB", "", None)
         for name, restore in (("verify", False), ("trial restore, compared", True)):
-            took = _seconds(lambda restore=restore: _checked(retain, last.id, restore=restore))  # type: ignore[misc]
+            took = _seconds(lambda restore=restore: _checked(holdfast, last.id, restore=restore))  # type: ignore[misc]
             rate = last.memories / took
             yield Figure(f"{name} of {last.memories:,} memories", f"{rate:,.0f} a second", "≥ 20,000", rate >= 20_000)
-        memory_id = retain.manager("user 2", "agent").list_memories("long_term", limit=1)[0]["memory_id"]
-        took = _seconds(lambda: retain.backups.restore(last.id, user_id="user 2", memory_id=memory_id, overwrite=True))
+        memory_id = holdfast.manager("user 2", "agent").list_memories("long_term", limit=1)[0]["memory_id"]
+        took = _seconds(
+            lambda: holdfast.backups.restore(last.id, user_id="user 2", memory_id=memory_id, overwrite=True)
+        )
         yield Figure("one memory restored into the store", f"{took:.2f} s", "≤ 2 s", took <= 2)
-        took = _seconds(lambda: retain.erase_user("user 3"))
+        took = _seconds(lambda: holdfast.erase_user("user 3"))
         yield Figure(f"user of 10,000 erased among {total:,}", f"{took:.2f} s", "≤ 1 s", took <= 1)
-        check = retain.backups.verify(last.id)
+        check = holdfast.backups.verify(last.id)
         yield Figure("backups that still tell anything of them", f"{1 - check.erased}", "0", check.erased == 1)
     yield _restored(place, home, last.id)
 
@@ -70,9 +72,9 @@ def _restored(place: Path, home: Path, backup_id: str) -> Figure:
     for name in (*_STATE, "backups"):
         if (home / name).exists():
             shutil.copytree(home / name, other / name)
-    with Retain.open(home=other) as retain:
+    with Holdfast.open(home=other) as holdfast:
         start = time.perf_counter()
-        restored = retain.backups.restore(backup_id)
+        restored = holdfast.backups.restore(backup_id)
         rate = restored.memories / (time.perf_counter() - start)
     shutil.rmtree(other)
     return Figure(
@@ -85,19 +87,19 @@ def _restored(place: Path, home: Path, backup_id: str) -> Figure:
 
 def _server(place: Path, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
-    with postgres() as server, Retain.open(server.new_database(), home=place / "served") as retain:
-        fill(retain, users, MemoryType.LONG_TERM)
-        took = _seconds(retain.backups.create)
+    with postgres() as server, Holdfast.open(server.new_database(), home=place / "served") as holdfast:
+        fill(holdfast, users, MemoryType.LONG_TERM)
+        took = _seconds(holdfast.backups.create)
         rate = total / took
         yield Figure(f"PostgreSQL: backup of {total:,} memories", f"{rate:,.0f} a second", "≥ 50,000", rate >= 50_000)
-        took = _seconds(lambda: retain.erase_user("user 3"))
+        took = _seconds(lambda: holdfast.erase_user("user 3"))
         yield Figure(f"PostgreSQL: user of 10,000 erased among {total:,}", f"{took:.2f} s", "≤ 2 s", took <= 2)
-        backup_id = retain.backups.list()[-1].id
-        erased = retain.backups.verify(backup_id).erased
+        backup_id = holdfast.backups.list()[-1].id
+        erased = holdfast.backups.verify(backup_id).erased
         yield Figure("PostgreSQL: backups that still tell of them", f"{1 - erased}", "0", erased == 1)
-    with postgres() as server, Retain.open(server.new_database(), home=place / "served") as retain:
+    with postgres() as server, Holdfast.open(server.new_database(), home=place / "served") as holdfast:
         start = time.perf_counter()
-        restored = retain.backups.restore(backup_id)
+        restored = holdfast.backups.restore(backup_id)
         rate = restored.memories / (time.perf_counter() - start)
         yield Figure(
             f"PostgreSQL: restore of {restored.memories:,} memories into an empty store",
@@ -108,21 +110,21 @@ def _server(place: Path, users: int) -> Iterator[Figure]:
 
 
 def _audit(place: Path) -> Iterator[Figure]:
-    with Retain.open(home=place / "audited") as retain:
-        now = retain.parts.now()
+    with Holdfast.open(home=place / "audited") as holdfast:
+        now = holdfast.parts.now()
         for user in range(_ENTRIES // 5_000):
             detail = {"kind": "long_term", "to": "recycled", "cause": "rule", "reason": "it was a year old"}
-            ids = retain.parts.new_ids(now, 5_000)
-            retain.parts.audit.append(f"default/user {user}", [Event(now, "recycled", one, detail) for one in ids])
-        retain.audit.seal()
+            ids = holdfast.parts.new_ids(now, 5_000)
+            holdfast.parts.audit.append(f"default/user {user}", [Event(now, "recycled", one, detail) for one in ids])
+        holdfast.audit.seal()
         start = time.perf_counter()
-        assert retain.audit.verify()
+        assert holdfast.audit.verify()
         rate = _ENTRIES / (time.perf_counter() - start)
     yield Figure(f"audit chain of {_ENTRIES:,} entries verified", f"{rate:,.0f} a second", "≥ 200,000", rate >= 200_000)
 
 
-def _checked(retain: Retain, backup_id: str, *, restore: bool) -> None:
-    assert retain.backups.verify(backup_id, restore=restore)
+def _checked(holdfast: Holdfast, backup_id: str, *, restore: bool) -> None:
+    assert holdfast.backups.verify(backup_id, restore=restore)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
-from retain import Retain
-from retain.core.records import Entry, Record, Scope
-from retain.core.types import TYPES, MemoryType
-from retain.settings import sqlite_path
-from retain.storage.relational.database import Question, Transaction
+from holdfast import Holdfast
+from holdfast.core.records import Entry, Record, Scope
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.settings import sqlite_path
+from holdfast.storage.relational.database import Question, Transaction
 
 #: Of the archives, which cost more for each record, so many are measured.
 ARCHIVED = 100_000
@@ -50,21 +50,21 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
 
-def fill(retain: Retain, users: int, kind: MemoryType, *, body: bool = False) -> None:
+def fill(holdfast: Holdfast, users: int, kind: MemoryType, *, body: bool = False) -> None:
     """Give users 10,000 memories each, all made now."""
     texts = sentences(USER_MEMORIES, 1)
-    now = retain.parts.now()
+    now = holdfast.parts.now()
     said: dict[str, Any] | None = None
     if body:
         said = {"task": "a task", "steps": [], "tool_calls": [], "messages": [{"content": text} for text in texts[:8]]}
-    scope = Scope(retain.tenant, "", "agent", None)
+    scope = Scope(holdfast.tenant, "", "agent", None)
     sample = Record("", kind, scope, "", now, now, now, body=said)
     some = [replace(sample, content=text) for text in texts[: 500 if body else None]]
-    encodings = retain.recall.encode(some)
+    encodings = holdfast.recall.encode(some)
     for user in track(range(users), description=f"filling {users * USER_MEMORIES:,} {kind}", transient=True):
         whose = replace(scope, user_id=f"user {user}", agent_id=f"agent {user % _AGENTS}")
         for start in range(0, USER_MEMORIES, 2_000):
-            ids = retain.parts.new_ids(now, 2_000)
+            ids = holdfast.parts.new_ids(now, 2_000)
             entries = [
                 Entry(
                     replace(some[(start + n) % len(some)], id=record_id, scope=whose),
@@ -72,14 +72,14 @@ def fill(retain: Retain, users: int, kind: MemoryType, *, body: bool = False) ->
                 )
                 for n, record_id in enumerate(ids)
             ]
-            retain.parts.records.insert(whose.subject, TYPES[kind], entries, prune=False, now=now)
+            holdfast.parts.records.insert(whose.subject, TYPES[kind], entries, prune=False, now=now)
 
 
 @contextmanager
-def transactions(retain: Retain) -> Iterator[list[float]]:
+def transactions(holdfast: Holdfast) -> Iterator[list[float]]:
     """How long each transaction that wrote meanwhile held the store, in seconds."""
     taken: list[float] = []
-    write = retain.database.write
+    write = holdfast.database.write
 
     @contextmanager
     def timed(subject: str | None = None, first: Question | None = None) -> Iterator[Transaction]:
@@ -88,11 +88,11 @@ def transactions(retain: Retain) -> Iterator[list[float]]:
             yield tx
             taken.append(time.perf_counter() - start)
 
-    retain.database.write = timed  # type: ignore[method-assign]
+    holdfast.database.write = timed  # type: ignore[method-assign]
     try:
         yield taken
     finally:
-        del retain.database.write
+        del holdfast.database.write
 
 
 @contextmanager
@@ -138,8 +138,8 @@ def read(home: Path) -> None:
     import selectors
 
     asked = questions(500, 3)
-    with Retain.open(home=home) as retain:
-        memory = retain.manager(_READER, "agent")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager(_READER, "agent")
         memory.retrieve(asked[0])
         lines = selectors.DefaultSelector()
         lines.register(sys.stdin, selectors.EVENT_READ)
@@ -178,50 +178,50 @@ def _ms(call: Callable[[], object], rounds: int) -> list[float]:
 
 def measure(users: int, folder: Path | None = None) -> list[Figure]:
     """Every figure, over a store of so many users with 10,000 episodes each."""
-    home = Path(tempfile.mkdtemp(prefix="retain-bench-", dir=folder))
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     clock = Clock()
     try:
-        with Retain.open(home=home, clock=clock) as retain:
-            return [*_removals(retain, clock, users), *_archives(retain, clock)]
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            return [*_removals(holdfast, clock, users), *_archives(holdfast, clock)]
     finally:
         shutil.rmtree(home)
 
 
-def _file_size(retain: Retain) -> int:
-    return sqlite_path(retain.settings.url).stat().st_size
+def _file_size(holdfast: Holdfast) -> int:
+    return sqlite_path(holdfast.settings.url).stat().st_size
 
 
-def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
+def _removals(holdfast: Holdfast, clock: Clock, users: int) -> Iterator[Figure]:
     total = users * USER_MEMORIES
-    fill(retain, users, MemoryType.EPISODIC)
-    retain.policies.set("long_term", user_id=_READER, archive_after_days="never")
-    retain.manager(_READER, "agent").add_many(sentences(USER_MEMORIES, 2))
-    nothing = _ms(retain.sweep, 20)
+    fill(holdfast, users, MemoryType.EPISODIC)
+    holdfast.policies.set("long_term", user_id=_READER, archive_after_days="never")
+    holdfast.manager(_READER, "agent").add_many(sentences(USER_MEMORIES, 2))
+    nothing = _ms(holdfast.sweep, 20)
     yield Figure(f"sweep with nothing due among {total:,}", f"{nothing[10]:.1f} ms", "≤ 50 ms", nothing[10] <= 50)
     at = clock() + timedelta(days=366)
     start = time.perf_counter()
-    plan = retain.sweep(dry_run=True, at=at, confirm=True)
+    plan = holdfast.sweep(dry_run=True, at=at, confirm=True)
     took = time.perf_counter() - start
     assert plan.counts["recycle"] == total
     yield Figure(f"dry run of {total:,} due", f"{took:.2f} s", "≤ 5 s", took <= 5)
     start = time.perf_counter()
-    plan = retain.sweep(dry_run=True, at=at)
+    plan = holdfast.sweep(dry_run=True, at=at)
     took = time.perf_counter() - start
     assert len(plan.set_aside) == users
     yield Figure("the same, with all of them set aside", f"{took:.2f} s", "≤ 5 s", took <= 5)
-    ids = [row["memory_id"] for row in retain.manager("user 0", "agent 0").list_memories("episodic", limit=1_000)]
+    ids = [row["memory_id"] for row in holdfast.manager("user 0", "agent 0").list_memories("episodic", limit=1_000)]
     explained = iter(ids)
-    said = _ms(lambda: retain.manager("user 0", "agent 0").explain(next(explained)), len(ids))
+    said = _ms(lambda: holdfast.manager("user 0", "agent 0").explain(next(explained)), len(ids))
     p99 = said[len(said) * 99 // 100]
     yield Figure("explain, p99", f"{p99:.2f} ms", "≤ 5 ms", p99 <= 5)
 
-    reader = Reader(retain.settings.home)
+    reader = Reader(holdfast.settings.home)
     clock.ahead = timedelta(days=366)
     done: list[Any] = []
     idle = min(reader.during(lambda: time.sleep(8)) for _ in range(2))
-    with transactions(retain) as held, courteous():
+    with transactions(holdfast) as held, courteous():
         began = time.perf_counter()
-        busy = reader.during(lambda: done.append(retain.sweep(confirm=True)))
+        busy = reader.during(lambda: done.append(holdfast.sweep(confirm=True)))
         took = time.perf_counter() - began
     assert done[0].counts["recycle"] == total, done[0]
     yield Figure(f"{total:,} into the recycle bin", f"{total / took:,.0f} a second", "≥ 20,000", total / took >= 20_000)
@@ -233,33 +233,33 @@ def _removals(retain: Retain, clock: Clock, users: int) -> Iterator[Figure]:
     reader.close()
 
     clock.ahead += timedelta(days=15)
-    before = _file_size(retain)
-    with transactions(retain) as held:
+    before = _file_size(holdfast)
+    with transactions(holdfast) as held:
         start = time.perf_counter()
-        report = retain.sweep()
+        report = holdfast.sweep()
         took = time.perf_counter() - start
     assert report.counts["delete"] == total
     yield Figure(f"{total:,} deleted for good", f"{total / took:,.0f} a second", "≥ 20,000", total / took >= 20_000)
     yield Figure("the longest of its transactions", f"{max(held) * 1e3:.0f} ms", "≤ 250 ms", max(held) <= 0.25)
-    after = _file_size(retain)
+    after = _file_size(holdfast)
     shown = f"{before / 2**20:,.0f} → {after / 2**20:,.0f} MiB"
     yield Figure("the file, which gave back what was freed", shown, "smaller", after < before)
 
 
-def _archives(retain: Retain, clock: Clock) -> Iterator[Figure]:
+def _archives(holdfast: Holdfast, clock: Clock) -> Iterator[Figure]:
     users = ARCHIVED // USER_MEMORIES
     for kind, days, where in (
         (MemoryType.EPISODIC, 90, "archived in place, 8 messages each"),
         (MemoryType.LONG_TERM, 365, "archived to cold storage"),
     ):
-        fill(retain, users, kind, body=kind is MemoryType.EPISODIC)
+        fill(holdfast, users, kind, body=kind is MemoryType.EPISODIC)
         clock.ahead += timedelta(days=days)
         start = time.perf_counter()
-        report = retain.sweep(confirm=True)
+        report = holdfast.sweep(confirm=True)
         took = time.perf_counter() - start
         assert report.counts["archive"] == ARCHIVED, report
         yield Figure(f"{ARCHIVED:,} {where}", f"{ARCHIVED / took:,.0f} a second", "", None)
-    objects = list((retain.settings.home / "archive").rglob("*.pack"))
+    objects = list((holdfast.settings.home / "archive").rglob("*.pack"))
     size = sum(path.stat().st_size for path in objects)
     shown = f"{len(objects):,} objects, {size / 2**20:.1f} MiB"
     yield Figure(f"what {ARCHIVED:,} cold memories take", shown, "", None)

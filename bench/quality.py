@@ -3,7 +3,7 @@
 Each shape is ranked four ways: by vectors alone, by words alone (BM25), by both, and by both with neighbours. A ranking
 that is tuned to one shape shows here as one that loses to its own parts on another.
 
-- LoCoMo (its file is given by path or ``RETAIN_LOCOMO``; CC BY-NC, so it is no part of this repository): one user per
+- LoCoMo (its file is given by path or ``HOLDFAST_LOCOMO``; CC BY-NC, so it is no part of this repository): one user per
   conversation, one record per turn, ``Speaker: text`` with the caption of a shared image in brackets, the turn's
   session; the questions of categories 1 to 4 that name at least one turn as evidence.
 - The labelled sets in ``bench/data``.
@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retain.core.types import MemoryType
-from retain.ports import Embedder, IndexRow
-from retain.recall import terms
-from retain.recall.embedders.static import StaticEmbedder
-from retain.recall.index import ScopeIndex
-from retain.recall.passages import split
+from holdfast.core.types import MemoryType
+from holdfast.ports import Embedder, IndexRow
+from holdfast.recall import terms
+from holdfast.recall.embedders.static import StaticEmbedder
+from holdfast.recall.index import ScopeIndex
+from holdfast.recall.passages import split
 
 DATA = Path(__file__).parent / "data"
 WAYS = ("vectors", "words", "both", "both + neighbours")
@@ -265,9 +265,9 @@ def tables(locomo_path: Path | None = None) -> Iterator[Table]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print every table."""
-    given = arguments[0] if arguments else os.environ.get("RETAIN_LOCOMO")
+    given = arguments[0] if arguments else os.environ.get("HOLDFAST_LOCOMO")
     if given is None:
-        print("Without LoCoMo: give the path of locomo10.json, or set RETAIN_LOCOMO.\n")
+        print("Without LoCoMo: give the path of locomo10.json, or set HOLDFAST_LOCOMO.\n")
     for table in tables(None if given is None else Path(given)):
         print(table, end="\n\n", flush=True)
 

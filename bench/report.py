@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 _HEAD = """# Benchmarks
 
-What Retain costs and how well it recalls. Every figure is written by the command that measures it; figures of one
+What Holdfast costs and how well it recalls. Every figure is written by the command that measures it; figures of one
 table are of one run, and ratios matter more than milliseconds, because machines differ and are noisy.
 """
 
@@ -52,7 +52,7 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
         f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
         f" beside each other took turns,\n{AT_A_TIME} calls at a time, on one core; each figure is the least disturbed "
-        f"of {PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Retain by vectors and words.\n"
+        f"of {PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Holdfast by vectors and words.\n"
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Deployment", text)
@@ -118,7 +118,7 @@ def write_forgetting(docs: Path, figures: Sequence[lifecycle.Figure], users: int
 def write_start(docs: Path, taken: Mapping[str, float]) -> None:
     """The section on the start of a process."""
     figures = [
-        lifecycle.Figure("import retain and its engine", f"{taken['import']:.0f} ms", "", None),
+        lifecycle.Figure("import holdfast and its engine", f"{taken['import']:.0f} ms", "", None),
         lifecycle.Figure("open a store", f"{taken['open']:.0f} ms", "", None),
         lifecycle.Figure("the first add", f"{taken['add']:.0f} ms", "< 100 ms", taken["add"] < 100),
         lifecycle.Figure(
@@ -141,7 +141,7 @@ def write_start(docs: Path, taken: Mapping[str, float]) -> None:
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
     """The section on the service."""
     text = (
-        "`retain serve` over loopback, embedded engine, one process; what asks it runs on the same cores. `add` and "
+        "`holdfast serve` over loopback, embedded engine, one process; what asks it runs on the same cores. `add` and "
         f"`recall` are\nof a user with {service.MEMORIES:,} memories, and take turns with a route of the same service "
         f"that does nothing.\nThe {service.CLIENTS} clients have a user each, and add and recall for "
         f"{service.SECONDS:.0f} seconds.\n"

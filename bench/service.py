@@ -1,7 +1,7 @@
 """The service over loopback: REST ``add`` and ``recall`` beside a route that does nothing; 200 clients for a minute.
 
 python -m bench --only service              # the figures of docs/benchmarks.md
-python -m bench.service serve HOME          # the service that is measured: as `retain serve`, with one more route
+python -m bench.service serve HOME          # the service that is measured: as `holdfast serve`, with one more route
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from bench.lifecycle import Figure
 from bench.speed import questions, sentences
-from retain import Retain
-from retain.core.errors import NotFoundError
+from holdfast import Holdfast
+from holdfast.core.errors import NotFoundError
 
 #: So many memories does the user have whose memory is asked.
 MEMORIES = 10_000
@@ -125,10 +125,10 @@ async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
 def lost(home: Path, written: Sequence[tuple[str, str]]) -> list[str]:
     """The memories that were taken and are not there."""
     missing = []
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         for user, memory_id in written:
             try:
-                retain.manager(user, _AGENT).get(memory_id)
+                holdfast.manager(user, _AGENT).get(memory_id)
             except NotFoundError:
                 missing.append(memory_id)
     return missing
@@ -165,11 +165,11 @@ def service(home: Path) -> Iterator[int]:
 
 def measure(*, clients: int = CLIENTS, seconds: float = SECONDS, memories: int = MEMORIES) -> list[Figure]:
     """Every figure."""
-    home = Path(tempfile.mkdtemp(prefix="retain-bench-"))
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
-        with Retain.open(home=home) as retain:
-            retain.quotas.set("long_term", max_memories=10**9)
-            retain.manager("user 0", _AGENT).add_many(sentences(memories, 0))
+        with Holdfast.open(home=home) as holdfast:
+            holdfast.quotas.set("long_term", max_memories=10**9)
+            holdfast.manager("user 0", _AGENT).add_many(sentences(memories, 0))
         with service(home) as port:
             figures = _rates(port, seconds=seconds / 12)
             found = asyncio.run(crowd(port, clients=clients, seconds=seconds))
@@ -216,20 +216,20 @@ def _crowd_figures(found: Crowd, missing: Sequence[str], clients: int) -> list[F
 
 def serve(home: Path) -> None:
     """What is measured: the service, with one more route, which does nothing."""
-    from retain.service.application import build_api
-    from retain.service.layers import layered
-    from retain.service.limits import Limits
-    from retain.service.logs import LogFormat, install_logs
-    from retain.service.server import Server, listen
+    from holdfast.service.application import build_api
+    from holdfast.service.layers import layered
+    from holdfast.service.limits import Limits
+    from holdfast.service.logs import LogFormat, install_logs
+    from holdfast.service.server import Server, listen
 
     def nothing() -> dict[str, str]:
         return {}
 
-    with Retain.open(home=home) as retain, listen("127.0.0.1", 0) as listener, (home / "log").open("w") as log:
-        api = build_api(retain, keys_required=False)
+    with Holdfast.open(home=home) as holdfast, listen("127.0.0.1", 0) as listener, (home / "log").open("w") as log:
+        api = build_api(holdfast, keys_required=False)
         api.add_api_route("/nothing", nothing, methods=["GET"])
         install_logs(LogFormat.JSON, log)
-        one = layered(api, retain, limits=Limits.of(retain.settings), keys_required=False)
+        one = layered(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
         port = listener.getsockname()[1]
         Server(listener, stop_seconds=20).run(
             one.app, started=lambda: print(port, flush=True), stop=lambda: None, finish=one.time_limit.finish

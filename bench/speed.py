@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import track
 
-from retain import MemoryManager, Retain
+from holdfast import Holdfast, MemoryManager
 
 USER_MEMORIES = 10_000
 ROUNDS = 400
@@ -103,20 +103,20 @@ def least_disturbed(measure: Callable[[], list[Figure]]) -> list[Figure]:
 
 
 @contextmanager
-def store(users: int, folder: Path | None = None) -> Iterator[tuple[Retain, float]]:
+def store(users: int, folder: Path | None = None) -> Iterator[tuple[Holdfast, float]]:
     """A store of ``users`` with 10,000 memories each, and how many memories a second were added to it."""
-    home = Path(tempfile.mkdtemp(prefix="retain-bench-", dir=folder))
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
-        with Retain.open(home=home) as retain:
-            retain.quotas.set("persona", max_memories=10 * USER_MEMORIES)  # so many are measured
+        with Holdfast.open(home=home) as holdfast:
+            holdfast.quotas.set("persona", max_memories=10 * USER_MEMORIES)  # so many are measured
             start = time.perf_counter()
             for user in track(range(users), description=f"filling {users * USER_MEMORIES:,} memories", transient=True):
-                memory = retain.manager(f"user {user}", "agent")
+                memory = holdfast.manager(f"user {user}", "agent")
                 for part in range(10):
                     memory.add_many(sentences(USER_MEMORIES // 10, user * 10 + part), metadata={"part": part})
             rate = users * USER_MEMORIES / (time.perf_counter() - start)
             os.sync()  # what the filling left to be written is not for the first figures to wait for
-            yield retain, rate
+            yield holdfast, rate
     finally:
         shutil.rmtree(home)
 
@@ -135,41 +135,41 @@ def fsync_floor(folder: Path) -> tuple[float, float]:
     return floor
 
 
-def recall_floor(retain: Retain, queries: list[str]) -> Callable[[int], object]:
+def recall_floor(holdfast: Holdfast, queries: list[str]) -> Callable[[int], object]:
     """Embeds a query and scores 10,000 vectors, with nothing else around it."""
-    vectors = np.random.default_rng(1).standard_normal((USER_MEMORIES, retain.embedder.dim)).astype(np.float32)
-    return lambda n: vectors @ retain.embedder.embed([queries[n]])[0]
+    vectors = np.random.default_rng(1).standard_normal((USER_MEMORIES, holdfast.embedder.dim)).astype(np.float32)
+    return lambda n: vectors @ holdfast.embedder.embed([queries[n]])[0]
 
 
 def import_ms() -> tuple[float, float]:
-    """What ``import retain`` adds to the start of Python."""
+    """What ``import holdfast`` adds to the start of Python."""
 
     def start(code: str) -> Callable[[int], object]:
         return lambda _: subprocess.run([sys.executable, "-c", code], check=True)
 
-    bare, loaded = timed(start("pass"), 20), timed(start("import retain"), 20)
+    bare, loaded = timed(start("pass"), 20), timed(start("import holdfast"), 20)
     return loaded[0] - bare[0], loaded[1] - bare[0]
 
 
 def measure(users: int, folder: Path | None = None) -> list[Figure]:
     """Every figure, over a store of so many users: of several passes, each figure's least disturbed."""
     queries = questions(ROUNDS + 20, -1)
-    with store(users, folder) as (retain, filled):
-        retain.quotas.set("long_term", max_memories=10**9)
+    with store(users, folder) as (holdfast, filled):
+        holdfast.quotas.set("long_term", max_memories=10**9)
         fresh = iter(sentences(20 * ROUNDS * PASSES, -2))
-        figures = least_disturbed(lambda: _one_pass(retain, queries, users, fresh))
+        figures = least_disturbed(lambda: _one_pass(holdfast, queries, users, fresh))
         rate = Figure("add_many, per memory", 1_000 / filled, 1_000 / filled, "≥ 5,000 a second", filled >= 5_000)
     return [*figures, rate]
 
 
-def _one_pass(retain: Retain, queries: list[str], users: int, fresh: Iterator[str]) -> list[Figure]:
-    memory = retain.manager("user 0", "agent", "session")
+def _one_pass(holdfast: Holdfast, queries: list[str], users: int, fresh: Iterator[str]) -> list[Figure]:
+    memory = holdfast.manager("user 0", "agent", "session")
     return [
-        Figure("floor: one page written and synced", *fsync_floor(retain.settings.home), "", met=True),
+        Figure("floor: one page written and synced", *fsync_floor(holdfast.settings.home), "", met=True),
         *_adds(memory, fresh),
-        *_recalls(retain, memory, queries),
-        _cold(retain, queries, users),
-        _limit("import retain", import_ms(), "≤ 300 ms", p95=300),
+        *_recalls(holdfast, memory, queries),
+        _cold(holdfast, queries, users),
+        _limit("import holdfast", import_ms(), "≤ 300 ms", p95=300),
     ]
 
 
@@ -191,10 +191,10 @@ def _adds(memory: MemoryManager, fresh: Iterator[str]) -> list[Figure]:
     ]
 
 
-def _recalls(retain: Retain, memory: MemoryManager, queries: list[str]) -> list[Figure]:
+def _recalls(holdfast: Holdfast, memory: MemoryManager, queries: list[str]) -> list[Figure]:
     warm = timed(lambda n: memory.retrieve(queries[n], top_k=10))
-    floor, beside = timed_together(recall_floor(retain, queries), lambda n: memory.retrieve(queries[n], top_k=10))
-    stranger = retain.manager("nobody", "agent")
+    floor, beside = timed_together(recall_floor(holdfast, queries), lambda n: memory.retrieve(queries[n], top_k=10))
+    stranger = holdfast.manager("nobody", "agent")
     late = iter(sentences(2 * ROUNDS, -3))
 
     def after_a_write(number: int) -> None:
@@ -222,12 +222,12 @@ def _recalls(retain: Retain, memory: MemoryManager, queries: list[str]) -> list[
 _ALL = ["working", "short_term", "long_term", "persona", "episodic", "entity", "structured"]
 
 
-def _cold(retain: Retain, queries: list[str], users: int) -> Figure:
+def _cold(holdfast: Holdfast, queries: list[str], users: int) -> Figure:
     """The first query of users whose index is not in memory."""
-    asked = [retain.manager(f"user {user}", "agent") for user in range(1, users)]
+    asked = [holdfast.manager(f"user {user}", "agent") for user in range(1, users)]
     taken = []
     for number, memory in enumerate(asked[:60]):
-        retain.recall.forget()
+        holdfast.recall.forget()
         start = time.perf_counter()
         memory.retrieve(queries[number])
         taken.append((time.perf_counter() - start) * 1_000)

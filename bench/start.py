@@ -22,10 +22,10 @@ def done(step):
     taken[step] = max(taken.get(step, 0), 1_000 * (now - last))
     last = time.process_time()
 
-from retain import Retain
+from holdfast import Holdfast
 done("import")
-with Retain.open(home=sys.argv[1]) as retain:
-    memory = retain.manager("user", "agent")
+with Holdfast.open(home=sys.argv[1]) as holdfast:
+    memory = holdfast.manager("user", "agent")
     done("open")
     memory.add("User enjoys skiing and mountain views")
     done("add")
@@ -53,7 +53,7 @@ def measure() -> dict[str, float]:
     500 ``later`` ones, among which is the one that loads the compiled tokenizer, and the dearest of the ``largest``
     texts, of about 7 MB in five shapes.
     """
-    with tempfile.TemporaryDirectory(prefix="retain-bench-") as home:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
         found = [
             json.loads(subprocess.run([sys.executable, "-c", _CHILD, home], check=True, capture_output=True).stdout)
             for _ in range(CHILDREN)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager
+from holdfast.recall.embedders import pieces, static
+from holdfast.storage.relational.database import Database
 from homes import Homes, database_of
-from retain import MemoryManager, Retain
-from retain.recall.embedders import pieces, static
-from retain.storage.relational.database import Database
 
 # No example is judged by how long it took. Where a result decides over a landing, the examples are the same every time.
 settings.register_profile(
-    "retain", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
-settings.load_profile("retain")
+settings.load_profile("holdfast")
 
 # Reading the tokenizer takes longer than most tests: the engines of one process share it.
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
@@ -60,11 +60,11 @@ def database(home: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def retain(home: Path, clock: FakeClock) -> Iterator[Retain]:
-    with Retain.open(home=home, clock=clock) as engine:
+def holdfast(home: Path, clock: FakeClock) -> Iterator[Holdfast]:
+    with Holdfast.open(home=home, clock=clock) as engine:
         yield engine
 
 
 @pytest.fixture
-def memory(retain: Retain) -> MemoryManager:
-    return retain.manager("user_123", "travel_agent", "sess_abc123")
+def memory(holdfast: Holdfast) -> MemoryManager:
+    return holdfast.manager("user_123", "travel_agent", "sess_abc123")

@@ -14,7 +14,7 @@ import psycopg
 from bench.servers import PostgresServer, postgres
 from psycopg import sql
 
-from retain.storage.postgres.database import PostgresDatabase
+from holdfast.storage.postgres.database import PostgresDatabase
 
 #: So many rows and more are not worth deleting: the database is dropped.
 _MANY = 5_000
@@ -37,7 +37,7 @@ class Contents(NamedTuple):
 
 
 class TestDatabase:
-    """A database with the tables of Retain, and a connection to it behind Retain's back."""
+    """A database with the tables of Holdfast, and a connection to it behind Holdfast's back."""
 
     __test__ = False
 
@@ -50,7 +50,7 @@ class TestDatabase:
         """All that is in it."""
         tables = {}
         for (name,) in self._connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'retain'"
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'"
         ).fetchall():
             with self._connection.cursor().copy(_on(name, "COPY {} TO STDOUT (FORMAT binary)")) as stream:
                 tables[name] = b"".join(stream)
@@ -70,7 +70,7 @@ class TestDatabase:
                     with self._connection.cursor().copy(_on(name, "COPY {} FROM STDIN (FORMAT binary)")) as stream:
                         stream.write(rows)
             settings = sql.SQL("; ").join(
-                sql.SQL("SELECT setval({}, {}, {})").format(f"retain.{name}", last or 1, last is not None)
+                sql.SQL("SELECT setval({}, {}, {})").format(f"holdfast.{name}", last or 1, last is not None)
                 for name, last in contents.sequences.items()
             )
             self._connection.execute(settings)
@@ -120,4 +120,4 @@ def _made() -> Contents:
 
 def _on(table: str, statement: LiteralString) -> sql.Composed:
     """A statement on a table."""
-    return sql.SQL(statement).format(sql.Identifier("retain", table))
+    return sql.SQL(statement).format(sql.Identifier("holdfast", table))

@@ -1,6 +1,6 @@
-"""Homes for tests: folders that are opened with ``Retain.open(home=...)``, and the engines that keep what is in them.
+"""Homes for tests: folders that are opened with ``Holdfast.open(home=...)``, and the engines that keep what is in them.
 
-A home on SQLite is a folder that is not there before it is opened. One on PostgreSQL has a database of its own, and a ``retain.toml`` that names it: so
+A home on SQLite is a folder that is not there before it is opened. One on PostgreSQL has a database of its own, and a ``holdfast.toml`` that names it: so
 whoever opens the home, be it another process, finds the same store. An engine that is named here and cannot start is an
 error of the test run, never a skip.
 """
@@ -16,9 +16,9 @@ import pytest
 
 import databases
 from databases import TestDatabase
-from retain.settings import Settings, read_settings
-from retain.storage.relational.database import Database
-from retain.storage.stores import open_database
+from holdfast.settings import Settings, read_settings
+from holdfast.storage.relational.database import Database
+from holdfast.storage.stores import open_database
 
 ENGINES = ("sqlite", "postgres")
 #: For tests that are about the file of the store itself, or about what is decided before a store is asked.
@@ -83,8 +83,8 @@ class Homes:
 
     def _keep(self, home: Path, database: TestDatabase) -> None:
         self._databases[home] = database
-        (home / "retain.toml").write_text(f"url = {json.dumps(database.url)}\n")
-        (home / "retain.toml").chmod(0o600)
+        (home / "holdfast.toml").write_text(f"url = {json.dumps(database.url)}\n")
+        (home / "holdfast.toml").chmod(0o600)
 
     def __enter__(self) -> Homes:
         return self

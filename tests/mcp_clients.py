@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp_types import CallToolResult
 
-from retain import Retain
-from retain.access import LOCAL, Gate, Principal
-from retain.mcp import Defaults, McpApp, build_server
+from holdfast import Holdfast
+from holdfast.access import LOCAL, Gate, Principal
+from holdfast.mcp import Defaults, McpApp, build_server
 
 #: Both ways to begin: asking what the server is (2026), and the handshake that clients have had since 2024.
 MODES: Final = ("auto", "legacy")
@@ -64,9 +64,9 @@ def run(talk: Callable[[], Awaitable[_T]]) -> _T:
     return anyio.run(bounded)
 
 
-def local_server(retain: Retain, principal: Principal = LOCAL, defaults: Defaults | None = None) -> Server[Any]:
+def local_server(holdfast: Holdfast, principal: Principal = LOCAL, defaults: Defaults | None = None) -> Server[Any]:
     """A server in this process, whose only caller is the one given."""
-    return build_server(lambda _request: Gate(retain, principal), defaults=defaults)
+    return build_server(lambda _request: Gate(holdfast, principal), defaults=defaults)
 
 
 def ask(server: Server[Any], tool: str, arguments: dict[str, Any] | None = None) -> CallToolResult:
@@ -118,9 +118,9 @@ def listening(app: Any) -> Iterator[str]:
 
 
 @contextmanager
-def serving(retain: Retain, **options: Any) -> Iterator[str]:
+def serving(holdfast: Holdfast, **options: Any) -> Iterator[str]:
     """The engine as a service of MCP alone, keys required unless told otherwise; its address."""
-    with listening(McpApp(retain, **{"keys_required": True, **options})) as url:
+    with listening(McpApp(holdfast, **{"keys_required": True, **options})) as url:
         yield url
 
 

@@ -15,14 +15,14 @@ from typing import Any
 from psycopg import RawCursor
 from psycopg.rows import tuple_row
 
-from retain import Retain
-from retain.storage.postgres.transactions import PostgresTransaction
-from retain.storage.relational.database import Database, Transaction
-from retain.storage.sqlite.database import Database as SqliteDatabase
-from retain.storage.sqlite.database import SqliteTransaction
+from holdfast import Holdfast
+from holdfast.storage.postgres.transactions import PostgresTransaction
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteTransaction
 
 #: An engine, its database, or a transaction of that which is under way.
-Store = Retain | Database | Transaction
+Store = Holdfast | Database | Transaction
 
 
 def rows(store: Store, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -53,10 +53,10 @@ def columns(store: Store, table: str) -> list[str]:
     return [name for (name,) in found]
 
 
-def sqlite(retain: Retain) -> SqliteDatabase:
+def sqlite(holdfast: Holdfast) -> SqliteDatabase:
     """The database of an engine that keeps everything in a file, for what is SQLite's alone."""
-    assert isinstance(retain.database, SqliteDatabase)
-    return retain.database
+    assert isinstance(holdfast.database, SqliteDatabase)
+    return holdfast.database
 
 
 def _execute(tx: PostgresTransaction, statement: str, bindings: Sequence[Any]) -> RawCursor[tuple[Any, ...]]:
@@ -73,7 +73,7 @@ def _transaction(store: Store, *, writes: bool) -> Iterator[SqliteTransaction | 
     if isinstance(store, SqliteTransaction | PostgresTransaction):
         yield store
         return
-    database = store.database if isinstance(store, Retain) else store
+    database = store.database if isinstance(store, Holdfast) else store
     with database.write() if writes else database.read() as tx:  # type: ignore[union-attr]
         if not isinstance(tx, SqliteTransaction | PostgresTransaction):
             raise TypeError(f"how raw SQL is put to a {type(tx).__name__} is not said in {__name__}.py")

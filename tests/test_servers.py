@@ -17,8 +17,8 @@ import pytest
 import valkey as valkey_client
 from bench.servers import PostgresServer, S3Server, ServerError, ValkeyServer, postgres, s3, valkey
 
-from retain.core.errors import ObjectStoreError, ObjectStoreUnavailableError
-from retain.storage.objects import open_objects
+from holdfast.core.errors import ObjectStoreError, ObjectStoreUnavailableError
+from holdfast.storage.objects import open_objects
 
 
 @pytest.fixture(scope="module")

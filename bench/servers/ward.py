@@ -23,7 +23,7 @@ _INHERITED: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 def stand_guard(base: str, user: str) -> None:
     """Make a folder, obey one line after the other, and clean up when they end, as they do when their sender dies."""
-    folder = tempfile.mkdtemp(prefix="retain-", dir=base)
+    folder = tempfile.mkdtemp(prefix="holdfast-", dir=base)
     ward = _Ward(folder, user)
     try:
         if user:

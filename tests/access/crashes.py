@@ -52,9 +52,9 @@ class Crasher:
 def main() -> None:
     from api.client import Client
     from clocks import FakeClock
-    from retain import Retain
-    from retain.api import build_app
-    from retain.recall.embedders import open_embedder, static
+    from holdfast import Holdfast
+    from holdfast.api import build_app
+    from holdfast.recall.embedders import open_embedder, static
 
     vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
     open_embedder("static").embed([""])  # read once for all of them
@@ -62,8 +62,8 @@ def main() -> None:
         home, (method, path, options), when, at = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            with Retain.open(home=home, clock=FakeClock()) as retain:
-                with Client(build_app(retain, keys_required=False)) as client:
+            with Holdfast.open(home=home, clock=FakeClock()) as holdfast:
+                with Client(build_app(holdfast, keys_required=False)) as client:
                     _be_killed(when, at)
                     assert client.request(method, path, **options).status_code < 300
                 os._exit(0)
@@ -73,8 +73,8 @@ def main() -> None:
 
 def _be_killed(when: str, at: int) -> None:
     """Kill this process before or after the n-th commit from now on."""
-    from retain.storage.postgres.database import PostgresDatabase
-    from retain.storage.sqlite.database import Database
+    from holdfast.storage.postgres.database import PostgresDatabase
+    from holdfast.storage.sqlite.database import Database
 
     seen = {"before": 0, "after": 0}
 

@@ -9,11 +9,11 @@ import anyio.to_thread
 import pytest
 
 from clocks import FakeClock
-from retain import Retain
-from retain.access.callers import WORKERS, Callers, Shares
-from retain.core.access import LOCAL, Principal, Right
-from retain.core.deadline import Deadline
-from retain.core.errors import RateLimitedError, RequestTimeoutError, UnauthenticatedError
+from holdfast import Holdfast
+from holdfast.access.callers import WORKERS, Callers, Shares
+from holdfast.core.access import LOCAL, Principal, Right
+from holdfast.core.deadline import Deadline
+from holdfast.core.errors import RateLimitedError, RequestTimeoutError, UnauthenticatedError
 
 READ = frozenset({Right.READ})
 
@@ -107,14 +107,14 @@ def test_who_sits_at_the_machine_shares_it_with_nobody() -> None:
     assert asyncio.run(crowd(Shares(4), [LOCAL] * 9)) == {"None": 9}
 
 
-def test_a_key_is_looked_up_while_every_worker_is_busy(retain: Retain) -> None:
-    key, secret = retain.access.create("reader", rights=["read"], tenant="acme")
+def test_a_key_is_looked_up_while_every_worker_is_busy(holdfast: Holdfast) -> None:
+    key, secret = holdfast.access.create("reader", rights=["read"], tenant="acme")
 
     async def story() -> None:
         limiter = anyio.to_thread.current_default_thread_limiter()
         for number in range(int(limiter.total_tokens)):
             limiter.acquire_on_behalf_of_nowait(number)
-        callers = Callers(retain)
+        callers = Callers(holdfast)
         for _ in range(2):  # read from the store, and remembered
             assert (await callers.identify(secret)).key_id == key.id
         with pytest.raises(UnauthenticatedError):
@@ -123,17 +123,19 @@ def test_a_key_is_looked_up_while_every_worker_is_busy(retain: Retain) -> None:
             await asyncio.wait(callers._noting)
 
     asyncio.run(story())
-    assert retain.access.get(key.id).last_used_at is not None
+    assert holdfast.access.get(key.id).last_used_at is not None
 
 
-def test_a_key_that_was_revoked_here_is_known_no_longer(retain: Retain, clock: FakeClock) -> None:
-    key, secret = retain.access.create("reader", rights=["read"], tenant="acme", expires_at=clock.now.timestamp() + 60)
-    assert retain.access.known(secret) is None, "nobody has looked it up yet"
-    assert retain.access.known("no key at all") is None
-    retain.access.look_up(secret)
-    assert retain.access.known(secret) == retain.access.get(key.id)
+def test_a_key_that_was_revoked_here_is_known_no_longer(holdfast: Holdfast, clock: FakeClock) -> None:
+    key, secret = holdfast.access.create(
+        "reader", rights=["read"], tenant="acme", expires_at=clock.now.timestamp() + 60
+    )
+    assert holdfast.access.known(secret) is None, "nobody has looked it up yet"
+    assert holdfast.access.known("no key at all") is None
+    holdfast.access.look_up(secret)
+    assert holdfast.access.known(secret) == holdfast.access.get(key.id)
     clock.advance(seconds=61)
-    assert retain.access.known(secret) is None, "its time is over"
+    assert holdfast.access.known(secret) is None, "its time is over"
     clock.advance(seconds=-61)
-    retain.access.revoke(key.id)
-    assert retain.access.known(secret) is None
+    holdfast.access.revoke(key.id)
+    assert holdfast.access.known(secret) is None

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocks import FakeClock
+from holdfast import ForbiddenError, Holdfast, NotFoundError
+from holdfast.access import LOCAL, Gate, Principal, Right
+from holdfast.access.memory import BoundedMemory
+from holdfast.core.records import ALL
+from holdfast.engine import MemoryManager
+from holdfast.kinds.entity import Entity
+from holdfast.kinds.episodic import Episodic
+from holdfast.kinds.short_term import ShortTerm
+from holdfast.kinds.structured import Structured
+from holdfast.kinds.working import Working
+from holdfast.manager import Memory, Plain
 from homes import on_sqlite
-from retain import ForbiddenError, NotFoundError, Retain
-from retain.access import LOCAL, Gate, Principal, Right
-from retain.access.memory import BoundedMemory
-from retain.core.records import ALL
-from retain.engine import MemoryManager
-from retain.kinds.entity import Entity
-from retain.kinds.episodic import Episodic
-from retain.kinds.short_term import ShortTerm
-from retain.kinds.structured import Structured
-from retain.kinds.working import Working
-from retain.manager import Memory, Plain
 
 
 def caller(
@@ -91,12 +91,12 @@ def expected(who: Principal, asked: Request, way: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retain]:
-    with Retain.open(home=tmp_path_factory.mktemp("gate") / "home", clock=FakeClock()) as engine:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holdfast]:
+    with Holdfast.open(home=tmp_path_factory.mktemp("gate") / "home", clock=FakeClock()) as engine:
         yield engine
 
 
-def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Retain) -> None:
+def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast) -> None:
     @settings(max_examples=400)
     @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "agent", "user", "tenant", "store"]))
     def holds(who: Principal, asked: Request, way: str) -> None:
@@ -126,7 +126,7 @@ def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Retain) 
     holds()
 
 
-def test_ids_are_compared_whole(shared: Retain) -> None:
+def test_ids_are_compared_whole(shared: Holdfast) -> None:
     gate = Gate(shared, caller(users=["ann"], agents=["travel"]))
     assert gate.memory(Right.READ, "ann", "travel").user_id == "ann"
     for near in ("an", "ann2", "Ann", "ann ", "/ann", "ann/x", "*", "%"):
@@ -143,7 +143,7 @@ def test_rights_include_those_before_them() -> None:
     assert not Principal(None, "acme", frozenset()).allows(Right.READ)
 
 
-def test_the_local_caller_may_do_everything(shared: Retain) -> None:
+def test_the_local_caller_may_do_everything(shared: Holdfast) -> None:
     gate = Gate(shared, LOCAL)
     assert gate.tenant_id == "default"
     assert gate.store(Right.ADMIN).tenant == "default"
@@ -202,34 +202,34 @@ def check_refused(memory: MemoryManager, ids: list[str]) -> None:
         assert len(said) == 1, f"{verb} tells whether a memory exists: {said}"
 
 
-def test_a_caller_bound_to_a_user_reaches_no_other_by_the_id_of_a_memory(retain: Retain) -> None:
-    bobs = remember(retain.manager("bob", "travel", "s"))
-    before = retain.export_user("bob")["memories"]
-    gate = Gate(retain, caller(users=["ann"]))
+def test_a_caller_bound_to_a_user_reaches_no_other_by_the_id_of_a_memory(holdfast: Holdfast) -> None:
+    bobs = remember(holdfast.manager("bob", "travel", "s"))
+    before = holdfast.export_user("bob")["memories"]
+    gate = Gate(holdfast, caller(users=["ann"]))
 
     check_refused(gate.memory(Right.WRITE, "ann", "travel", "s"), list(bobs.values()))
 
-    assert retain.export_user("bob")["memories"] == before
+    assert holdfast.export_user("bob")["memories"] == before
     for right in (Right.READ, Right.ADMIN):
         with pytest.raises(ForbiddenError):
             gate.memory(right, "bob", "travel", "s")
 
 
-def test_a_caller_bound_to_an_agent_reaches_nothing_that_is_another_agents_own(retain: Retain) -> None:
-    theirs = remember(retain.manager("ann", "doctor", "s"))
+def test_a_caller_bound_to_an_agent_reaches_nothing_that_is_another_agents_own(holdfast: Holdfast) -> None:
+    theirs = remember(holdfast.manager("ann", "doctor", "s"))
     own = [theirs[kind] for kind in ("persona", "episodic", "short_term", "working", "binned")]
-    before = retain.export_user("ann")["memories"]
-    memory = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel", "s")
+    before = holdfast.export_user("ann")["memories"]
+    memory = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel", "s")
 
     check_refused(memory, own)
 
-    assert retain.export_user("ann")["memories"] == before
+    assert holdfast.export_user("ann")["memories"] == before
 
 
 @on_sqlite
-def test_what_is_the_users_is_shared_by_the_agents_that_serve_the_user(retain: Retain) -> None:
-    theirs = remember(retain.manager("ann", "doctor", "s"))
-    memory = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel", "s")
+def test_what_is_the_users_is_shared_by_the_agents_that_serve_the_user(holdfast: Holdfast) -> None:
+    theirs = remember(holdfast.manager("ann", "doctor", "s"))
+    memory = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel", "s")
 
     assert memory.get(theirs["long_term"])["agent_id"] == "doctor"
     assert memory.update(theirs["long_term"], "changed")["content"] == "changed"
@@ -243,9 +243,9 @@ def test_what_is_the_users_is_shared_by_the_agents_that_serve_the_user(retain: R
 
 
 @on_sqlite
-def test_a_session_is_reached_by_its_own_agent_only(retain: Retain) -> None:
-    remember(retain.manager("ann", "doctor", "s"))
-    gate = Gate(retain, caller(agents=["travel"]))
+def test_a_session_is_reached_by_its_own_agent_only(holdfast: Holdfast) -> None:
+    remember(holdfast.manager("ann", "doctor", "s"))
+    gate = Gate(holdfast, caller(agents=["travel"]))
 
     assert gate.memory(Right.READ, "ann", "travel", "s").short_term.get_full_history() == []
     assert gate.agent(Right.READ, "ann", "travel").sessions.history("travel", "s", user_id="ann") == []
@@ -255,30 +255,32 @@ def test_a_session_is_reached_by_its_own_agent_only(retain: Retain) -> None:
 
 
 @on_sqlite
-def test_a_memory_that_is_gone_for_good_is_explained_to_its_own_agent_only(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("ann", "doctor")
+def test_a_memory_that_is_gone_for_good_is_explained_to_its_own_agent_only(
+    holdfast: Holdfast, clock: FakeClock
+) -> None:
+    memory = holdfast.manager("ann", "doctor")
     persona, shared = memory.add("a", "persona")["memory_id"], memory.add("b", "long_term")["memory_id"]
     for one in (persona, shared):
         memory.delete(one)
     clock.advance(days=16)
-    retain.recycle.purge()
+    holdfast.recycle.purge()
 
     assert memory.explain(persona)["state"] == "deleted"
-    bound = Gate(retain, caller(agents=["travel"])).memory(Right.READ, "ann", "travel")
+    bound = Gate(holdfast, caller(agents=["travel"])).memory(Right.READ, "ann", "travel")
     assert bound.explain(shared)["state"] == "deleted"
     with pytest.raises(NotFoundError, match="no memory"):
         bound.explain(persona)
 
 
 @on_sqlite
-def test_a_message_is_explained_to_its_own_agent_only(retain: Retain, clock: FakeClock) -> None:
-    message = retain.manager("ann", "doctor", "s").short_term.add_message("user", "it hurts")
+def test_a_message_is_explained_to_its_own_agent_only(holdfast: Holdfast, clock: FakeClock) -> None:
+    message = holdfast.manager("ann", "doctor", "s").short_term.add_message("user", "it hurts")
     clock.advance(hours=2)
-    gate = Gate(retain, caller(agents=["travel"]))
+    gate = Gate(holdfast, caller(agents=["travel"]))
 
     with pytest.raises(NotFoundError, match="no memory"):
         gate.memory(Right.READ, "ann", "travel", "s").explain(message)
-    bound = Gate(retain, caller(agents=["doctor"])).memory(Right.READ, "ann", "doctor")
+    bound = Gate(holdfast, caller(agents=["doctor"])).memory(Right.READ, "ann", "doctor")
     assert bound.explain(message)["state"] == "active"
 
 
@@ -286,19 +288,19 @@ def test_a_message_is_explained_to_its_own_agent_only(retain: Retain, clock: Fak
 
 
 @pytest.fixture
-def derived(retain: Retain) -> tuple[str, str, str]:
+def derived(holdfast: Holdfast) -> tuple[str, str, str]:
     """A memory of the user's, and what two agents made of it."""
-    source = retain.manager("ann", "travel").add("likes tea", "long_term")["memory_id"]
-    mine = retain.manager("ann", "travel").add("offers tea", "persona", derived_from=[source])["memory_id"]
-    theirs = retain.manager("ann", "doctor").add("asks about tea", "persona", derived_from=[source])["memory_id"]
+    source = holdfast.manager("ann", "travel").add("likes tea", "long_term")["memory_id"]
+    mine = holdfast.manager("ann", "travel").add("offers tea", "persona", derived_from=[source])["memory_id"]
+    theirs = holdfast.manager("ann", "doctor").add("asks about tea", "persona", derived_from=[source])["memory_id"]
     return source, mine, theirs
 
 
 def test_a_caller_bound_to_an_agent_removes_nothing_that_others_made(
-    retain: Retain, derived: tuple[str, str, str]
+    holdfast: Holdfast, derived: tuple[str, str, str]
 ) -> None:
     source, mine, theirs = derived
-    memory = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+    memory = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
 
     assert memory.explain(source)["derived"] == [mine]
     assert [one["memory_id"] for one in memory.derived(source)] == [mine]
@@ -308,28 +310,28 @@ def test_a_caller_bound_to_an_agent_removes_nothing_that_others_made(
 
     deleted = memory.delete(source)
     assert deleted["derived"] == [mine], "what is left is told as far as it is to be seen"
-    assert retain.manager("ann", "doctor").get(theirs)["content"] == "asks about tea"
+    assert holdfast.manager("ann", "doctor").get(theirs)["content"] == "asks about tea"
 
 
 def test_a_caller_bound_to_an_agent_brings_nothing_back_that_was_others(
-    retain: Retain, derived: tuple[str, str, str]
+    holdfast: Holdfast, derived: tuple[str, str, str]
 ) -> None:
     source, mine, theirs = derived
-    retain.manager("ann", "travel").delete(source, with_derived=True)
-    bound = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+    holdfast.manager("ann", "travel").delete(source, with_derived=True)
+    bound = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
 
     with pytest.raises(ForbiddenError, match="other agents' own"):
         bound.restore(source)
     with pytest.raises(NotFoundError, match="recycle bin"):
         bound.get(source)
 
-    both = Gate(retain, caller(agents=["travel", "doctor"])).memory(Right.WRITE, "ann", "travel")
+    both = Gate(holdfast, caller(agents=["travel", "doctor"])).memory(Right.WRITE, "ann", "travel")
     assert sorted(both.restore(source)["restored_with"]) == sorted([mine, theirs])
 
 
 @on_sqlite
-def test_a_caller_bound_to_an_agent_deletes_what_only_it_made_of_it(retain: Retain) -> None:
-    memory = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+def test_a_caller_bound_to_an_agent_deletes_what_only_it_made_of_it(holdfast: Holdfast) -> None:
+    memory = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
     source = memory.add("likes tea", "long_term")["memory_id"]
     made = memory.add("offers tea", "persona", derived_from=[source])["memory_id"]
 
@@ -338,15 +340,15 @@ def test_a_caller_bound_to_an_agent_deletes_what_only_it_made_of_it(retain: Reta
 
 
 @on_sqlite
-def test_a_caller_bound_to_an_agent_prunes_nobody_elses_memories(retain: Retain) -> None:
-    retain.manager("ann", "doctor").add("the oldest", "persona")
-    retain.quotas.set("persona", max_memories=1, user_id="ann")
-    retain.quotas.set("long_term", max_memories=1, user_id="ann")
-    memory = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+def test_a_caller_bound_to_an_agent_prunes_nobody_elses_memories(holdfast: Holdfast) -> None:
+    holdfast.manager("ann", "doctor").add("the oldest", "persona")
+    holdfast.quotas.set("persona", max_memories=1, user_id="ann")
+    holdfast.quotas.set("long_term", max_memories=1, user_id="ann")
+    memory = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
 
     with pytest.raises(ForbiddenError, match="all agents"):
         memory.add_with_auto_prune("newer", "persona")
-    assert len(retain.manager("ann", "doctor").list_memories("persona")) == 1
+    assert len(holdfast.manager("ann", "doctor").list_memories("persona")) == 1
     memory.add("first", "long_term")
     assert memory.add_with_auto_prune("second", "long_term")["pruned"] == 1, "what is the user's is shared"
 
@@ -381,20 +383,20 @@ def test_every_verb_that_says_where_a_memory_comes_from_is_known_here() -> None:
 
 @on_sqlite
 @pytest.mark.parametrize("verb", IN_NAMES)
-def test_a_caller_bound_to_an_agent_writes_in_no_other_agents_name(retain: Retain, verb: str) -> None:
-    others = retain.manager("ann", "doctor")
+def test_a_caller_bound_to_an_agent_writes_in_no_other_agents_name(holdfast: Holdfast, verb: str) -> None:
+    others = holdfast.manager("ann", "doctor")
     others.add("likes milk")
     others.entity.add("Rex", "dog")
     others.structured.put("trips", {"to": "Leeds"}, key="k")
     before = [others.list_memories(kind) for kind in ("long_term", "entity", "structured")]
-    bound = Gate(retain, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
+    bound = Gate(holdfast, caller(agents=["travel"])).memory(Right.WRITE, "ann", "travel")
     with pytest.raises(ForbiddenError, match="does not reach agent 'doctor'"):
         IN_NAMES[verb](bound, "agent:doctor")
     assert [others.list_memories(kind) for kind in ("long_term", "entity", "structured")] == before
     for source in ("agent:travel", "import:crm", "doctor"):
         IN_NAMES[verb](bound, source)
-    both = Gate(retain, caller(agents=["travel", "doctor"])).memory(Right.WRITE, "ann", "travel")
-    for memory in (both, retain.manager("ann", "travel")):
+    both = Gate(holdfast, caller(agents=["travel", "doctor"])).memory(Right.WRITE, "ann", "travel")
+    for memory in (both, holdfast.manager("ann", "travel")):
         IN_NAMES[verb](memory, "agent:doctor")
 
 
@@ -419,10 +421,10 @@ ON_A_PERSON: dict[str, Callable[[MemoryManager, str], Any]] = {
 
 @on_sqlite
 @pytest.mark.parametrize("verb", ON_A_PERSON)
-def test_a_verb_on_a_person_is_for_that_person_and_for_all_agents(retain: Retain, verb: str) -> None:
+def test_a_verb_on_a_person_is_for_that_person_and_for_all_agents(holdfast: Holdfast, verb: str) -> None:
     for user in ("ann", "bob"):
-        remember(retain.manager(user, "travel", "s"))
-    before = retain.export_user("bob")["memories"]
+        remember(holdfast.manager(user, "travel", "s"))
+    before = holdfast.export_user("bob")["memories"]
     call = ON_A_PERSON[verb]
 
     for who, user in [
@@ -432,16 +434,16 @@ def test_a_verb_on_a_person_is_for_that_person_and_for_all_agents(retain: Retain
         (caller(Right.WRITE), "ann"),
     ]:
         with pytest.raises(ForbiddenError):
-            call(Gate(retain, who).memory(Right.READ, "ann", "travel", "s"), user)
-    assert retain.export_user("bob")["memories"] == before
-    assert retain.manager("ann", "travel", "s").count_memories("long_term") == 1
+            call(Gate(holdfast, who).memory(Right.READ, "ann", "travel", "s"), user)
+    assert holdfast.export_user("bob")["memories"] == before
+    assert holdfast.manager("ann", "travel", "s").count_memories("long_term") == 1
 
-    call(Gate(retain, caller(Right.GOVERN, users=["ann"])).memory(Right.GOVERN, "ann", "travel", "s"), "ann")
+    call(Gate(holdfast, caller(Right.GOVERN, users=["ann"])).memory(Right.GOVERN, "ann", "travel", "s"), "ann")
 
 
 @on_sqlite
 @pytest.mark.parametrize("name", ["archive_due", "long_term.archive_old_memories", "structured.define"])
-def test_what_concerns_all_agents_or_all_users_is_not_for_those_bound_to_one(retain: Retain, name: str) -> None:
+def test_what_concerns_all_agents_or_all_users_is_not_for_those_bound_to_one(holdfast: Holdfast, name: str) -> None:
     calls: dict[str, Callable[[MemoryManager], Any]] = {
         "archive_due": lambda memory: memory.archive_due("episodic"),
         "long_term.archive_old_memories": lambda memory: memory.long_term.archive_old_memories(),
@@ -451,12 +453,12 @@ def test_what_concerns_all_agents_or_all_users_is_not_for_those_bound_to_one(ret
     refused += [caller(users=["ann"])] if name == "structured.define" else []
     for who in refused:
         with pytest.raises(ForbiddenError):
-            calls[name](Gate(retain, who).memory(Right.WRITE, "ann", "travel"))
-    calls[name](Gate(retain, caller(Right.GOVERN)).memory(Right.GOVERN, "ann", "travel"))
+            calls[name](Gate(holdfast, who).memory(Right.WRITE, "ann", "travel"))
+    calls[name](Gate(holdfast, caller(Right.GOVERN)).memory(Right.GOVERN, "ann", "travel"))
 
 
 @on_sqlite
-def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_none(retain: Retain) -> None:
+def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_none(holdfast: Holdfast) -> None:
     for user, agent in ((ALL, ALL), (ALL, "travel"), ("ann", ALL)):
         for who in (
             caller(Right.WRITE),
@@ -464,8 +466,8 @@ def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_
             caller(users=["ann"], agents=["travel"]),
         ):
             with pytest.raises(ForbiddenError):
-                Gate(retain, who).memory(Right.READ, user, agent)
-        Gate(retain, caller(Right.GOVERN)).memory(Right.GOVERN, user, agent).episodic.cleanup_old_episodes()
+                Gate(holdfast, who).memory(Right.READ, user, agent)
+        Gate(holdfast, caller(Right.GOVERN)).memory(Right.GOVERN, user, agent).episodic.cleanup_old_episodes()
 
 
 #: Verbs that stay within the memory's user and agent by themselves, as the tests above and those of the engine show.
@@ -484,9 +486,9 @@ WITHIN = {
 
 
 @on_sqlite
-def test_every_verb_of_a_memory_is_known_to_stay_within_its_bounds_or_is_held_back(retain: Retain) -> None:
+def test_every_verb_of_a_memory_is_known_to_stay_within_its_bounds_or_is_held_back(holdfast: Holdfast) -> None:
     """One that is new has to be looked at, and named here or bounded."""
-    memory = Gate(retain, caller()).memory(Right.READ, "ann", "travel")
+    memory = Gate(holdfast, caller()).memory(Right.READ, "ann", "travel")
     parts: dict[type, object] = {
         Memory: memory,
         Plain: memory.persona,
@@ -509,9 +511,9 @@ def test_every_verb_of_a_memory_is_known_to_stay_within_its_bounds_or_is_held_ba
 # --- tenants ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_caller_reaches_its_own_tenant_only(retain: Retain) -> None:
-    acmes = remember(retain.of_tenant("acme").manager("ann", "travel", "s"))
-    gate = Gate(retain, caller(tenant="default"))
+def test_a_caller_reaches_its_own_tenant_only(holdfast: Holdfast) -> None:
+    acmes = remember(holdfast.of_tenant("acme").manager("ann", "travel", "s"))
+    gate = Gate(holdfast, caller(tenant="default"))
     memory = gate.memory(Right.ADMIN, "ann", "travel", "s")
 
     for one in acmes.values():
@@ -522,29 +524,29 @@ def test_a_caller_reaches_its_own_tenant_only(retain: Retain) -> None:
     assert memory.retrieve("secret", ["long_term", "persona", "episodic", "short_term", "working"]) == []
     for tenant in ("acme", "acm", "default2"):
         with pytest.raises(ForbiddenError, match="another tenant"):
-            Gate(retain, caller(tenant="default"), tenant)
-    assert Gate(retain, caller(tenant="acme"), "acme").memory(Right.READ, "ann", "travel", "s").get(acmes["persona"])
+            Gate(holdfast, caller(tenant="default"), tenant)
+    assert Gate(holdfast, caller(tenant="acme"), "acme").memory(Right.READ, "ann", "travel", "s").get(acmes["persona"])
 
 
 @on_sqlite
-def test_an_operator_acts_for_the_tenant_that_it_names(home: Path, retain: Retain) -> None:
+def test_an_operator_acts_for_the_tenant_that_it_names(home: Path, holdfast: Holdfast) -> None:
     operator = caller(Right.ADMIN, tenant=ALL)
-    Gate(retain, operator, "acme").memory(Right.WRITE, "ann", "travel").add("in acme")
+    Gate(holdfast, operator, "acme").memory(Right.WRITE, "ann", "travel").add("in acme")
 
-    assert retain.of_tenant("acme").manager("ann", "travel").count_memories() == 1
-    assert retain.manager("ann", "travel").count_memories() == 0
-    assert Gate(retain, operator).tenant(Right.ADMIN).tenant == "default"
+    assert holdfast.of_tenant("acme").manager("ann", "travel").count_memories() == 1
+    assert holdfast.manager("ann", "travel").count_memories() == 0
+    assert Gate(holdfast, operator).tenant(Right.ADMIN).tenant == "default"
     with pytest.raises(ForbiddenError, match="operator"):
-        Gate(retain, caller(Right.ADMIN)).store(Right.READ)
+        Gate(holdfast, caller(Right.ADMIN)).store(Right.READ)
 
 
 @on_sqlite
-def test_a_refusal_says_what_is_missing(retain: Retain) -> None:
+def test_a_refusal_says_what_is_missing(holdfast: Holdfast) -> None:
     with pytest.raises(ForbiddenError, match="needs the right 'govern'; the key has: read, write"):
-        Gate(retain, caller(Right.WRITE, Right.READ)).tenant(Right.GOVERN)
+        Gate(holdfast, caller(Right.WRITE, Right.READ)).tenant(Right.GOVERN)
     with pytest.raises(ForbiddenError, match="does not reach user 'bob'"):
-        Gate(retain, caller(users=["ann"])).user(Right.READ, "bob")
+        Gate(holdfast, caller(users=["ann"])).user(Right.READ, "bob")
     with pytest.raises(ForbiddenError, match="bound to agents; this concerns all"):
-        Gate(retain, caller(agents=["travel"])).user(Right.READ, "bob")
+        Gate(holdfast, caller(agents=["travel"])).user(Right.READ, "bob")
     with pytest.raises(ForbiddenError, match="bound to users; this concerns the whole tenant"):
-        Gate(retain, caller(users=["ann"])).tenant(Right.READ)
+        Gate(holdfast, caller(users=["ann"])).tenant(Right.READ)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast, InvalidInputError, NotFoundError, StoreFullError, UnauthenticatedError
+from holdfast.access import Access, ApiKey, Principal, Right
+from holdfast.access.keys import TRUSTED_SECONDS
+from holdfast.core.times import moment
 from homes import Homes, on_sqlite
-from retain import InvalidInputError, NotFoundError, Retain, StoreFullError, UnauthenticatedError
-from retain.access import Access, ApiKey, Principal, Right
-from retain.access.keys import TRUSTED_SECONDS
-from retain.core.times import moment
 
 
 class Ticks:
@@ -30,52 +30,52 @@ class Ticks:
 
 
 @pytest.fixture
-def other(home: Path, retain: Retain, clock: FakeClock) -> Iterator[Retain]:
+def other(home: Path, holdfast: Holdfast, clock: FakeClock) -> Iterator[Holdfast]:
     """The same store, opened as another process would."""
-    with Retain.open(home=home, clock=clock) as opened:
+    with Holdfast.open(home=home, clock=clock) as opened:
         yield opened
 
 
-def access_of(retain: Retain, store: Any = None) -> tuple[Access, Ticks]:
+def access_of(holdfast: Holdfast, store: Any = None) -> tuple[Access, Ticks]:
     ticks = Ticks()
-    keys = retain._base.stores.keys if store is None else store
-    return Access(keys, retain.parts.now, retain.parts.new_id, monotonic=ticks), ticks
+    keys = holdfast._base.stores.keys if store is None else store
+    return Access(keys, holdfast.parts.now, holdfast.parts.new_id, monotonic=ticks), ticks
 
 
 # --- making them ------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_lets_its_caller_in_as_who_it_was_made_for(retain: Retain, other: Retain) -> None:
-    key, secret = retain.access.create(
+def test_a_key_lets_its_caller_in_as_who_it_was_made_for(holdfast: Holdfast, other: Holdfast) -> None:
+    key, secret = holdfast.access.create(
         "travel bot", rights=["read", Right.WRITE], tenant="acme", users=["alice", "bob"], agents=["travel"]
     )
 
     expected = Principal(
         key.id, "acme", frozenset({Right.READ, Right.WRITE}), frozenset({"alice", "bob"}), frozenset({"travel"})
     )
-    assert secret.startswith(f"retain_{key.id.replace('-', '')}_")
-    assert retain.access.identify(secret) == other.access.identify(secret) == expected
+    assert secret.startswith(f"holdfast_{key.id.replace('-', '')}_")
+    assert holdfast.access.identify(secret) == other.access.identify(secret) == expected
     assert other.access.list("acme")[0]._replace(last_used_at=None) == key
-    assert retain.access.list("default") == []
+    assert holdfast.access.list("default") == []
 
 
-def test_secrets_are_long_and_differ(retain: Retain) -> None:
-    randoms = {retain.access.create("k", rights=["read"], tenant="acme")[1].rpartition("_")[0] for _ in range(5)}
+def test_secrets_are_long_and_differ(holdfast: Holdfast) -> None:
+    randoms = {holdfast.access.create("k", rights=["read"], tenant="acme")[1].rpartition("_")[0] for _ in range(5)}
     assert len(randoms) == 5
-    _, secret = retain.access.create("k", rights=["read"], tenant="acme")
+    _, secret = holdfast.access.create("k", rights=["read"], tenant="acme")
     assert len(secret.split("_", 2)[2]) == 43, "256 bits"
 
 
 def test_a_secret_is_nowhere_in_the_store(homes: Homes, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     home = homes.new()
-    with Retain.open(home=home, clock=clock) as retain:
-        key, secret = retain.access.create("k", rights=["read"], tenant="default", users=["alice"])
-        retain.access.identify(secret)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        key, secret = holdfast.access.create("k", rights=["read"], tenant="default", users=["alice"])
+        holdfast.access.identify(secret)
         with pytest.raises(UnauthenticatedError) as refused:
-            retain.access.identify(secret[:-2] + "!!")
-        retain.access.revoke(key.id)
-        entries = [one for one in retain.audit.tail(100) if one["item"] == key.id]
+            holdfast.access.identify(secret[:-2] + "!!")
+        holdfast.access.revoke(key.id)
+        entries = [one for one in holdfast.audit.tail(100) if one["item"] == key.id]
     random = secret.split("_", 2)[2]
 
     assert [one["action"] for one in entries] == ["access_key.created", "access_key.revoked"]
@@ -112,23 +112,23 @@ def test_a_secret_is_nowhere_in_the_store(homes: Homes, clock: FakeClock, caplog
     ],
     ids=str,
 )
-def test_what_makes_no_sense_makes_no_key(retain: Retain, given: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_makes_no_key(holdfast: Holdfast, given: dict[str, Any], message: str) -> None:
     wanted: dict[str, Any] = {"name": "k", "rights": ["read"], "tenant": "acme", **given}
 
     with pytest.raises(InvalidInputError, match=message.replace("*", r"\*")):
-        retain.access.create(**wanted)
+        holdfast.access.create(**wanted)
 
-    assert retain.access.list() == []
-    assert not retain.access.any()
+    assert holdfast.access.list() == []
+    assert not holdfast.access.any()
 
 
 # --- letting in -------------------------------------------------------------------------------------------------------
 
 
 @on_sqlite
-def test_nobody_comes_in_with_anything_else(retain: Retain) -> None:
-    key, secret = retain.access.create("k", rights=["read"], tenant="acme")
-    _, another = retain.access.create("k", rights=["admin"], tenant="*")
+def test_nobody_comes_in_with_anything_else(holdfast: Holdfast) -> None:
+    key, secret = holdfast.access.create("k", rights=["read"], tenant="acme")
+    _, another = holdfast.access.create("k", rights=["admin"], tenant="*")
     prefix, key_id, random = secret.split("_", 2)
     _, other_id, other_random = another.split("_", 2)
     wrong: list[Any] = [
@@ -151,32 +151,32 @@ def test_nobody_comes_in_with_anything_else(retain: Retain) -> None:
     ]
     for one in wrong:
         with pytest.raises(UnauthenticatedError):
-            retain.access.identify(one)
-    assert retain.access.identify(secret).key_id == key.id
+            holdfast.access.identify(one)
+    assert holdfast.access.identify(secret).key_id == key.id
 
 
 def test_a_revoked_an_expired_and_an_unknown_key_are_refused_in_the_same_words(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    revoked, gone = retain.access.create("k", rights=["read"], tenant="acme")
+    revoked, gone = holdfast.access.create("k", rights=["read"], tenant="acme")
     ends = clock.now + timedelta(hours=1)
-    _, ending = retain.access.create("k", rights=["read"], tenant="acme", expires_at=ends)
-    retain.access.identify(gone)
-    retain.access.identify(ending)
-    retain.access.revoke(revoked.id)
+    _, ending = holdfast.access.create("k", rights=["read"], tenant="acme", expires_at=ends)
+    holdfast.access.identify(gone)
+    holdfast.access.identify(ending)
+    holdfast.access.revoke(revoked.id)
     clock.now = ends
 
     said = set()
-    for secret in (gone, ending, f"retain_{'0' * 32}_{'A' * 43}"):
+    for secret in (gone, ending, f"holdfast_{'0' * 32}_{'A' * 43}"):
         with pytest.raises(UnauthenticatedError) as refused:
-            retain.access.identify(secret)
+            holdfast.access.identify(secret)
         said.add(str(refused.value))
     assert len(said) == 1
-    assert not retain.access.any()
+    assert not holdfast.access.any()
 
 
-def test_a_key_revoked_elsewhere_lets_nobody_in_after_some_seconds(retain: Retain, other: Retain) -> None:
-    access, ticks = access_of(retain)
+def test_a_key_revoked_elsewhere_lets_nobody_in_after_some_seconds(holdfast: Holdfast, other: Holdfast) -> None:
+    access, ticks = access_of(holdfast)
     key, secret = access.create("k", rights=["read"], tenant="acme")
     access.identify(secret)
 
@@ -186,22 +186,22 @@ def test_a_key_revoked_elsewhere_lets_nobody_in_after_some_seconds(retain: Retai
         access.identify(secret)
 
 
-def test_a_key_made_elsewhere_lets_in_at_once(retain: Retain, other: Retain) -> None:
-    secret = f"retain_{'0' * 32}_{'A' * 43}"
+def test_a_key_made_elsewhere_lets_in_at_once(holdfast: Holdfast, other: Holdfast) -> None:
+    secret = f"holdfast_{'0' * 32}_{'A' * 43}"
     with pytest.raises(UnauthenticatedError):
-        retain.access.identify(secret)
+        holdfast.access.identify(secret)
     _, secret = other.access.create("k", rights=["read"], tenant="acme")
-    assert retain.access.identify(secret).tenant == "acme"
+    assert holdfast.access.identify(secret).tenant == "acme"
 
 
-def test_a_key_is_revoked_once(retain: Retain) -> None:
-    key, _ = retain.access.create("k", rights=["read"], tenant="acme")
-    retain.access.revoke(key.id)
+def test_a_key_is_revoked_once(holdfast: Holdfast) -> None:
+    key, _ = holdfast.access.create("k", rights=["read"], tenant="acme")
+    holdfast.access.revoke(key.id)
 
     for unknown in (key.id, "nonsense", "", None, key.id.upper()):
         with pytest.raises(NotFoundError):
-            retain.access.revoke(unknown)  # type: ignore[arg-type]
-    assert len([one for one in retain.of_tenant("acme").audit.tail(10) if one["item"] == key.id]) == 2
+            holdfast.access.revoke(unknown)  # type: ignore[arg-type]
+    assert len([one for one in holdfast.of_tenant("acme").audit.tail(10) if one["item"] == key.id]) == 2
 
 
 class Counting:
@@ -229,9 +229,9 @@ class Counting:
 
 
 @on_sqlite
-def test_a_key_in_use_is_read_every_few_seconds_and_noted_once_a_minute(retain: Retain, clock: FakeClock) -> None:
-    store = Counting(retain._base.stores.keys)
-    access, ticks = access_of(retain, store)
+def test_a_key_in_use_is_read_every_few_seconds_and_noted_once_a_minute(holdfast: Holdfast, clock: FakeClock) -> None:
+    store = Counting(holdfast._base.stores.keys)
+    access, ticks = access_of(holdfast, store)
     key, secret = access.create("k", rights=["read"], tenant="acme")
     for _ in range(130):
         access.identify(secret)
@@ -246,10 +246,10 @@ def test_a_key_in_use_is_read_every_few_seconds_and_noted_once_a_minute(retain: 
 
 @on_sqlite
 def test_a_store_that_cannot_be_written_lets_callers_in_all_the_same(
-    retain: Retain, caplog: pytest.LogCaptureFixture
+    holdfast: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Counting(retain._base.stores.keys)
-    access, _ = access_of(retain, store)
+    store = Counting(holdfast._base.stores.keys)
+    access, _ = access_of(holdfast, store)
     key, secret = access.create("k", rights=["read"], tenant="acme")
     store.full = True
 
@@ -259,9 +259,9 @@ def test_a_store_that_cannot_be_written_lets_callers_in_all_the_same(
 
 
 @on_sqlite
-def test_what_is_remembered_of_keys_is_bounded(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retain.access.keys._MOST_TRUSTED", 4)
-    access, _ = access_of(retain)
+def test_what_is_remembered_of_keys_is_bounded(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.access.keys._MOST_TRUSTED", 4)
+    access, _ = access_of(holdfast)
     secrets = [access.create("k", rights=["read"], tenant="acme")[1] for _ in range(9)]
     for secret in itertools.chain(secrets, secrets):
         access.identify(secret)
@@ -269,21 +269,21 @@ def test_what_is_remembered_of_keys_is_bounded(retain: Retain, monkeypatch: pyte
         assert len(access._noted) <= 4
 
 
-def test_there_are_keys_as_soon_as_one_stands(retain: Retain, other: Retain) -> None:
-    assert not retain.access.any()
+def test_there_are_keys_as_soon_as_one_stands(holdfast: Holdfast, other: Holdfast) -> None:
+    assert not holdfast.access.any()
     key, _ = other.access.create("k", rights=["read"], tenant="acme")
-    assert retain.access.any()
+    assert holdfast.access.any()
     other.access.revoke(key.id)
-    assert not retain.access.any()
+    assert not holdfast.access.any()
 
 
-def test_whoever_is_erased_is_in_no_key_and_nobody_gains_by_it(retain: Retain) -> None:
-    _, alone = retain.access.create("k", rights=["read"], tenant="default", users=["alice"])
-    _, shared = retain.access.create("k", rights=["read"], tenant="default", users=["alice", "bob"])
-    retain.manager("alice", "travel").add("likes tea")
+def test_whoever_is_erased_is_in_no_key_and_nobody_gains_by_it(holdfast: Holdfast) -> None:
+    _, alone = holdfast.access.create("k", rights=["read"], tenant="default", users=["alice"])
+    _, shared = holdfast.access.create("k", rights=["read"], tenant="default", users=["alice", "bob"])
+    holdfast.manager("alice", "travel").add("likes tea")
 
-    retain.erase_user("alice")
+    holdfast.erase_user("alice")
 
-    assert retain.access.identify(shared).users == frozenset({"bob"})
+    assert holdfast.access.identify(shared).users == frozenset({"bob"})
     with pytest.raises(UnauthenticatedError):
-        retain.access.identify(alone)
+        holdfast.access.identify(alone)

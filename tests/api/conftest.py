@@ -8,14 +8,14 @@ import pytest
 from fastapi import FastAPI
 
 from api.client import Client
-from retain import Retain
-from retain.api import build_app
+from holdfast import Holdfast
+from holdfast.api import build_app
 
 
 @pytest.fixture
-def app(retain: Retain) -> FastAPI:
+def app(holdfast: Holdfast) -> FastAPI:
     """The API for the local caller, who needs no key."""
-    return build_app(retain, keys_required=False)
+    return build_app(holdfast, keys_required=False)
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from fastapi import APIRouter
 from api.client import Client
 from api.world import AGENT, PRIVATE, TENANT, USER, make_world, request_for, weaker
 from clocks import FakeClock
-from retain import Retain
-from retain.access import Right
-from retain.api import build_app, route_table
-from retain.api.guard import GuardedRoute
-from retain.api.operations import Routes, answer
-from retain.api.rights import Caller, Needs, Reach
+from holdfast import Holdfast
+from holdfast.access import Right
+from holdfast.api import build_app, route_table
+from holdfast.api.guard import GuardedRoute
+from holdfast.api.operations import Routes, answer
+from holdfast.api.rights import Caller, Needs, Reach
 
 ROUTES = route_table()
 
@@ -27,9 +27,9 @@ class Outside:
     """The API with keys, over a world that nobody is to change or to see."""
 
     def __init__(self, folder: Path) -> None:
-        self.retain = Retain.open(home=folder / "home", clock=FakeClock())
-        self.world = make_world(self.retain)
-        self.app = build_app(self.retain, keys_required=True)
+        self.holdfast = Holdfast.open(home=folder / "home", clock=FakeClock())
+        self.world = make_world(self.holdfast)
+        self.app = build_app(self.holdfast, keys_required=True)
         self.api: dict[str, Any] = self.app.openapi()
         self.client = Client(self.app)
         self.before = self.world.seen()
@@ -41,7 +41,7 @@ class Outside:
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
     made = Outside(tmp_path_factory.mktemp("outside"))
-    with made.client, made.retain:
+    with made.client, made.holdfast:
         yield made
         assert made.world.seen() == made.before, "an attempt that was refused has changed something"
 
@@ -50,7 +50,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
 def inside(tmp_path: Path) -> Iterator[Outside]:
     """The same for one test, which may change something."""
     made = Outside(tmp_path)
-    with made.client, made.retain:
+    with made.client, made.holdfast:
         yield made
 
 
@@ -67,11 +67,11 @@ def test_nobody_gets_in_without_a_key(outside: Outside) -> None:
         response = outside.ask(route, {})
         check_refused(response, 401, "unauthenticated")
         assert response.headers["www-authenticate"].startswith("Bearer")
-        check_refused(outside.ask(route, {"X-API-Key": f"retain_{'0' * 32}_{'A' * 43}"}), 401, "unauthenticated")
+        check_refused(outside.ask(route, {"X-API-Key": f"holdfast_{'0' * 32}_{'A' * 43}"}), 401, "unauthenticated")
 
 
 def test_the_key_of_another_tenant_cannot_act_for_this_one(outside: Outside) -> None:
-    theirs = {**outside.world.key("admin", tenant="globex"), "X-Retain-Tenant": TENANT}
+    theirs = {**outside.world.key("admin", tenant="globex"), "X-Holdfast-Tenant": TENANT}
     for route in ROUTES:
         check_refused(outside.ask(route, theirs), 403, "forbidden")
 
@@ -155,7 +155,7 @@ def test_a_lesser_right_is_not_enough(outside: Outside) -> None:
         less = weaker(route.needs.right)
         tenant = "*" if route.needs.reach is Reach.STORE else TENANT
         if less is not None:
-            asked = {**outside.world.key(less.value, tenant=tenant), "X-Retain-Tenant": TENANT}
+            asked = {**outside.world.key(less.value, tenant=tenant), "X-Holdfast-Tenant": TENANT}
             check_refused(outside.ask(route, asked), 403, "forbidden")
 
 
@@ -205,10 +205,10 @@ def test_a_memory_of_another_user_is_not_told_from_one_that_does_not_exist(
 
 
 def test_a_revoked_key_lets_nobody_in(outside: Outside) -> None:
-    key, secret = outside.retain.access.create("short", rights=["read"], tenant=TENANT)
+    key, secret = outside.holdfast.access.create("short", rights=["read"], tenant=TENANT)
     headers = {"Authorization": f"Bearer {secret}"}
     assert outside.client.get("/v1/me", headers=headers).status_code == 200
-    outside.retain.access.revoke(key.id)
+    outside.holdfast.access.revoke(key.id)
     check_refused(outside.client.get("/v1/me", headers=headers), 401, "unauthenticated")
 
 
@@ -239,7 +239,7 @@ def test_who_holds_the_right_key_reaches_what_is_theirs(outside: Outside) -> Non
     for headers in (
         outside.world.key("read"),
         outside.world.key("read", users=[USER], agents=[AGENT]),
-        {**outside.world.key("read", tenant="*"), "X-Retain-Tenant": TENANT},
+        {**outside.world.key("read", tenant="*"), "X-Holdfast-Tenant": TENANT},
     ):
         assert PRIVATE in outside.client.get("/v1/memories", params=asked, headers=headers).text
 
@@ -275,10 +275,10 @@ def test_a_handler_gets_no_engine_but_by_what_its_route_declares(outside: Outsid
     (route,) = routes.router.routes
     assert isinstance(route, GuardedRoute)
     assert route.needs == Needs(Right.READ, Reach.MEMORY)
-    from retain.access import LOCAL, Gate
+    from holdfast.access import LOCAL, Gate
 
     with pytest.raises(RuntimeError, match="declared to reach memory"):
-        sly(Caller(Gate(outside.retain, LOCAL), route.needs))
+        sly(Caller(Gate(outside.holdfast, LOCAL), route.needs))
 
 
 def test_documentation_says_nothing_of_what_is_kept(outside: Outside) -> None:

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
-from retain import Retain
-from retain.api import route_table
-from retain.api.guard import GuardedRoute
-from retain.api.idempotency import HEADER
-from retain.api.identity import TENANT_HEADER
+from holdfast import Holdfast
+from holdfast.api import route_table
+from holdfast.api.guard import GuardedRoute
+from holdfast.api.idempotency import HEADER
+from holdfast.api.identity import TENANT_HEADER
 
 #: What every operation has in the same way is tried with one of them.
 _COMMON = {TENANT_HEADER, HEADER}
@@ -86,13 +86,13 @@ def _described(app: FastAPI, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def used(app: FastAPI, retain: Retain) -> FastAPI:
+def used(app: FastAPI, holdfast: Holdfast) -> FastAPI:
     """An application over a store in which there is something to find."""
-    memory = retain.manager("alice", "travel_agent", "s1")
+    memory = holdfast.manager("alice", "travel_agent", "s1")
     memory.add("Ann likes green tea.")
     memory.short_term.add_message("user", "Where is my order?")
-    retain.backups.create(["persona"])
-    retain.domains.archive("memory", [{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00Z"}])
+    holdfast.backups.create(["persona"])
+    holdfast.domains.archive("memory", [{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00Z"}])
     return app
 
 

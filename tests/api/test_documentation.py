@@ -10,37 +10,37 @@ import pytest
 from fastapi import FastAPI
 
 from api.client import Client
-from retain import Retain
-from retain.api import build_app, route_table
-from retain.api.page import example_of, meaning_of, type_of
-from retain.api.problems import STATUSES, status_of
-from retain.api.reference import render
-from retain.api.streaming import NDJSON
-from retain.core.errors import InvalidInputError, RetainError
+from holdfast import Holdfast
+from holdfast.api import build_app, route_table
+from holdfast.api.page import example_of, meaning_of, type_of
+from holdfast.api.problems import STATUSES, status_of
+from holdfast.api.reference import render
+from holdfast.api.streaming import NDJSON
+from holdfast.core.errors import HoldfastError, InvalidInputError
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    with Retain.open(home=tmp_path_factory.mktemp("documentation")) as retain:
-        return build_app(retain, keys_required=True).openapi()
+    with Holdfast.open(home=tmp_path_factory.mktemp("documentation")) as holdfast:
+        return build_app(holdfast, keys_required=True).openapi()
 
 
 def operations(api: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in api["paths"].values() for operation in path.values()]
 
 
-def _families(root: type[RetainError]) -> list[type[RetainError]]:
+def _families(root: type[HoldfastError]) -> list[type[HoldfastError]]:
     return [root, *(one for child in root.__subclasses__() for one in _families(child))]
 
 
 def test_every_error_has_a_status_and_every_status_an_error() -> None:
-    codes = {family.code for family in _families(RetainError) if family.__module__ == "retain.core.errors"}
+    codes = {family.code for family in _families(HoldfastError) if family.__module__ == "holdfast.core.errors"}
     assert set(STATUSES) == codes
 
 
 def test_a_status_says_whose_fault_it_is() -> None:
-    for family in _families(RetainError):
-        if family.__module__ != "retain.core.errors":
+    for family in _families(HoldfastError):
+        if family.__module__ != "holdfast.core.errors":
             continue
         status = status_of(family("…"))
         if issubclass(family, InvalidInputError) and family.code != "invalid_settings":
@@ -76,7 +76,7 @@ def test_writes_can_be_repeated_and_questions_need_not_be(api: dict[str, Any]) -
         for method, operation in path.items():
             named = {one["name"] for one in operation["parameters"]}
             assert ("Idempotency-Key" in named) == (method != "get")
-            assert "X-Retain-Tenant" in named
+            assert "X-Holdfast-Tenant" in named
 
 
 def test_every_request_and_every_answer_has_an_example_that_is_valid(api: dict[str, Any]) -> None:

@@ -12,28 +12,28 @@ import pytest
 from api.client import Client
 from api.world import make_world
 from clocks import FakeClock
-from retain import Retain
-from retain.api import build_app, route_table
-from retain.core.errors import StorageError, StoreBusyError
+from holdfast import Holdfast
+from holdfast.api import build_app, route_table
+from holdfast.core.errors import StorageError, StoreBusyError
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Retain]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Holdfast]]:
     """One engine for all of it: nothing of it may change anything."""
     folder: Path = tmp_path_factory.mktemp("hostile")
-    with Retain.open(home=folder / "home", clock=FakeClock()) as retain:
-        world = make_world(retain)
+    with Holdfast.open(home=folder / "home", clock=FakeClock()) as holdfast:
+        world = make_world(holdfast)
         before = world.seen()
-        with Client(build_app(retain, keys_required=False)) as client:
-            yield client, retain
+        with Client(build_app(holdfast, keys_required=False)) as client:
+            yield client, holdfast
         assert world.seen() == before
 
 
 @pytest.fixture
-def client(served: tuple[Client, Retain]) -> Client:
+def client(served: tuple[Client, Holdfast]) -> Client:
     return served[0]
 
 
@@ -177,7 +177,7 @@ def test_a_user_that_cannot_be_is_neither_exported_nor_erased(client: Client, us
 
 def test_names_in_headers_are_checked(client: Client) -> None:
     for tenant in ("", "a/b", "*", "x" * 300, "a\tb", b"\xfc"):
-        response = client.get("/v1/memories", params=WHO, headers={"X-Retain-Tenant": tenant})
+        response = client.get("/v1/memories", params=WHO, headers={"X-Holdfast-Tenant": tenant})
         assert check_refused(response, 422)["code"] == "invalid_scope", tenant
 
 
@@ -238,33 +238,33 @@ def test_many_at_once_have_a_limit(client: Client) -> None:
 
 
 def test_what_went_wrong_within_is_told_without_what_is_inside(
-    served: tuple[Client, Retain], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: tuple[Client, Holdfast], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, retain = served
+    _, holdfast = served
     raised: list[Exception] = [
-        StorageError(f"cannot read {retain.settings.home}/retain.db"),
-        StoreBusyError(f"{retain.settings.home}/retain.db is locked"),
-        ZeroDivisionError(f"in {retain.settings.home}"),
+        StorageError(f"cannot read {holdfast.settings.home}/holdfast.db"),
+        StoreBusyError(f"{holdfast.settings.home}/holdfast.db is locked"),
+        ZeroDivisionError(f"in {holdfast.settings.home}"),
     ]
 
     def fail(**_options: Any) -> Any:
         raise raised[0]
 
-    monkeypatch.setattr(retain, "sweep", fail)
-    with Client(build_app(retain, keys_required=False), lenient=True) as client:
+    monkeypatch.setattr(holdfast, "sweep", fail)
+    with Client(build_app(holdfast, keys_required=False), lenient=True) as client:
         for status, code, retryable in ((500, "storage", False), (503, "store_busy", True), (500, "error", False)):
             for path in ("/v1/sweeps/plan", "/v1/sweeps"):
                 said = check_refused(client.post(path, {}), status)
                 assert (said["code"], said["retryable"]) == (code, retryable)
-                assert str(retain.settings.home) not in json.dumps(said)
+                assert str(holdfast.settings.home) not in json.dumps(said)
             raised.pop(0)
-    assert "retain.db is locked" in caplog.text
+    assert "holdfast.db is locked" in caplog.text
 
 
 def test_a_request_made_of_an_example_of_another_route_is_refused_or_understood(client: Client, served: Any) -> None:
     """Bodies of one route sent to another: never a server error."""
-    _, retain = served
-    api = build_app(retain, keys_required=False).openapi()
+    _, holdfast = served
+    api = build_app(holdfast, keys_required=False).openapi()
     operations = [api["paths"][route.path_format][route.method.lower()] for route in route_table()]
     asked = {_model(one) for one in operations if "requestBody" in one}
     examples = [api["components"]["schemas"][name]["example"] for name in sorted(asked)]

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.api import build_app, route_table
 from homes import ENGINES
-from retain import Retain
-from retain.api import build_app, route_table
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 
@@ -292,7 +292,7 @@ def look_at_the_record(api: Traveller) -> None:
     assert api.ask("POST", "/audit/verify")["ok"] is True
 
 
-def test_working_memory_is_seen_in_its_session(client: Client, retain: Retain) -> None:
+def test_working_memory_is_seen_in_its_session(client: Client, holdfast: Holdfast) -> None:
     asked = {**WHO, "session_id": "s1"}
     added = client.post("/v1/memories", {**asked, "content": {"step": 1}, "memory_type": "working"}).json()
     path = f"/v1/memories/{added['memory_id']}"
@@ -300,13 +300,13 @@ def test_working_memory_is_seen_in_its_session(client: Client, retain: Retain) -
     assert client.get(path, params={**asked, "session_id": "s2"}).status_code == 404
 
 
-def test_what_else_is_served_answers_at_its_own_path(retain: Retain) -> None:
+def test_what_else_is_served_answers_at_its_own_path(holdfast: Holdfast) -> None:
     class Elsewhere:
         async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
             await PlainTextResponse(f"{scope['method']} {scope['path']}")(scope, _receive, send)
 
-    with Client(build_app(retain, keys_required=True, mcp=Elsewhere())) as client:
+    with Client(build_app(holdfast, keys_required=True, mcp=Elsewhere())) as client:
         assert client.post("/mcp").text == "POST /mcp"
         assert client.get("/mcp/other").status_code == 404
-    with Client(build_app(retain, keys_required=True)) as client:
+    with Client(build_app(holdfast, keys_required=True)) as client:
         assert client.post("/mcp").status_code == 404

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.client import Client
-from retain import Retain
+from holdfast import Holdfast
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 SECRET = "the key is under the blue pot"  # noqa: S105 - of a door
@@ -155,23 +155,23 @@ def test_a_plan_takes_no_digest_and_a_sweep_is_no_dry_run(client: Client) -> Non
         assert [one["where"] for one in refused.json()["errors"]] == [extra]
 
 
-def test_who_has_to_confirm_is_told_how_to_do_it_there(client: Client, retain: Retain) -> None:
+def test_who_has_to_confirm_is_told_how_to_do_it_there(client: Client, holdfast: Holdfast) -> None:
     asked = client.put("/v1/policies/episodic", {"delete_after_days": 1})
     assert asked.status_code == 428
     assert asked.json()["detail"].endswith('(to confirm, send "confirm": true in the body)')
     assert client.delete("/v1/users/alice").json()["detail"].endswith("(to confirm, add ?confirm=true)")
-    retain.policies.set("episodic", delete_after_days=2_000, user_id="alice")
+    holdfast.policies.set("episodic", delete_after_days=2_000, user_id="alice")
     removed = client.delete("/v1/policies/episodic?user_id=alice")
     assert removed.status_code == 428
     assert removed.json()["detail"].endswith("(to confirm, add &confirm=true)")
     assert client.delete("/v1/policies/episodic?user_id=alice&confirm=true").status_code == 200
 
 
-def test_a_restore_is_confirmed_where_something_was_kept_already(client: Client, retain: Retain) -> None:
-    made = retain.backups.create(["persona"])
+def test_a_restore_is_confirmed_where_something_was_kept_already(client: Client, holdfast: Holdfast) -> None:
+    made = holdfast.backups.create(["persona"])
     *_, last = client.post(f"/v1/backups/{made.id}/restore").text.splitlines()
     assert json.loads(last)["result"]["backup_id"] == made.id
-    retain.manager("alice", "guide").add("Likes tea.")
+    holdfast.manager("alice", "guide").add("Likes tea.")
     refused = client.post(f"/v1/backups/{made.id}/restore")
     assert refused.status_code == 428
     assert f"would be brought back from backup {made.id}" in refused.json()["detail"]
@@ -181,6 +181,6 @@ def test_a_restore_is_confirmed_where_something_was_kept_already(client: Client,
 def test_the_root_says_where_everything_is(client: Client) -> None:
     for path in ("/", "/v1"):
         said = client.get(path).json()
-        assert said["name"] == "Retain"
+        assert said["name"] == "Holdfast"
         assert (said["docs"], said["openapi"], said["mcp"]) == ("/docs", "/openapi.json", None)
         assert client.get(said["openapi"]).json()["info"]["version"] == said["version"]

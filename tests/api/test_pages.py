@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from api.client import Client
 from clocks import FakeClock
+from holdfast import Holdfast, InvalidInputError
+from holdfast.api.pages import read_cursor, write_cursor
 from homes import ENGINES
-from retain import InvalidInputError, Retain
-from retain.api.pages import read_cursor, write_cursor
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 on_every_engine = pytest.mark.parametrize("engine_name", ENGINES)
@@ -40,8 +40,8 @@ def items(client: Client, path: str, **asked: Any) -> list[Any]:
 
 
 @on_every_engine
-def test_the_pages_of_a_list_are_the_list(client: Client, retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("alice", "guide", "s1")
+def test_the_pages_of_a_list_are_the_list(client: Client, holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("alice", "guide", "s1")
     for number in range(7):
         memory.add(f"Note {number}", metadata={"even": number % 2 == 0})
         clock.advance(seconds=number % 2)  # some of them at the same instant
@@ -54,8 +54,10 @@ def test_the_pages_of_a_list_are_the_list(client: Client, retain: Retain, clock:
 
 
 @on_every_engine
-def test_what_is_added_and_deleted_meanwhile_neither_repeats_nor_hides_anything(client: Client, retain: Retain) -> None:
-    memory = retain.manager("alice", "guide")
+def test_what_is_added_and_deleted_meanwhile_neither_repeats_nor_hides_anything(
+    client: Client, holdfast: Holdfast
+) -> None:
+    memory = holdfast.manager("alice", "guide")
     ids = memory.add_many([f"Note {number}" for number in range(20)])["memory_ids"]
     first = client.get("/v1/memories", params={**WHO, "limit": 5}).json()
     memory.delete(ids[15])  # the last that was shown
@@ -70,8 +72,8 @@ def test_what_is_added_and_deleted_meanwhile_neither_repeats_nor_hides_anything(
     assert seen == [one for one in reversed(ids) if one != ids[10]]
 
 
-def test_memories_of_a_source_are_listed_page_by_page(client: Client, retain: Retain) -> None:
-    memory = retain.manager("alice", "guide")
+def test_memories_of_a_source_are_listed_page_by_page(client: Client, holdfast: Holdfast) -> None:
+    memory = holdfast.manager("alice", "guide")
     ids = [memory.add(f"Note {number}", source="import:crm")["memory_id"] for number in range(5)]
     memory.add("Not from there")
     found = items(client, "/v1/memories", **WHO, source="import:crm", limit=2)
@@ -79,8 +81,8 @@ def test_memories_of_a_source_are_listed_page_by_page(client: Client, retain: Re
 
 
 @on_every_engine
-def test_a_conversation_is_read_backwards_page_by_page(client: Client, retain: Retain) -> None:
-    short_term = retain.manager("alice", "guide", "s1").short_term
+def test_a_conversation_is_read_backwards_page_by_page(client: Client, holdfast: Holdfast) -> None:
+    short_term = holdfast.manager("alice", "guide", "s1").short_term
     ids = [short_term.add_message("user", f"Message {number}") for number in range(7)]
     for which in ("history", "window"):
         asked = {**WHO, "which": which, "limit": 3}
@@ -93,21 +95,21 @@ def test_a_conversation_is_read_backwards_page_by_page(client: Client, retain: R
 
 
 @on_every_engine
-def test_the_recycle_bin_is_listed_page_by_page(client: Client, retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("alice", "guide")
+def test_the_recycle_bin_is_listed_page_by_page(client: Client, holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("alice", "guide")
     ids = memory.add_many([f"Note {number}" for number in range(5)])["memory_ids"]
     for number, one in enumerate(ids):
         memory.delete(one)
         clock.advance(seconds=number % 2)
     for number in range(5):
-        talk = retain.manager("alice", "guide", f"s{number}").short_term
+        talk = holdfast.manager("alice", "guide", f"s{number}").short_term
         message = talk.add_message("user", "Hello")
         talk.add_message("user", "Bye")
         talk.delete(message)
         if number < 3:
-            retain.sessions.remove("guide", f"s{number}", user_id="alice")
-        retain.tools.add(f"tool {number}")
-        retain.tools.remove(f"tool {number}")
+            holdfast.sessions.remove("guide", f"s{number}", user_id="alice")
+        holdfast.tools.add(f"tool {number}")
+        holdfast.tools.remove(f"tool {number}")
     asked = {"limit": 2}
     assert [one["memory_id"] for one in items(client, "/v1/recycle", user_id="alice", **asked)] == ids
     assert [one["memory_id"] for one in items(client, "/v1/recycle", **asked)] == ids
@@ -120,24 +122,24 @@ def test_the_recycle_bin_is_listed_page_by_page(client: Client, retain: Retain, 
     assert items(client, "/v1/recycle", type="tool", user_id="alice", **asked) == []
 
 
-def test_other_lists_are_whole_too(client: Client, retain: Retain, clock: FakeClock) -> None:
+def test_other_lists_are_whole_too(client: Client, holdfast: Holdfast, clock: FakeClock) -> None:
     for number in range(5):
-        retain.holds.add(tag=f"case={number}", reason="Case", author="legal")
-        retain.agents.add(f"agent {number}")
-        retain.policies.set("long_term", agent_id=f"agent {number}", archive_after_days=400, confirm=True)
-        retain.manager("alice", f"agent {number}", "s1").short_term.add_message("user", "Hello")
-        retain.manager(f"user {number}", "guide").add("Hello")
-        retain.erase_user(f"user {number}")
+        holdfast.holds.add(tag=f"case={number}", reason="Case", author="legal")
+        holdfast.agents.add(f"agent {number}")
+        holdfast.policies.set("long_term", agent_id=f"agent {number}", archive_after_days=400, confirm=True)
+        holdfast.manager("alice", f"agent {number}", "s1").short_term.add_message("user", "Hello")
+        holdfast.manager(f"user {number}", "guide").add("Hello")
+        holdfast.erase_user(f"user {number}")
         clock.advance(seconds=1)
-    holds = [hold.id for hold in retain.holds.list()]
+    holds = [hold.id for hold in holdfast.holds.list()]
     assert [one["hold_id"] for one in items(client, "/v1/holds", limit=2)] == holds
     agents = [f"agent {number}" for number in range(5)]
     assert [one["agent_id"] for one in items(client, "/v1/agents", limit=2)] == agents
-    assert items(client, "/v1/policies", limit=2) == retain.policies.list()
+    assert items(client, "/v1/policies", limit=2) == holdfast.policies.list()
     sessions = items(client, "/v1/sessions", user_id="alice", limit=2)
     assert [one["agent_id"] for one in sessions] == agents[::-1]
     certificates = [one["id"] for one in items(client, "/v1/certificates", limit=2)]
-    assert certificates == [one["id"] for one in retain.certificates.list()[::-1]]
+    assert certificates == [one["id"] for one in holdfast.certificates.list()[::-1]]
 
 
 # --- cursors ----------------------------------------------------------------------------------------------------------
@@ -164,8 +166,8 @@ def test_what_is_no_cursor_is_refused(cursor: str) -> None:
         read_cursor(cursor, "memories", ("alice",), str)
 
 
-def test_a_cursor_is_for_one_list_and_one_question(client: Client, retain: Retain) -> None:
-    retain.manager("alice", "guide").add_many(["One", "Two", "Three"])
+def test_a_cursor_is_for_one_list_and_one_question(client: Client, holdfast: Holdfast) -> None:
+    holdfast.manager("alice", "guide").add_many(["One", "Two", "Three"])
     cursor = client.get("/v1/memories", params={**WHO, "limit": 1}).json()["next_cursor"]
     others: list[tuple[str, dict[str, Any]]] = [
         ("/v1/memories", {**WHO, "memory_type": "persona"}),
@@ -178,7 +180,7 @@ def test_a_cursor_is_for_one_list_and_one_question(client: Client, retain: Retai
     for path, asked in others:
         response = client.get(path, params={**asked, "cursor": cursor})
         assert (response.status_code, response.json()["code"]) == (422, "invalid_input"), path
-    other = client.get("/v1/memories", params={**WHO, "cursor": cursor}, headers={"X-Retain-Tenant": "globex"})
+    other = client.get("/v1/memories", params={**WHO, "cursor": cursor}, headers={"X-Holdfast-Tenant": "globex"})
     assert other.status_code == 422
 
 

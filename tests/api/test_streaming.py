@@ -13,10 +13,10 @@ from fastapi import FastAPI
 
 from api.client import Client
 from clocks import FakeClock
-from retain import Retain
-from retain.api import streaming
-from retain.api.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
-from retain.core.errors import StaleError
+from holdfast import Holdfast
+from holdfast.api import streaming
+from holdfast.api.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
+from holdfast.core.errors import StaleError
 
 Message = MutableMapping[str, Any]
 LONG = 30.0
@@ -218,18 +218,18 @@ def test_an_answer_can_be_made_whole_first() -> None:
 # --- over the API -----------------------------------------------------------------------------------------------------
 
 
-def test_an_export_that_cannot_begin_has_a_status_that_says_so(client: Client, retain: Retain) -> None:
+def test_an_export_that_cannot_begin_has_a_status_that_says_so(client: Client, holdfast: Holdfast) -> None:
     response = client.get("/v1/users/%00/export")
     assert response.status_code == 422
 
 
 def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does_the_rest(
-    app: FastAPI, retain: Retain, clock: FakeClock
+    app: FastAPI, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     for user in range(40):
-        retain.manager(f"user {user}", "guide").add_many([f"Note {number}" for number in range(3)], "episodic")
+        holdfast.manager(f"user {user}", "guide").add_many([f"Note {number}" for number in range(3)], "episodic")
     clock.advance(days=91)
-    before = retain.sweep(dry_run=True).counts["archive"]
+    before = holdfast.sweep(dry_run=True).counts["archive"]
     body = json.dumps({}).encode()
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     heard: list[Message] = []
@@ -263,10 +263,10 @@ def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does
 
     asyncio.run(sweep())
     assert heard[0]["status"] == 200
-    left = retain.sweep(dry_run=True).counts["archive"]
+    left = holdfast.sweep(dry_run=True).counts["archive"]
     assert left <= before == 120
-    assert retain.sweep().counts["archive"] == left
-    assert retain.sweep(dry_run=True).counts["archive"] == 0
+    assert holdfast.sweep().counts["archive"] == left
+    assert holdfast.sweep(dry_run=True).counts["archive"] == 0
 
 
 def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from api.client import Client
-from retain import Retain
-from retain.access import Right
-from retain.api.guard import GuardedRoute
-from retain.api.models import MEMORY_ID
+from holdfast import Holdfast
+from holdfast.access import Right
+from holdfast.api.guard import GuardedRoute
+from holdfast.api.models import MEMORY_ID
 
 TENANT = "acme"
 PRIVATE = "Ann keeps the spare key under the blue pot."
@@ -27,19 +27,19 @@ Response = Any
 class World:
     """What there is in the tenant, and keys to it."""
 
-    retain: Retain
+    holdfast: Holdfast
     ids: dict[str, str] = field(default_factory=dict)
     keys: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
-    def engine(self) -> Retain:
-        return self.retain.of_tenant(TENANT)
+    def engine(self) -> Holdfast:
+        return self.holdfast.of_tenant(TENANT)
 
     def key(self, *rights: str, tenant: str = TENANT, **bounds: Any) -> dict[str, str]:
         """The headers of a key."""
         name = f"{rights}{tenant}{bounds}"
         if name not in self.keys:
-            _, secret = self.retain.access.create("test", rights=rights, tenant=tenant, **bounds)
+            _, secret = self.holdfast.access.create("test", rights=rights, tenant=tenant, **bounds)
             self.keys[name] = {"Authorization": f"Bearer {secret}"}
         return self.keys[name]
 
@@ -60,9 +60,9 @@ class World:
         return json.dumps([people, rest, held, quotas, jobs, engine.recycle.list()], default=str)
 
 
-def make_world(retain: Retain) -> World:
+def make_world(holdfast: Holdfast) -> World:
     """Put people, memories and holds into a tenant."""
-    world = World(retain)
+    world = World(holdfast)
     engine = world.engine
     memory = engine.manager(USER, AGENT, SESSION)
     world.ids["memory_id"] = memory.add(PRIVATE, metadata={"topic": "secret"})["memory_id"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from retain.cli.app import app
+from holdfast.cli.app import app
 
 
 def examine(*args: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -22,5 +22,5 @@ def examine(*args: str) -> tuple[int, dict[str, dict[str, Any]]]:
 def leave_settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a folder, without any setting that the environment may have."""
     monkeypatch.chdir(folder)
-    for name in [name for name in os.environ if name.startswith("RETAIN_")]:
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
         monkeypatch.delenv(name)

@@ -12,15 +12,15 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from retain import Retain
-from retain.cli.app import app
+from holdfast import Holdfast
+from holdfast.cli.app import app
 
-SCRIPT = Path(sys.executable).with_name("retain")
+SCRIPT = Path(sys.executable).with_name("holdfast")
 
 
 def use_until_now(home: Path) -> None:
     """A store in which the last write is old has been in use since, so that it believes the machine's clock."""
-    with Retain.open(home=home, clock=lambda: datetime.now(UTC)) as engine:
+    with Holdfast.open(home=home, clock=lambda: datetime.now(UTC)) as engine:
         engine.trust.note(engine.parts.now())
 
 
@@ -52,5 +52,5 @@ class Shell:
 
 def run(*args: str, home: Path, **extra: Any) -> subprocess.CompletedProcess[str]:
     """The installed script, in a process of its own."""
-    env = {**os.environ, "RETAIN_HOME": str(home)}
+    env = {**os.environ, "HOLDFAST_HOME": str(home)}
     return subprocess.run([SCRIPT, *args], env=env, capture_output=True, text=True, timeout=60, check=False, **extra)

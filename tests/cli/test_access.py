@@ -6,7 +6,7 @@ import pytest
 
 from cli.shell import Shell
 from clocks import FakeClock
-from retain import Retain, UnauthenticatedError
+from holdfast import Holdfast, UnauthenticatedError
 
 
 def create(shell: Shell, *args: str) -> str:
@@ -20,15 +20,15 @@ def test_a_key_that_was_made_lets_in_until_it_is_revoked(shell: Shell) -> None:
     )
     assert (made["tenant"], made["rights"]) == ("acme", ["read", "govern"])
     assert (made["users"], made["agents"]) == (["ann", "bob"], ["travel"])
-    with Retain.open(home=shell.home) as retain:
-        who = retain.access.identify(made["secret"])
+    with Holdfast.open(home=shell.home) as holdfast:
+        who = holdfast.access.identify(made["secret"])
     assert (who.key_id, who.tenant, who.users) == (made["key_id"], "acme", frozenset({"ann", "bob"}))
 
     revoked = shell.json("access", "revoke", made["key_id"])
     assert revoked["revoked_at"] is not None
     assert "secret" not in revoked
-    with Retain.open(home=shell.home) as retain, pytest.raises(UnauthenticatedError):
-        retain.access.identify(made["secret"])
+    with Holdfast.open(home=shell.home) as holdfast, pytest.raises(UnauthenticatedError):
+        holdfast.access.identify(made["secret"])
     assert shell.error("access", "revoke", made["key_id"])[0] == 1
 
 
@@ -36,7 +36,7 @@ def test_a_secret_is_printed_when_it_is_made_and_never_again(shell: Shell) -> No
     shown = shell.ok("access", "create", "--name", "laptop", "--right", "write")
     assert "only time that it is shown" in shown
     assert "from its next start" in shown, "a service that asks nobody goes on so until then"
-    secret = next(line for line in shown.splitlines() if line.startswith("retain_"))
+    secret = next(line for line in shown.splitlines() if line.startswith("holdfast_"))
     random = secret.split("_", 2)[2]
 
     listed = shell.ok("access", "list") + shell.ok("access", "list", "--json")
@@ -68,8 +68,8 @@ def test_keys_are_listed_by_tenant(shell: Shell) -> None:
 
 def test_a_key_that_is_over_is_told_to_be(shell: Shell) -> None:
     clock = FakeClock()
-    with Retain.open(home=shell.home, clock=clock) as retain:
-        retain.access.create("old", rights=["read"], tenant="default", expires_at="2026-01-16")
+    with Holdfast.open(home=shell.home, clock=clock) as holdfast:
+        holdfast.access.create("old", rights=["read"], tenant="default", expires_at="2026-01-16")
 
     assert "expired 2026-01-16" in shell.ok("access", "list")
     assert shell.ok("access", "list", "--quiet") == ""

@@ -12,15 +12,15 @@ import pytest
 
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
-from retain import Retain
-from retain.cli.backups import _size, _together
-from retain.privacy.backups.service import Backup
+from holdfast import Holdfast
+from holdfast.cli.backups import _size, _together
+from holdfast.privacy.backups.service import Backup
 
 
 @pytest.fixture
 def kept(shell: Shell) -> Shell:
     """A home with some of Alice's memories and one of Bob's."""
-    with Retain.open(home=shell.home) as engine:
+    with Holdfast.open(home=shell.home) as engine:
         alice = engine.manager("alice", "travel_agent", "s1")
         alice.add_many(["Likes tea", "Lives in Paris"], "long_term")
         alice.add("Speaks plainly", "persona")
@@ -32,7 +32,7 @@ def kept(shell: Shell) -> Shell:
 def lose(shell: Shell, user_id: str) -> str:
     """Remove a memory of a user for good; its id."""
     clock = FakeClock(datetime.now(UTC))
-    with Retain.open(home=shell.home, clock=clock) as engine:
+    with Holdfast.open(home=shell.home, clock=clock) as engine:
         memory = engine.manager(user_id, "travel_agent", "s1")
         lost = str(memory.list_memories("long_term")[0]["memory_id"])
         memory.delete(lost)
@@ -45,7 +45,7 @@ def lose(shell: Shell, user_id: str) -> str:
 
 
 def test_a_backup_is_made_and_listed(kept: Shell) -> None:
-    assert kept.ok("backup", "list") == "No backup has been made yet; make one with: retain backup create\n"
+    assert kept.ok("backup", "list") == "No backup has been made yet; make one with: holdfast backup create\n"
     said = kept.ok("backup", "create")
     made = kept.json("backup", "create", "--kind", "persona")
 
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_said_plainly(kept: Shell) -> None:
     for words in (("verify", "latest"), ("restore", "latest")):
         code, error = kept.error("backup", *words)
         assert (code, error["code"]) == (1, "not_found")
-        assert "retain backup create" in error["message"]
+        assert "holdfast backup create" in error["message"]
     kept.ok("backup", "create")
     assert kept.error("backup", "verify", "nonsense")[1]["code"] == "not_found"
     assert kept.error("backup", "restore", "latest", "--memory", "x")[0] == 2
@@ -107,12 +107,12 @@ def test_backups_that_no_key_is_known_of_are_told_to_be_so(kept: Shell) -> None:
         code, error = kept.error("backup", *words)
         assert (code, error["code"]) == (1, "keyring")
         assert "belongs to keyring" in error["message"]
-        assert "RETAIN_STATE_URL" in error["message"]
+        assert "HOLDFAST_STATE_URL" in error["message"]
     assert not (kept.home / "keys").exists(), "no other key was made"
 
 
 def test_what_there_is_one_of_is_said_so(shell: Shell) -> None:
-    with Retain.open(home=shell.home) as engine:
+    with Holdfast.open(home=shell.home) as engine:
         engine.manager("alice", "travel_agent").add("Likes tea", "long_term")
     assert "1 memory of 1 user (every kind)" in shell.ok("backup", "create")
     assert "1 memory of 1 user," in shell.ok("backup", "verify", "latest")
@@ -163,7 +163,7 @@ def test_what_one_user_lost_comes_back_when_someone_has_said_yes(kept: Shell) ->
 
 def test_a_memory_in_the_recycle_bin_is_left_there_and_pointed_to(kept: Shell) -> None:
     made = kept.json("backup", "create")["id"]
-    with Retain.open(home=kept.home) as engine:
+    with Holdfast.open(home=kept.home) as engine:
         memory = engine.manager("alice", "travel_agent", "s1")
         (own,) = memory.list_memories("persona")
         memory.delete(own["memory_id"])
@@ -174,7 +174,7 @@ def test_a_memory_in_the_recycle_bin_is_left_there_and_pointed_to(kept: Shell) -
     said = kept.ok(*asked)
     assert "there already" not in said
     assert "Restored" not in said
-    way = f"retain recycle restore --memory {own['memory_id']} --user alice"
+    way = f"holdfast recycle restore --memory {own['memory_id']} --user alice"
     assert f"1 is in the recycle bin: {way}\n" in said
     kept.ok(*way.split()[1:])
     assert "memory was there already" in kept.ok(*asked)
@@ -190,7 +190,7 @@ def on_terminal(home: Path, *args: str, answer: str = "") -> tuple[int, str]:
     """The exit code of a command on a terminal, and what it shows there beside its answer."""
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode())
-    env = {**os.environ, "RETAIN_HOME": str(home), "TERM": "dumb"}
+    env = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "dumb"}
     done = subprocess.run(
         [SCRIPT, *args], env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False
     )
@@ -242,7 +242,7 @@ def test_the_latest_backups_together_have_each_kind_once() -> None:
 
 def test_a_rotation_says_what_it_did(kept: Shell) -> None:
     old = FakeClock(datetime.now(UTC) - timedelta(days=40))
-    with Retain.open(home=kept.home, clock=old) as engine:
+    with Holdfast.open(home=kept.home, clock=old) as engine:
         first = engine.backups.create().id
     kept.ok("backup", "create")
     assert "no later one is good" in kept.ok("backup", "rotate")
@@ -257,7 +257,7 @@ def test_a_rotation_says_what_it_did(kept: Shell) -> None:
 
 
 def test_a_backup_that_is_dated_ahead_is_named_passed_over_and_removed_by_hand(kept: Shell) -> None:
-    with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
+    with Holdfast.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
         ahead = engine.backups.create().id
     assert kept.json("backup", "rotate", "--confirm")["ahead"] == [ahead]
     assert "dated later than now: left alone" in kept.ok("backup", "rotate")
@@ -272,7 +272,7 @@ def test_a_backup_that_is_dated_ahead_is_named_passed_over_and_removed_by_hand(k
 
 
 def test_a_clock_behind_what_a_sweep_has_seen_must_be_confirmed(kept: Shell) -> None:
-    with Retain.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
+    with Holdfast.open(home=kept.home, clock=FakeClock(datetime.now(UTC) + timedelta(days=2))) as engine:
         engine.sweep()
     for verb in ("rotate", "create"):
         code, error = kept.error("backup", verb)

@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from cli.shell import SCRIPT, Shell, run
-from retain import Retain
-from retain.cli import main
-from retain.cli.outcomes import exit_code
-from retain.cli.rendering import show_results
-from retain.core import errors
-from retain.core.types import DURABLE
-from retain.recall.http import JsonClient
+from holdfast import Holdfast
+from holdfast.cli import main
+from holdfast.cli.outcomes import exit_code
+from holdfast.cli.rendering import show_results
+from holdfast.core import errors
+from holdfast.core.types import DURABLE
+from holdfast.recall.http import JsonClient
 
 # --- adding and finding -----------------------------------------------------------------------------------------------
 
@@ -191,14 +191,14 @@ def test_reembed_says_so_when_there_is_nothing_to_do(shell: Shell) -> None:
 def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answer(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_EMBEDDER", "openai:m@http://127.0.0.1:9/v1")
+    monkeypatch.setenv("HOLDFAST_EMBEDDER", "openai:m@http://127.0.0.1:9/v1")
     monkeypatch.setitem(JsonClient.__init__.__kwdefaults__ or {}, "sleep", lambda _seconds: None)  # between its tries
     added = shell("add", "Likes tea", "-u", "alice")
     assert added.exit_code == 0
     assert added.stderr.startswith("warning: no vectors")
     code, error = shell.error("reembed")
     assert (code, error["code"], error["retryable"]) == (75, "embedder_unavailable", True)
-    monkeypatch.delenv("RETAIN_EMBEDDER")
+    monkeypatch.delenv("HOLDFAST_EMBEDDER")
     assert shell.ok("reembed").startswith("Embedded 1 memories with ")
 
 
@@ -222,7 +222,7 @@ def test_an_error_for_people_is_one_sentence_on_stderr_without_a_traceback(shell
 
 
 def test_every_error_has_an_exit_code_and_the_retryable_ones_have_75() -> None:
-    tree = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.RetainError)]
+    tree = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.HoldfastError)]
     peculiar = {"confirmation_needed": 4, "clock": 4, "plan_changed": 4, "held": 5}
     for cls in tree:
         usual = 75 if cls.retryable else 2 if issubclass(cls, errors.InvalidInputError) else 1
@@ -234,7 +234,7 @@ def test_an_unexpected_error_does_show_a_traceback(shell: Shell, monkeypatch: py
     def broken(*_args: object, **_more: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Retain, "__init__", broken)
+    monkeypatch.setattr(Holdfast, "__init__", broken)
     assert isinstance(shell("get", "x", "-u", "alice").exception, ZeroDivisionError)
 
 
@@ -249,7 +249,7 @@ def test_the_script_prints_json_and_nothing_else_on_stdout(home: Path) -> None:
 
 def test_a_store_that_is_none_ends_with_a_sentence(home: Path) -> None:
     home.mkdir()
-    (home / "retain.db").write_bytes(b"not a database at all, but longer than a header " * 20)
+    (home / "holdfast.db").write_bytes(b"not a database at all, but longer than a header " * 20)
     failed = run("search", "tea", "-u", "alice", home=home)
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: ")
@@ -257,10 +257,10 @@ def test_a_store_that_is_none_ends_with_a_sentence(home: Path) -> None:
 
 
 def test_a_closed_pipe_ends_quietly(home: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "cli").add_many([f"Tea number {n} " + "long " * 20 for n in range(1_000)])
     piped = f"'{SCRIPT}' search tea -u alice --top-k 1000 --json | head -n 1"
-    env = {**os.environ, "RETAIN_HOME": str(home)}
+    env = {**os.environ, "HOLDFAST_HOME": str(home)}
     done = subprocess.run(["/bin/sh", "-c", piped], env=env, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[\n"
     assert done.stderr == ""
@@ -279,7 +279,7 @@ class _Interrupted(io.RawIOBase):
 def test_an_interrupt_ends_quietly(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["retain", "add", "-", "-u", "alice", "--home", str(home)])
+    monkeypatch.setattr(sys, "argv", ["holdfast", "add", "-", "-u", "alice", "--home", str(home)])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(_Interrupted())))
     with pytest.raises(SystemExit) as end:
         main()
@@ -287,7 +287,7 @@ def test_an_interrupt_ends_quietly(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("module", ["retain", "retain.cli"])
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.cli"])
 def test_python_can_run_it_as_a_module(module: str) -> None:
     command = [sys.executable, "-m", module, "version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

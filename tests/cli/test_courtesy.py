@@ -9,8 +9,8 @@ import pytest
 
 _PROBE = """
 import os, sys
-from retain.cli import main
-sys.argv = ["retain", *sys.argv[1:], "--help"]
+from holdfast.cli import main
+sys.argv = ["holdfast", *sys.argv[1:], "--help"]
 before = os.nice(0)
 try:
     main()

@@ -10,18 +10,18 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from retain.cli.app import app
-from retain.cli.stage import Stage
-from retain.cli.tour import STOPS, take
-from retain.core.types import TYPES
+from holdfast.cli.app import app
+from holdfast.cli.stage import Stage
+from holdfast.cli.tour import STOPS, take
+from holdfast.core.types import TYPES
 
 
 def test_the_tour_shows_every_stop_and_never_touches_the_users_store(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_HOME", str(home))
-    monkeypatch.setenv("RETAIN_URL", f"sqlite:///{home}/mine.db")
-    monkeypatch.setenv("RETAIN_EMBEDDER", "openai:none@http://127.0.0.1:9/v1")
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{home}/mine.db")
+    monkeypatch.setenv("HOLDFAST_EMBEDDER", "openai:none@http://127.0.0.1:9/v1")
     monkeypatch.setenv("COLUMNS", "100")
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
@@ -57,7 +57,7 @@ def test_the_tour_shows_every_stop_and_never_touches_the_users_store(
         "1 user of yesterday's backup cannot be read any more",
         "is signed, and is genuine",
         "p95",
-        "from retain import MemoryManager",
+        "from holdfast import MemoryManager",
     ):
         assert said in shown
     assert "NOT" not in shown

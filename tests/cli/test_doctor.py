@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 import raw
 from cli.examining import examine, leave_settings
 from clocks import FakeClock
-from retain import Retain
-from retain.cli.app import app
-from retain.health import Check, Status, check_health
-from retain.health import sqlite as sqlite_health
-from retain.privacy.backups.service import DAILY, WEEKLY
-from retain.privacy.ledger import Ledger
-from retain.storage.objects import open_objects
-from retain.storage.relational.statements import migrations
-from retain.storage.sqlite.database import APPLICATION_ID
+from holdfast import Holdfast
+from holdfast.cli.app import app
+from holdfast.health import Check, Status, check_health
+from holdfast.health import sqlite as sqlite_health
+from holdfast.privacy.backups.service import DAILY, WEEKLY
+from holdfast.privacy.ledger import Ledger
+from holdfast.storage.objects import open_objects
+from holdfast.storage.relational.statements import migrations
+from holdfast.storage.sqlite.database import APPLICATION_ID
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +39,13 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> Path:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "cli").add("Likes tea")
-    return home / "retain.db"
+    return home / "holdfast.db"
 
 
 def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.schedule.run_due(datetime.now(UTC) + timedelta(minutes=1))
         for kinds in (DAILY, WEEKLY):
             engine.backups.verify(engine.backups.create(kinds).id, restore=True)
@@ -72,20 +72,20 @@ def test_a_store_that_is_not_there_yet_is_fine_and_is_not_made(home: Path) -> No
 def test_it_says_where_each_setting_came_from_and_hides_passwords(
     home: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home / "retain.toml").write_text('index_mib = 64\nsummarizer = "openai:m@http://me:secret@localhost/v1"\n')
-    monkeypatch.setenv("RETAIN_BUSY_SECONDS", "7")
+    (home / "holdfast.toml").write_text('index_mib = 64\nsummarizer = "openai:m@http://me:secret@localhost/v1"\n')
+    monkeypatch.setenv("HOLDFAST_BUSY_SECONDS", "7")
     _, checks = examine("--home", str(home))
     said = checks["settings"]["detail"]
     assert f"home = {home} (argument)" in said
-    assert "busy_seconds = 7 (RETAIN_BUSY_SECONDS)" in said
-    assert f"index_mib = 64 ({home / 'retain.toml'})" in said
+    assert "busy_seconds = 7 (HOLDFAST_BUSY_SECONDS)" in said
+    assert f"index_mib = 64 ({home / 'holdfast.toml'})" in said
     assert "embedder = static (default)" in said
     assert "secret" not in said
 
 
 def test_a_file_that_is_no_store_is_a_failed_check_and_the_rest_is_still_looked_at(home: Path) -> None:
     home.mkdir()
-    (home / "retain.db").write_bytes(b"nothing like a database, and long enough to be looked at " * 20)
+    (home / "holdfast.db").write_bytes(b"nothing like a database, and long enough to be looked at " * 20)
     code, checks = examine("--home", str(home))
     assert code == 3
     assert checks["store"]["status"] == "failed"
@@ -96,8 +96,8 @@ def test_a_file_that_is_no_store_is_a_failed_check_and_the_rest_is_still_looked_
 def test_a_store_of_an_older_version_is_left_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_health, "_NEWEST", sqlite_health._NEWEST + 1)
     home.mkdir()
-    path = home / "retain.db"
-    number, script = migrations("retain.storage.sqlite")[-1]
+    path = home / "holdfast.db"
+    number, script = migrations("holdfast.storage.sqlite")[-1]
     connection = apsw.Connection(str(path))
     connection.execute(f"{script};PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={number}")
     connection.close()
@@ -109,7 +109,7 @@ def test_a_store_of_an_older_version_is_left_as_it_is(home: Path, monkeypatch: p
 
 
 def test_damage_inside_the_store_is_found(home: Path, store: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "cli").add_many([f"Tea number {n}" for n in range(500)])
     data = bytearray(store.read_bytes())
     middle = len(data) // 2 // 4096 * 4096
@@ -123,13 +123,13 @@ def test_damage_inside_the_store_is_found(home: Path, store: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "broken"),
     [
-        ("RETAIN_EMBEDDER", "nonsense", "embedder"),
-        ("RETAIN_EMBEDDER", "onnx:/no/such/folder", "embedder"),
-        ("RETAIN_SUMMARIZER", "nonsense", "summarizer"),
-        ("RETAIN_URL", "mongodb://localhost", "store"),
-        ("RETAIN_INDEX_MIB", "lots", "settings"),
-        ("RETAIN_ARCHIVE_URL", "ftp://somewhere", "archive"),
-        ("RETAIN_ARCHIVE_URL", "file:///dev/null/archive", "archive"),
+        ("HOLDFAST_EMBEDDER", "nonsense", "embedder"),
+        ("HOLDFAST_EMBEDDER", "onnx:/no/such/folder", "embedder"),
+        ("HOLDFAST_SUMMARIZER", "nonsense", "summarizer"),
+        ("HOLDFAST_URL", "mongodb://localhost", "store"),
+        ("HOLDFAST_INDEX_MIB", "lots", "settings"),
+        ("HOLDFAST_ARCHIVE_URL", "ftp://somewhere", "archive"),
+        ("HOLDFAST_ARCHIVE_URL", "file:///dev/null/archive", "archive"),
     ],
 )
 def test_a_setting_that_does_not_work_is_a_failed_check(
@@ -149,29 +149,29 @@ def test_a_schedule_that_never_ran_is_a_warning_that_says_what_to_do(home: Path,
     code, checks = examine("--home", str(home))
     assert code == 0
     assert checks["schedule"]["status"] == "warning"
-    assert "retain schedule run --once" in checks["schedule"]["fix"]
-    assert "retain serve" in checks["schedule"]["fix"], "which runs it, too"
+    assert "holdfast schedule run --once" in checks["schedule"]["fix"]
+    assert "holdfast serve" in checks["schedule"]["fix"], "which runs it, too"
     assert examine("--home", str(home))[1]["schedule"]["status"] == "warning", "looking enrols nothing"
 
 
 def test_jobs_that_nobody_ever_ran_are_a_failed_check_once_something_waits_for_them(home: Path) -> None:
     begun = FakeClock(datetime.now(UTC) - timedelta(days=10))
-    with Retain.open(home=home, clock=begun) as engine:
+    with Holdfast.open(home=home, clock=begun) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     code, checks = examine("--home", str(home))
     assert (code, checks["schedule"]["status"]) == (0, "warning"), "nothing is due yet"
-    with Retain.open(home=home, clock=begun) as engine:
+    with Holdfast.open(home=home, clock=begun) as engine:
         begun.advance(days=-90)
         engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
     code, checks = examine("--home", str(home))
     assert (code, checks["schedule"]["status"]) == (3, "failed")
     assert "the job episodes is overdue" in checks["schedule"]["detail"]
-    assert "retain schedule run --once" in checks["schedule"]["fix"]
+    assert "holdfast schedule run --once" in checks["schedule"]["fix"]
 
 
 def test_what_it_says_of_a_clock_that_was_ahead_is_what_helps(home: Path) -> None:
     clock = FakeClock(datetime.now(UTC) + timedelta(days=3_650))
-    with Retain.open(home=home, clock=clock) as engine:
+    with Holdfast.open(home=home, clock=clock) as engine:
         engine.manager("alice", "cli").add("Likes tea")
         engine.sweep()
         clock.advance(minutes=1)
@@ -179,7 +179,7 @@ def test_what_it_says_of_a_clock_that_was_ahead_is_what_helps(home: Path) -> Non
     code, checks = examine("--home", str(home))
     assert (code, checks["clock"]["status"], checks["schedule"]["status"]) == (3, "failed", "failed")
     assert "sweep with --confirm" in checks["clock"]["fix"]
-    assert "retain sweep --confirm" in checks["schedule"]["detail"]
+    assert "holdfast sweep --confirm" in checks["schedule"]["detail"]
     assert CliRunner().invoke(app, ["sweep", "--confirm", "--home", str(home)]).exit_code == 0
     code, checks = examine("--home", str(home))
     assert (code, checks["clock"]["status"], checks["schedule"]["status"]) == (0, "ok", "warning")
@@ -188,17 +188,17 @@ def test_what_it_says_of_a_clock_that_was_ahead_is_what_helps(home: Path) -> Non
 
 def test_a_job_that_failed_or_waits_for_too_long_is_a_failed_check(home: Path) -> None:
     clock = FakeClock(datetime.now(UTC) - timedelta(hours=3))
-    with Retain.open(home=home, clock=clock) as engine:
+    with Holdfast.open(home=home, clock=clock) as engine:
         engine.schedule.enrol()
         clock.advance(minutes=1)
         engine.schedule.run_due()
     code, checks = examine("--home", str(home))
     assert code == 3
     assert "the job minutely is overdue" in checks["schedule"]["detail"]
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.schedule.run_due()
     assert examine("--home", str(home))[0] == 0
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         raw.run(engine, "UPDATE jobs SET error = 'the disk was full' WHERE name = 'minutely'")
     code, checks = examine("--home", str(home))
     assert code == 3
@@ -206,7 +206,7 @@ def test_a_job_that_failed_or_waits_for_too_long_is_a_failed_check(home: Path) -
 
 
 def test_a_disabled_job_deserves_a_look(home: Path, store: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.schedule.run_due(datetime.now(UTC) + timedelta(minutes=1))
         engine.schedule.set("archive", enabled=False)
     code, checks = examine("--home", str(home))
@@ -216,7 +216,7 @@ def test_a_disabled_job_deserves_a_look(home: Path, store: Path) -> None:
 
 @pytest.mark.parametrize(("days", "status"), [(89, "ok"), (92, "ok"), (99, "warning")])
 def test_what_has_waited_for_more_than_a_week_is_a_warning(home: Path, days: int, status: str) -> None:
-    with Retain.open(home=home, tenant="acme", clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
+    with Holdfast.open(home=home, tenant="acme", clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
         engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
     _, checks = examine("--home", str(home))
     assert checks["overdue"]["status"] == status
@@ -224,7 +224,7 @@ def test_what_has_waited_for_more_than_a_week_is_a_warning(home: Path, days: int
 
 
 def test_a_clock_that_is_behind_the_last_sweep_is_a_failed_check(home: Path) -> None:
-    with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) + timedelta(days=1))) as engine:
+    with Holdfast.open(home=home, clock=FakeClock(datetime.now(UTC) + timedelta(days=1))) as engine:
         engine.sweep()
     code, checks = examine("--home", str(home))
     assert code == 3
@@ -232,20 +232,20 @@ def test_a_clock_that_is_behind_the_last_sweep_is_a_failed_check(home: Path) -> 
 
 
 def test_an_audit_chain_that_was_set_back_is_a_failed_check(home: Path, store: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.audit.seal()
     _, checks = examine("--home", str(home))
     assert "checkpoint 1 seals" in checks["audit"]["detail"]
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         raw.run(engine, "DELETE FROM audit_checkpoints")
     code, checks = examine("--home", str(home))
     assert (code, checks["audit"]["status"]) == (3, "failed")
-    assert "retain audit verify" in checks["audit"]["fix"]
+    assert "holdfast audit verify" in checks["audit"]["fix"]
 
 
 def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> None:
     clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
-    with Retain.open(home=home, clock=clock) as engine:
+    with Holdfast.open(home=home, clock=clock) as engine:
         for user in ("alice", "bob"):
             engine.manager(user, "cli").add("Likes tea, and has liked it for a long time. " * 20)
         assert "cold_memories" not in examine("--home", str(home))[1]
@@ -259,7 +259,7 @@ def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> Non
         code, checks = examine("--home", str(home))
         (home / "put away").rename(home / folder)
         assert (code, checks["cold_memories"]["status"]) == (3, "failed")
-        assert "RETAIN_STATE_URL" in checks["cold_memories"]["fix"]
+        assert "HOLDFAST_STATE_URL" in checks["cold_memories"]["fix"]
         return str(checks["cold_memories"]["detail"])
 
     assert "is not in the keyring" in told_without("keys")
@@ -271,11 +271,11 @@ def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> Non
 
 
 def test_an_erasure_that_a_hold_keeps_is_a_warning_and_names_nobody(home: Path, store: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         alias = str(engine.parts.reader.alias("default/alice"))
         engine.ledger.begin(alias, at=1)  # and it died
         engine.holds.add(user_id="alice", reason="Case 4711", author="legal")
-    with Retain.open(home=home):
+    with Holdfast.open(home=home):
         pass
 
     code, checks = examine("--home", str(home))
@@ -283,11 +283,11 @@ def test_an_erasure_that_a_hold_keeps_is_a_warning_and_names_nobody(home: Path, 
     assert (code, checks["erasures"]["status"]) == (0, "warning")
     assert alias in checks["erasures"]["detail"]
     assert "alice" not in checks["erasures"]["detail"]
-    assert "retain hold list" in checks["erasures"]["fix"]
+    assert "holdfast hold list" in checks["erasures"]["fix"]
 
 
 def test_a_bucket_that_does_not_answer_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://memories/cold")
+    monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", "s3://memories/cold")
     for name, value in (
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
         ("AWS_ACCESS_KEY_ID", "x"),
@@ -302,7 +302,7 @@ def test_a_bucket_that_does_not_answer_is_a_failed_check(home: Path, monkeypatch
 
 def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
-        "RETAIN_EMBEDDER", "openai:other@http://127.0.0.1:9/v1"
+        "HOLDFAST_EMBEDDER", "openai:other@http://127.0.0.1:9/v1"
     )  # a model that the store has not adopted
 
     def content() -> list[object]:
@@ -313,7 +313,7 @@ def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.Mo
         return found
 
     def files() -> dict[str, bytes]:
-        found = [path for path in home.rglob("*") if path.is_file() and not path.name.startswith("retain.db")]
+        found = [path for path in home.rglob("*") if path.is_file() and not path.name.startswith("holdfast.db")]
         return {str(path): path.read_bytes() for path in found}
 
     before = content(), files()
@@ -325,7 +325,7 @@ def test_looking_changes_nothing(home: Path, store: Path, monkeypatch: pytest.Mo
 
 def test_a_settings_file_that_cannot_be_read_is_a_failed_check(home: Path) -> None:
     home.mkdir()
-    (home / "retain.toml").write_text("colour = 'blue'")
+    (home / "holdfast.toml").write_text("colour = 'blue'")
     code, checks = examine("--home", str(home))
     assert code == 3
     assert "colour" in checks["settings"]["detail"]
@@ -341,7 +341,7 @@ def test_a_home_that_is_a_file_is_a_failed_check(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_written_is_a_failed_check() -> None:
     program = """
 import os, stat, sys, tempfile
-from retain.health import check_health
+from holdfast.health import check_health
 home = tempfile.mkdtemp()
 check_health({}, home=home)  # loads what somebody else may not be able to read
 os.chmod(home, stat.S_IRUSR | stat.S_IXUSR)
@@ -364,7 +364,7 @@ def test_for_people_it_is_a_table_that_ends_with_the_verdict(home: Path, monkeyp
     assert "✓" in fine.stdout
     assert "what to do" not in fine.stdout
     assert fine.stdout.splitlines()[-1] == "9 checks, nothing is broken."
-    monkeypatch.setenv("RETAIN_EMBEDDER", "nonsense")
+    monkeypatch.setenv("HOLDFAST_EMBEDDER", "nonsense")
     broken = CliRunner().invoke(app, ["doctor", "--home", str(home)])
     assert broken.exit_code == 3
     assert "✗" in broken.stdout

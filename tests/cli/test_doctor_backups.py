@@ -10,11 +10,11 @@ import pytest
 
 from cli.examining import examine, leave_settings
 from clocks import FakeClock
-from retain import Retain
-from retain.health import backups
-from retain.privacy.backups.service import DAILY, WEEKLY
-from retain.privacy.master import new_master_text
-from retain.storage.objects.places import read_place
+from holdfast import Holdfast
+from holdfast.health import backups
+from holdfast.privacy.backups.service import DAILY, WEEKLY
+from holdfast.privacy.master import new_master_text
+from holdfast.storage.objects.places import read_place
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def make(home: Path, *days_ago: tuple[Iterable[str], int], tried: bool = True) -
     """Make backups of some kinds, so many days ago; their ids."""
     made: list[str] = []
     for kinds, days in days_ago:
-        with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
+        with Holdfast.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=days))) as engine:
             if not made:
                 engine.manager("alice", "cli").add("Likes tea", "long_term")
             made.append(engine.backups.create(kinds).id)
@@ -36,12 +36,12 @@ def make(home: Path, *days_ago: tuple[Iterable[str], int], tried: bool = True) -
 
 
 def test_a_store_that_was_never_backed_up_is_a_warning(home: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     code, checks = examine("--home", str(home))
     assert (code, checks["backups"]["status"]) == (0, "warning")
     assert "no backup was ever made" in checks["backups"]["detail"]
-    assert "retain backup create" in checks["backups"]["fix"]
+    assert "holdfast backup create" in checks["backups"]["fix"]
     assert "keys" not in checks
 
 
@@ -69,7 +69,7 @@ def test_backups_that_were_never_tried_are_a_warning_and_damaged_ones_a_failure(
 
     (segment,) = (path for path in (home / "backups" / "segments").iterdir() if made in path.name)
     segment.write_bytes(b"damaged")
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         assert not engine.backups.verify(made)
     code, checks = examine("--home", str(home))
     assert (code, checks["backups"]["status"]) == (3, "failed")
@@ -88,7 +88,7 @@ def test_backups_of_an_unknown_keyring_are_not_to_be_made_anew(home: Path) -> No
     code, checks = examine("--home", str(home))
     assert (code, checks["backups"]["status"]) == (3, "failed")
     assert "which this store's keyring does not know" in checks["backups"]["detail"]
-    assert checks["backups"]["fix"] == "name the keyring that belongs to it in RETAIN_STATE_URL"
+    assert checks["backups"]["fix"] == "name the keyring that belongs to it in HOLDFAST_STATE_URL"
     assert "master_key" not in checks, "there is no key that one should open"
 
 
@@ -104,21 +104,21 @@ def test_a_master_key_that_is_lost_or_another_is_a_failed_check(home: Path, monk
     assert (code, checks["master_key"]["status"]) == (3, "failed")
     assert "the master key is gone" in checks["master_key"]["detail"]
     assert f"put the file {file} back" in checks["master_key"]["fix"]
-    assert "or set RETAIN_MASTER_KEY" in checks["master_key"]["fix"]
+    assert "or set HOLDFAST_MASTER_KEY" in checks["master_key"]["fix"]
     assert not file.exists(), "none was made"
 
     for wrong, said in ((new_master_text(), "was wrapped with master key"), ("nonsense", "is no master key")):
-        monkeypatch.setenv("RETAIN_MASTER_KEY", wrong)
+        monkeypatch.setenv("HOLDFAST_MASTER_KEY", wrong)
         code, checks = examine("--home", str(home))
         assert (code, checks["master_key"]["status"]) == (3, "failed")
         assert said in checks["master_key"]["detail"]
-        assert "RETAIN_MASTER_KEY" in checks["master_key"]["fix"]
-    monkeypatch.setenv("RETAIN_MASTER_KEY", right.strip())
+        assert "HOLDFAST_MASTER_KEY" in checks["master_key"]["fix"]
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", right.strip())
     assert examine("--home", str(home))[1]["master_key"]["status"] == "ok"
 
 
 def test_a_master_key_is_also_missed_where_only_a_signing_key_is_wrapped(home: Path) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "cli").add("Likes tea", "long_term")
         engine.erase_user("alice")
     (home / "keys" / "master.key").unlink()
@@ -140,7 +140,7 @@ def test_keys_on_the_disk_of_the_backups_are_a_warning(home: Path, monkeypatch: 
     code, checks = examine("--home", str(home))
     assert (code, checks["keys"]["status"]) == (0, "warning")
     assert "on the same disk" in checks["keys"]["detail"]
-    assert "RETAIN_BACKUP_URL" in checks["keys"]["fix"]
+    assert "HOLDFAST_BACKUP_URL" in checks["keys"]["fix"]
 
 
 def test_buckets_are_told_apart_by_their_names_and_disks_by_their_devices(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_buckets_are_told_apart_by_their_names_and_disks_by_their_devices(tmp_pa
         ("s3://one/backups", "gs://one/state", False),
         (tmp_path.as_uri(), "s3://one/state", False),
         (f"{tmp_path.as_uri()}/a", f"{tmp_path.as_uri()}/b/c", True),
-        (f"{tmp_path.as_uri()}/a", "file:///dev/retain", False),
+        (f"{tmp_path.as_uri()}/a", "file:///dev/holdfast", False),
     ]
     for one, other, shared in pairs:
         assert backups._share_a_disk(read_place(one), read_place(other)) is shared, (one, other)
@@ -161,7 +161,7 @@ def test_a_place_that_does_not_answer_or_cannot_be_written_is_a_failed_check(
 ) -> None:
     (tmp_path / "file").write_text("")
     for url in (f"{tmp_path.as_uri()}/file/backups", "ftp://nowhere/backups"):
-        monkeypatch.setenv("RETAIN_BACKUP_URL", url)
+        monkeypatch.setenv("HOLDFAST_BACKUP_URL", url)
         code, checks = examine("--home", str(home))
         assert (code, checks["backups"]["status"]) == (3, "failed"), url
-        assert "RETAIN_BACKUP_URL" in checks["backups"]["fix"]
+        assert "HOLDFAST_BACKUP_URL" in checks["backups"]["fix"]

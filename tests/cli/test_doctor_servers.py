@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 
 from buckets import put
 from cli.examining import examine, leave_settings
-from retain import Retain
-from retain.cli.app import app
-from retain.health import postgres_store
-from retain.health.asking import Asking
-from retain.health.postgres_server import judge_clock, judge_connections, look_at_transactions
-from retain.health.postgres_store import NEWEST, judge_nodes
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from holdfast import Holdfast
+from holdfast.cli.app import app
+from holdfast.health import postgres_store
+from holdfast.health.asking import Asking
+from holdfast.health.postgres_server import judge_clock, judge_connections, look_at_transactions
+from holdfast.health.postgres_store import NEWEST, judge_nodes
+from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
@@ -40,9 +40,9 @@ OF_POSTGRES = [
     "pgvector",
 ]
 OF_POSTGRES += ["schema", "foreign_tables", "privileges", "distribution", "clock", "schedule", "overdue", "audit"]
-OWNER = {"user": "retain_owner", "password": "choose-one"}
+OWNER = {"user": "holdfast_owner", "password": "choose-one"}
 WRONG = {"password": "not-the-password"}
-APP = {"user": "retain_app", "password": "choose-another"}
+APP = {"user": "holdfast_app", "password": "choose-another"}
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,11 @@ def deployed(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -
     """The URL of a store that was set up as the page says, for the user of its processes."""
     for_all, inside, *_ = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     run(server.url(), for_all)
-    run(server.url("retain"), inside)
+    run(server.url("holdfast"), inside)
     home = tmp_path_factory.mktemp("home")
-    with Retain.open(server.url("retain", tcp=True, **OWNER), home=home):
+    with Holdfast.open(server.url("holdfast", tcp=True, **OWNER), home=home):
         pass
-    return server.url("retain", tcp=True, **APP)
+    return server.url("holdfast", tcp=True, **APP)
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +80,17 @@ def run(url: str, statements: str) -> None:
 def rows(url: str) -> dict[str, list[Any]]:
     """Everything that a store holds."""
     with psycopg.connect(url) as connection:
-        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'retain' ORDER BY 1").fetchall()
-        return {name: connection.execute(f"TABLE retain.{name}".encode()).fetchall() for (name,) in names}
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast' ORDER BY 1"
+        ).fetchall()
+        return {name: connection.execute(f"TABLE holdfast.{name}".encode()).fetchall() for (name,) in names}
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
 def test_a_deployment_as_the_page_describes_it_passes_every_check(deployed: str, home: Path) -> None:
-    with Retain.open(deployed, home=home) as engine:  # the user of the processes can do everything that they do
+    with Holdfast.open(deployed, home=home) as engine:  # the user of the processes can do everything that they do
         memory = engine.manager("alice", "cli", "session")
         memory.add("Likes tea")
         memory.short_term.add_message("user", "Tea, please")
@@ -103,7 +105,7 @@ def test_a_deployment_as_the_page_describes_it_passes_every_check(deployed: str,
     assert "no backup was ever made" in checks["backups"]["detail"]
     assert "PostgreSQL 18" in checks["store"]["detail"]
     assert "may read and write the tables" in checks["privileges"]["detail"]
-    assert f"version {NEWEST} in the schema retain" in checks["schema"]["detail"]
+    assert f"version {NEWEST} in the schema holdfast" in checks["schema"]["detail"]
 
 
 def test_looking_at_a_server_changes_nothing(server: PostgresServer, home: Path) -> None:
@@ -112,7 +114,7 @@ def test_looking_at_a_server_changes_nothing(server: PostgresServer, home: Path)
     assert rows(url) == {}
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT extname FROM pg_extension WHERE extname = 'vector'").fetchall() == []
-    with Retain.open(url, home=home) as engine:
+    with Holdfast.open(url, home=home) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     before = rows(url)
     code, checks = examine("--home", str(home), "--url", url)
@@ -131,7 +133,7 @@ def test_a_new_database_is_fine_and_is_told_what_will_happen(server: PostgresSer
 
 
 def test_a_server_that_is_away_is_a_failed_check_and_the_rest_is_still_looked_at(home: Path) -> None:
-    url = "postgresql://me:very-secret@127.0.0.1:9/retain"
+    url = "postgresql://me:very-secret@127.0.0.1:9/holdfast"
     code, checks = examine("--home", str(home), "--url", url)
     assert code == 3
     assert [name for name, check in checks.items() if check["status"] == "failed"] == ["store"]
@@ -156,11 +158,11 @@ def test_a_wrong_password_and_a_wrong_name_say_what_to_correct(server: PostgresS
     code, checks = examine("--home", str(home), "--url", server.url(tcp=True, **WRONG))
     assert code == 3
     assert "refused the login" in checks["store"]["detail"]
-    assert checks["store"]["fix"] == "check user and password in RETAIN_URL"
+    assert checks["store"]["fix"] == "check user and password in HOLDFAST_URL"
     assert "not-the-password" not in str(checks)
     code, checks = examine("--home", str(home), "--url", server.url("nowhere", tcp=True))
     assert code == 3
-    assert checks["store"]["fix"] == "create it, or correct RETAIN_URL"
+    assert checks["store"]["fix"] == "create it, or correct HOLDFAST_URL"
     code, checks = examine("--home", str(home), "--url", "postgresql://me:se@cret@host/db")
     assert code == 3
     assert "percent-encoded" in checks["store"]["fix"]
@@ -186,20 +188,20 @@ def test_pgvector_that_is_missing_says_who_is_to_do_what(server: PostgresServer,
 def test_privileges_that_are_missing_are_named_with_the_grant_that_mends_them(
     deployed: str, server: PostgresServer, home: Path
 ) -> None:
-    admin = server.url("retain")
+    admin = server.url("holdfast")
     run(
         admin,
-        "REVOKE DELETE ON retain.records FROM retain_app; REVOKE USAGE ON SEQUENCE retain.audit_no FROM retain_app",
+        "REVOKE DELETE ON holdfast.records FROM holdfast_app; REVOKE USAGE ON SEQUENCE holdfast.audit_no FROM holdfast_app",
     )
     code, checks = examine("--home", str(home), "--url", deployed)
     assert (code, checks["privileges"]["status"]) == (3, "failed")
-    assert checks["privileges"]["detail"] == "retain_app lacks DELETE on records, USAGE on sequence audit_no"
+    assert checks["privileges"]["detail"] == "holdfast_app lacks DELETE on records, USAGE on sequence audit_no"
     run(admin, checks["privileges"]["fix"])
     assert examine("--home", str(home), "--url", deployed)[1]["privileges"]["status"] == "ok"
-    run(admin, "REVOKE USAGE ON SCHEMA retain FROM retain_app")
+    run(admin, "REVOKE USAGE ON SCHEMA holdfast FROM holdfast_app")
     code, checks = examine("--home", str(home), "--url", deployed)
     assert (code, checks["privileges"]["status"]) == (3, "failed")
-    assert "USAGE on schema retain" in checks["privileges"]["detail"]
+    assert "USAGE on schema holdfast" in checks["privileges"]["detail"]
     run(admin, checks["privileges"]["fix"])
     assert examine("--home", str(home), "--url", deployed)[0] == 0
 
@@ -219,9 +221,9 @@ def test_a_user_who_may_not_make_the_tables_is_told_before_the_first_opening(
 def test_a_standby_and_a_server_that_is_read_only_are_failed_checks(
     deployed: str, server: PostgresServer, home: Path
 ) -> None:
-    run(server.url("retain"), "ALTER ROLE retain_app IN DATABASE retain SET default_transaction_read_only = on")
+    run(server.url("holdfast"), "ALTER ROLE holdfast_app IN DATABASE holdfast SET default_transaction_read_only = on")
     code, checks = examine("--home", str(home), "--url", deployed)
-    run(server.url("retain"), "ALTER ROLE retain_app IN DATABASE retain RESET default_transaction_read_only")
+    run(server.url("holdfast"), "ALTER ROLE holdfast_app IN DATABASE holdfast RESET default_transaction_read_only")
     assert (code, checks["writable"]["status"]) == (3, "failed")
     sign = server.folder / "data" / "standby.signal"
     server.stop()
@@ -242,26 +244,26 @@ def test_a_schema_that_is_newer_older_or_broken_is_told(
     server: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.new_database()
-    with Retain.open(url, home=home):
+    with Holdfast.open(url, home=home):
         pass
     with monkeypatch.context() as later:
         later.setattr(postgres_store, "NEWEST", NEWEST + 1)
         code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["schema"]["status"]) == (0, "warning")
-    assert "retain schedule list" in checks["schema"]["fix"]
+    assert "holdfast schedule list" in checks["schema"]["fix"]
     assert "audit" not in checks, "opening it would have changed it"
-    run(url, "UPDATE retain.schema_version SET version = 99")
+    run(url, "UPDATE holdfast.schema_version SET version = 99")
     code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["schema"]["status"]) == (3, "failed")
     assert "upgrade" in checks["schema"]["fix"]
-    run(url, f"UPDATE retain.schema_version SET version = {NEWEST}; DROP TABLE retain.facts")  # noqa: S608
+    run(url, f"UPDATE holdfast.schema_version SET version = {NEWEST}; DROP TABLE holdfast.facts")  # noqa: S608
     code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["schema"]["detail"]) == (3, "tables are missing: facts")
 
 
 def test_tables_in_a_schema_of_another_name_are_found(server: PostgresServer, home: Path) -> None:
     url = server.new_database() + f"&options={quote('-csearch_path=elsewhere')}"
-    with Retain.open(url, home=home):
+    with Holdfast.open(url, home=home):
         pass
     code, checks = examine("--home", str(home), "--url", url)
     assert code == 0
@@ -270,9 +272,9 @@ def test_tables_in_a_schema_of_another_name_are_found(server: PostgresServer, ho
 
 def test_what_lets_deleted_rows_pile_up_deserves_a_look(server: PostgresServer, home: Path) -> None:
     url = server.new_database()
-    with Retain.open(url, home=home):
+    with Holdfast.open(url, home=home):
         pass
-    run(url, "ALTER TABLE retain.records SET (autovacuum_enabled = off)")
+    run(url, "ALTER TABLE holdfast.records SET (autovacuum_enabled = off)")
     _, checks = examine("--home", str(home), "--url", url)
     assert checks["autovacuum"]["status"] == "warning"
     assert "off for records" in checks["autovacuum"]["detail"]
@@ -301,13 +303,13 @@ def test_a_database_that_does_not_keep_every_text_is_a_failed_check(server: Post
 def test_a_pool_that_cannot_be_filled_is_a_failed_check(
     deployed: str, home: Path, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_POOL_SIZE", "500")
+    monkeypatch.setenv("HOLDFAST_POOL_SIZE", "500")
     code, checks = examine("--home", str(home), "--url", deployed)
     assert (code, checks["connections"]["status"]) == (3, "failed")
-    monkeypatch.setenv("RETAIN_POOL_SIZE", "8")
-    run(server.url(), "ALTER ROLE retain_app CONNECTION LIMIT 5")
+    monkeypatch.setenv("HOLDFAST_POOL_SIZE", "8")
+    run(server.url(), "ALTER ROLE holdfast_app CONNECTION LIMIT 5")
     code, checks = examine("--home", str(home), "--url", deployed)
-    run(server.url(), "ALTER ROLE retain_app CONNECTION LIMIT -1")
+    run(server.url(), "ALTER ROLE holdfast_app CONNECTION LIMIT -1")
     assert (code, checks["connections"]["status"]) == (3, "failed")
     assert "5 are allowed" in checks["connections"]["detail"]
 
@@ -336,9 +338,9 @@ def test_a_clock_that_differs_by_more_than_a_lease_lasts_is_a_failed_check(apart
 
 def test_the_checks_of_the_lifecycle_are_made_on_a_server_too(server: PostgresServer, home: Path) -> None:
     url = server.new_database()
-    with Retain.open(url, home=home) as engine:
+    with Holdfast.open(url, home=home) as engine:
         engine.audit.seal()
-    run(url, "DELETE FROM retain.audit_checkpoints")
+    run(url, "DELETE FROM holdfast.audit_checkpoints")
     code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["audit"]["status"]) == (3, "failed")
 
@@ -349,7 +351,7 @@ def test_the_checks_of_the_lifecycle_are_made_on_a_server_too(server: PostgresSe
 def test_distribution_that_was_asked_for_needs_citus(
     deployed: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_DISTRIBUTE", "yes")
+    monkeypatch.setenv("HOLDFAST_DISTRIBUTE", "yes")
     code, checks = examine("--home", str(home), "--url", deployed)
     assert (code, checks["distribution"]["status"]) == (3, "failed")
     assert "CREATE EXTENSION citus" in checks["distribution"]["fix"]
@@ -371,17 +373,17 @@ def test_what_is_asked_of_citus_is_asked_in_its_words(server: PostgresServer) ->
     url = server.new_database()
     run(
         url,
-        "CREATE SCHEMA retain; CREATE TABLE retain.records (); CREATE TABLE retain.holds ();"
+        "CREATE SCHEMA holdfast; CREATE TABLE holdfast.records (); CREATE TABLE holdfast.holds ();"
         'CREATE TABLE pg_dist_partition (logicalrelid regclass, partmethod "char", partkey text);'
         "CREATE TABLE pg_dist_node (groupid int, isactive boolean, shouldhaveshards boolean);"
         "CREATE TABLE pg_dist_local_group (groupid int);"
-        "INSERT INTO pg_dist_partition VALUES ('retain.records', 'h', 'a column'), ('retain.holds', 'n', NULL);"
+        "INSERT INTO pg_dist_partition VALUES ('holdfast.records', 'h', 'a column'), ('holdfast.holds', 'n', NULL);"
         "INSERT INTO pg_dist_node VALUES (0, true, false), (1, true, true), (2, true, true), (3, false, true);"
         "INSERT INTO pg_dist_local_group VALUES (0)",
     )
     with psycopg.connect(url, autocommit=True) as connection:
         asking = Asking(connection, "here")
-        assert sorted(asking.rows("distributed", '"retain"')) == [("holds", False), ("records", True)]
+        assert sorted(asking.rows("distributed", '"holdfast"')) == [("holds", False), ("records", True)]
         assert asking.row("nodes") == (2, True)
 
 
@@ -390,7 +392,7 @@ def test_what_is_asked_of_citus_is_asked_in_its_words(server: PostgresServer) ->
 
 def test_short_term_memory_elsewhere_is_checked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with valkey() as server:
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url)
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url)
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (0, "ok")
         assert checks["short_term"]["detail"].startswith("Valkey ")
@@ -402,7 +404,7 @@ def test_short_term_memory_elsewhere_is_checked(home: Path, monkeypatch: pytest.
         assert (code, checks["short_term"]["status"]) == (0, "warning")
         assert checks["short_term"]["fix"].startswith("set maxmemory-policy noeviction")
         configure(server, ("requirepass", "open-sesame"))
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url.replace("://", "://:not-sesame@"))
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url.replace("://", "://:not-sesame@"))
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (3, "failed")
         assert "password" in checks["short_term"]["detail"]
@@ -410,7 +412,7 @@ def test_short_term_memory_elsewhere_is_checked(home: Path, monkeypatch: pytest.
         server.stop()
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (3, "failed")
-        assert checks["short_term"]["fix"] == "try again later; start the server, or correct RETAIN_SHORT_TERM_URL"
+        assert checks["short_term"]["fix"] == "try again later; start the server, or correct HOLDFAST_SHORT_TERM_URL"
         assert [name for name, check in checks.items() if check["status"] == "failed"] == ["short_term"]
 
 
@@ -418,10 +420,10 @@ def test_a_replica_is_a_failed_check(home: Path, monkeypatch: pytest.MonkeyPatch
     with valkey() as primary, valkey() as replica:
         with closing(valkey_client.Valkey.from_url(replica.socket_url)) as client:
             client.replicaof("127.0.0.1", primary.port)
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", replica.url)
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", replica.url)
         code, checks = examine("--home", str(home))
     assert (code, checks["short_term"]["status"]) == (3, "failed")
-    assert checks["short_term"]["fix"] == "name the primary in RETAIN_SHORT_TERM_URL"
+    assert checks["short_term"]["fix"] == "name the primary in HOLDFAST_SHORT_TERM_URL"
 
 
 @pytest.mark.parametrize("scheme", ["valkey", "redis"])
@@ -429,11 +431,11 @@ def test_a_node_of_a_cluster_under_the_url_of_a_single_server_is_a_failed_check(
     home: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     with two_nodes() as cluster:
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", cluster.replace("valkey+cluster", scheme))
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", cluster.replace("valkey+cluster", scheme))
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (3, "failed")
-        assert checks["short_term"]["fix"] == "write valkey+cluster:// in RETAIN_SHORT_TERM_URL"
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", cluster.replace("valkey+cluster", f"{scheme}+cluster"))
+        assert checks["short_term"]["fix"] == "write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", cluster.replace("valkey+cluster", f"{scheme}+cluster"))
         code, checks = examine("--home", str(home))
         assert (code, checks["short_term"]["status"]) == (0, "ok")
 
@@ -441,7 +443,7 @@ def test_a_node_of_a_cluster_under_the_url_of_a_single_server_is_a_failed_check(
 @pytest.mark.parametrize(
     ("rights", "status", "told"),
     [
-        ("+@read +@connection +info +time", "failed", "does not permit what Retain needs"),
+        ("+@read +@connection +info +time", "failed", "does not permit what Holdfast needs"),
         ("+@read +@write +@scripting +@connection +time", "warning", "memory policy is unknown"),
     ],
 )
@@ -450,8 +452,8 @@ def test_a_user_of_valkey_with_too_few_rights_is_noticed(
 ) -> None:
     with valkey() as server:
         with own_client(server) as client:
-            client.execute_command("ACL", "SETUSER", "clerk", "on", ">a-password", "~retain:*", *rights.split())
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url.replace("://", "://clerk:a-password@"))
+            client.execute_command("ACL", "SETUSER", "clerk", "on", ">a-password", "~holdfast:*", *rights.split())
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url.replace("://", "://clerk:a-password@"))
         _, checks = examine("--home", str(home))
     assert checks["short_term"]["status"] == status
     assert told in checks["short_term"]["detail"]
@@ -462,8 +464,8 @@ def test_the_user_of_valkey_on_the_page_may_do_what_is_needed(home: Path, monkey
     with valkey() as server:
         with closing(valkey_client.Valkey.from_url(server.socket_url)) as client:
             client.execute_command(*line.split())  # type: ignore[no-untyped-call]
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url.replace("://", "://retain:choose-a-third@"))
-        with Retain.open(home=home) as engine:
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url.replace("://", "://holdfast:choose-a-third@"))
+        with Holdfast.open(home=home) as engine:
             memory = engine.manager("alice", "cli", "session")
             memory.short_term.add_message("user", "Tea, please")
             assert len(memory.short_term.get_conversation_history()) == 1
@@ -495,25 +497,25 @@ def test_a_bucket_is_tried_out_and_one_that_is_missing_is_a_failed_check(
     for name, value in buckets.environment.items():
         monkeypatch.setenv(name, value)
     bucket = buckets.new_bucket()
-    monkeypatch.setenv("RETAIN_ARCHIVE_URL", f"{bucket}/cold")
+    monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", f"{bucket}/cold")
     code, checks = examine("--home", str(home))
     assert (code, checks["archive"]["status"]) == (0, "ok")
     assert f"{bucket}/cold (written, read and deleted" in checks["archive"]["detail"]
-    monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://no-such-bucket/cold")
+    monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", "s3://no-such-bucket/cold")
     code, checks = examine("--home", str(home))
     assert (code, checks["archive"]["status"]) == (3, "failed")
     assert "bucket" in checks["archive"]["detail"]
-    assert "RETAIN_ARCHIVE_URL" in checks["archive"]["fix"]
+    assert "HOLDFAST_ARCHIVE_URL" in checks["archive"]["fix"]
 
 
-@pytest.mark.parametrize("setting", ["RETAIN_STATE_URL", "RETAIN_BACKUP_URL"])
+@pytest.mark.parametrize("setting", ["HOLDFAST_STATE_URL", "HOLDFAST_BACKUP_URL"])
 def test_a_bucket_that_is_missing_is_told_by_the_setting_that_names_it(
     home: Path, buckets: S3Server, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     for name, value in buckets.environment.items():
         monkeypatch.setenv(name, value)
-    with Retain.open(home=home) as retain:
-        retain.manager("alice", "cli").add("Likes tea")
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.manager("alice", "cli").add("Likes tea")
     monkeypatch.setenv(setting, "s3://no-such-bucket/place")
     result = CliRunner().invoke(app, ["backup", "create", "--home", str(home)])
     assert result.exit_code == 1
@@ -528,7 +530,7 @@ def test_a_bucket_that_keeps_what_is_deleted_deserves_a_look(
     bucket = buckets.new_bucket()
     body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
     put(f"{buckets.url}/{bucket.removeprefix('s3://')}/?versioning", body)
-    monkeypatch.setenv("RETAIN_ARCHIVE_URL", bucket)
+    monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", bucket)
     code, checks = examine("--home", str(home))
     assert (code, checks["archive"]["status"]) == (0, "warning")
     assert "versioning off" in checks["archive"]["fix"]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from cli.shell import SCRIPT, Shell
-from retain import Retain
-from retain.privacy.master import new_master_text
+from holdfast import Holdfast
+from holdfast.privacy.master import new_master_text
 
 
 @pytest.fixture
 def alice(shell: Shell) -> Shell:
     """A home with some of Alice's memories and one of Bob's."""
-    with Retain.open(home=shell.home) as engine:
+    with Holdfast.open(home=shell.home) as engine:
         memory = engine.manager("alice", "travel_agent", "s1")
         memory.add_many(["Likes tea", "Lives in Paris"], "long_term")
         memory.add("Speaks plainly", "persona")
@@ -69,7 +69,7 @@ def test_nothing_is_erased_before_someone_has_said_yes(alice: Shell) -> None:
 def test_on_a_terminal_it_shows_what_would_go_and_asks(alice: Shell, answer: str) -> None:
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
-    env = {**os.environ, "RETAIN_HOME": str(alice.home), "TERM": "dumb"}
+    env = {**os.environ, "HOLDFAST_HOME": str(alice.home), "TERM": "dumb"}
     done = subprocess.run(
         [SCRIPT, "erase", "alice"],
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
@@ -133,18 +133,18 @@ def test_a_certificate_that_could_not_be_written_is_found_out_before(alice: Shel
 
 def test_nothing_is_erased_that_could_not_be_certified(alice: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     alice.ok("key", "rotate", "--signing")
-    monkeypatch.setenv("RETAIN_MASTER_KEY", new_master_text())
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", new_master_text())
     code, error = alice.error("erase", "alice", "--yes")
 
     assert (code, error["code"]) == (1, "master_key")
-    assert "retain key rotate --signing" in error["message"]
+    assert "holdfast key rotate --signing" in error["message"]
     assert len(alice.json("search", "tea", "-u", "alice")) == 2
     alice.ok("key", "rotate", "--signing")
     assert alice.json("erase", "alice", "--yes")["certificate"]
 
 
 def test_a_reader_that_keeps_the_file_open_makes_it_pending(alice: Shell) -> None:
-    with Retain.open(home=alice.home) as engine, engine.database.read() as tx:
+    with Holdfast.open(home=alice.home) as engine, engine.database.read() as tx:
         tx.number_of("default/alice")
         result = alice("erase", "alice", "--yes")
     assert result.exit_code == 75, result.output

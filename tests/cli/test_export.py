@@ -1,4 +1,4 @@
-"""``retain export``: everything that is held on a person, from the command line."""
+"""``holdfast export``: everything that is held on a person, from the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from cli.shell import SCRIPT, Shell, run
 from clocks import FakeClock
-from retain import Retain
+from holdfast import Holdfast
 
 
 def fill(shell: Shell, user: str = "alice") -> None:
@@ -91,7 +91,7 @@ def test_of_a_user_whom_nobody_knows_there_is_nothing(shell: Shell, tmp_path: Pa
 
 def test_what_could_not_be_read_is_told_of(shell: Shell, tmp_path: Path) -> None:
     clock = FakeClock()
-    with Retain.open(home=shell.home, clock=clock) as engine:
+    with Holdfast.open(home=shell.home, clock=clock) as engine:
         engine.manager("alice", "a").add("She likes tea with milk. " * 50)
         clock.advance(days=366)
         engine.sweep(confirm=True)

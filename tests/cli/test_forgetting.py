@@ -51,7 +51,7 @@ def test_a_source_is_previewed_forgotten_and_brought_back(shell: Shell) -> None:
     one = shell.json("forget", "--source", CRM, "--user", "bob")
     assert (one["memories"], one["derived"], one["users"]) == (1, 0, 1)
     said = shell.ok("forget", "--source", CRM)
-    assert "retain recycle restore --bundle 'source:import:crm'" in said
+    assert "holdfast recycle restore --bundle 'source:import:crm'" in said
     assert shell.json("recycle", "restore", "--bundle", "source:import:crm", "--user", "bob")["restored"] == 1
     assert shell.ok("recycle", "restore", "--bundle", "source:import:crm") == "Restored 2.\n"
     assert shell.ok("forget", "--source", "import:other") == "Nothing is there that came from import:other.\n"

@@ -15,15 +15,15 @@ from rich.console import Console
 
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
-from retain import Retain
-from retain.cli.rendering import show_rows
-from retain.core.rules import DEFAULTS
+from holdfast import Holdfast
+from holdfast.cli.rendering import show_rows
+from holdfast.core.rules import DEFAULTS
 
 
 @pytest.fixture
 def episode(home: Path) -> str:
     """An episode of 100 days ago."""
-    with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=100))) as engine:
+    with Holdfast.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=100))) as engine:
         return engine.manager("alice", "travel_agent").episodic.record_episode("Book a flight", ["booked"])
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_understood_changes_nothing(shell: Shell, policies: P
 def test_on_a_terminal_a_file_that_shortens_asks(shell: Shell, episode: str, policies: Path, answer: str) -> None:
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
-    env = {**os.environ, "RETAIN_HOME": str(shell.home), "TERM": "dumb"}
+    env = {**os.environ, "HOLDFAST_HOME": str(shell.home), "TERM": "dumb"}
     done = subprocess.run(
         [SCRIPT, "policy", "apply", str(policies)],
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
@@ -230,7 +230,7 @@ def test_on_a_terminal_of_any_width_ids_in_tables_are_whole(width: int) -> None:
 
 
 def test_only_what_has_had_its_time_is_purged(shell: Shell, home: Path) -> None:
-    with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=16))) as engine:
+    with Holdfast.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=16))) as engine:
         memory = engine.manager("alice", "cli")
         memory.delete(memory.add("Likes tea")["memory_id"])
     use_until_now(home)

@@ -12,18 +12,18 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from retain import __version__
-from retain.cli.app import app, examples_of
-from retain.cli.reference import PAGES, commands
+from holdfast import __version__
+from holdfast.cli.app import app, examples_of
+from holdfast.cli.reference import PAGES, commands
 
 BIN = Path(sys.executable).parent
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
-ALL = [(path[1:], command) for path, command in commands(["retain"], get_command(app))]
+ALL = [(path[1:], command) for path, command in commands(["holdfast"], get_command(app))]
 LEAVES = [(path, command) for path, command in ALL if not hasattr(command, "commands")]
 
 
 def named(pair: tuple[list[str], Any]) -> str:
-    return " ".join(["retain", *pair[0]])
+    return " ".join(["holdfast", *pair[0]])
 
 
 @pytest.mark.parametrize("pair", ALL, ids=named)
@@ -39,7 +39,7 @@ def test_every_help_shows_an_example(pair: tuple[list[str], Any]) -> None:
 
 @pytest.mark.parametrize("pair", ALL, ids=named)
 def test_every_example_runs(pair: tuple[list[str], Any], home: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "RETAIN_HOME": str(home), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    env = {**os.environ, "HOLDFAST_HOME": str(home), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for example in examples_of(pair[1].epilog):
         script = ["/bin/sh", "-e", "-c", example]
         done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -53,23 +53,23 @@ def test_every_command_takes_json(pair: tuple[list[str], Any]) -> None:
 
 def test_help_starts_without_the_engine_and_its_libraries() -> None:
     probe = (
-        "import sys; from retain.cli.app import app\n"
+        "import sys; from holdfast.cli.app import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'numpy', 'apsw', 'tokenizers', 'retain.engine'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted({'numpy', 'apsw', 'tokenizers', 'holdfast.engine'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "[]\n"
 
 
 def test_the_version_is_shown_in_three_ways() -> None:
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"retain {__version__}\n"
-    assert CliRunner().invoke(app, ["version"]).stdout.startswith(f"retain {__version__} (Python ")
-    assert f'"retain": "{__version__}"' in CliRunner().invoke(app, ["version", "--json"]).stdout
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"holdfast {__version__}\n"
+    assert CliRunner().invoke(app, ["version"]).stdout.startswith(f"holdfast {__version__} (Python ")
+    assert f'"holdfast": "{__version__}"' in CliRunner().invoke(app, ["version", "--json"]).stdout
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     page = REFERENCE / f"{name}.md"
-    regenerate = f"make reference (or: python -m retain.cli.reference {name} > docs/reference/{name}.md)"
+    regenerate = f"make reference (or: python -m holdfast.cli.reference {name} > docs/reference/{name}.md)"
     assert page.read_text(encoding="utf-8") == PAGES[name](), f"{page.name} is out of date; renew it with: {regenerate}"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cli.shell import Shell, run
-from retain import Retain
-from retain.privacy.keyring import open_keyring
-from retain.privacy.master import new_master_text
-from retain.privacy.signatures import read_public
-from retain.storage.objects import open_objects
+from holdfast import Holdfast
+from holdfast.privacy.keyring import open_keyring
+from holdfast.privacy.master import new_master_text
+from holdfast.privacy.signatures import read_public
+from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000
 ANN, BOB = "a" * 32, "b" * 32
@@ -59,7 +59,7 @@ def test_a_home_without_keys_has_none(shell: Shell) -> None:
 
 def test_a_check_says_which_keys_the_master_key_does_not_open(keyed: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "opens all 3 keys" in keyed.ok("key", "check")
-    monkeypatch.setenv("RETAIN_MASTER_KEY", new_master_text())
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", new_master_text())
 
     result = keyed("key", "check")
     assert result.exit_code == 3
@@ -98,13 +98,13 @@ def test_the_master_key_is_changed_to_one_that_is_given(
     new.write_text(new_master_text() + "\n")
     shown = keyed.ok("key", "rotate", "--new", f"file:{new}")
 
-    assert f"set RETAIN_MASTER_KEY=file:{new}" in " ".join(shown.split())
+    assert f"set HOLDFAST_MASTER_KEY=file:{new}" in " ".join(shown.split())
     assert keyed("key", "check").exit_code == 3, "the old one is of no use any more"
-    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{new}")
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", f"file:{new}")
     assert keyed.json("key", "check")["ok"]
     text = new_master_text()
     assert text not in keyed.ok("key", "rotate", "--new", text)
-    monkeypatch.setenv("RETAIN_MASTER_KEY", text)
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", text)
     assert keyed.json("key", "check")["ok"]
 
 
@@ -117,7 +117,7 @@ def test_the_file_that_a_link_leads_to_is_changed_and_the_link_stays(
     (keyed.home / "keys" / "master.key").rename(real)
     link.symlink_to(real)
     before = real.read_text()
-    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{link}")
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", f"file:{link}")
 
     assert keyed.json("key", "rotate")["file"] == str(real)
 
@@ -126,7 +126,7 @@ def test_the_file_that_a_link_leads_to_is_changed_and_the_link_stays(
     assert keyed.json("key", "check")["ok"]
     assert [path.name for path in real.parent.iterdir() if path.suffix != ".lock"] == ["real.key"]
     (tmp_path / "run" / "other.key").symlink_to(real)
-    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{tmp_path / 'run' / 'other.key'}")
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", f"file:{tmp_path / 'run' / 'other.key'}")
     assert keyed.json("key", "check")["ok"], "a link that is made anew leads to the new key"
 
 
@@ -136,7 +136,7 @@ def test_lost_keys_are_abandoned_only_if_that_is_confirmed(
     shell.ok("add", "Likes tea", "--user", "alice")
     shell.ok("backup", "create")
     assert "opens every key" in shell.ok("key", "abandon")
-    monkeypatch.setenv("RETAIN_MASTER_KEY", new_master_text())
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", new_master_text())
 
     code, error = shell.error("key", "abandon")
 
@@ -163,7 +163,7 @@ def test_what_is_no_master_key_changes_nothing(keyed: Shell, new: str) -> None:
 def test_a_key_that_is_not_in_a_file_can_only_be_changed_to_one_that_is_given(
     keyed: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_MASTER_KEY", (keyed.home / "keys" / "master.key").read_text().strip())
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", (keyed.home / "keys" / "master.key").read_text().strip())
     code, error = keyed.error("key", "rotate")
 
     assert (code, error["code"]) == (2, "invalid_input")
@@ -173,14 +173,14 @@ def test_a_key_that_is_not_in_a_file_can_only_be_changed_to_one_that_is_given(
 def test_the_wrong_master_key_changes_nothing(keyed: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "wrong.key"
     wrong.write_text(new_master_text())
-    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{wrong}")
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", f"file:{wrong}")
     before = wrong.read_text()
 
     for given in ((), ("--new", new_master_text())):
         code, error = keyed.error("key", "rotate", *given)
         assert (code, error["code"]) == (1, "master_key")
     assert wrong.read_text() == before
-    monkeypatch.delenv("RETAIN_MASTER_KEY")
+    monkeypatch.delenv("HOLDFAST_MASTER_KEY")
     assert keyed.json("key", "check")["ok"]
 
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_opened_is_named_and_left(keyed: Shell) -> None:
 
 
 def test_an_open_engine_goes_on_while_the_master_key_is_changed_in_its_file(shell: Shell) -> None:
-    with Retain.open(home=shell.home) as engine:
+    with Holdfast.open(home=shell.home) as engine:
         key = engine.keyring.ensure(ANN, now=NOW)
         shell.ok("key", "rotate")
         assert engine.keyring.get(ANN) == key

@@ -1,4 +1,4 @@
-"""``retain migrate`` on the command line."""
+"""``holdfast migrate`` on the command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cli.examining import examine, leave_settings
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from conformance.engines import postgres_server
-from retain import KeyringError, Retain
+from holdfast import Holdfast, KeyringError
 from storage.full_store import LONG
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "move-to-postgres.md"
-EXAMPLE = "postgresql://retain@db.example.com:5432/retain"
+EXAMPLE = "postgresql://holdfast@db.example.com:5432/holdfast"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_store_is_copied_into_the_place_of_one_that_was_lost(filled: Shell) ->
     lost = postgres_server().new_database()
     filled.ok("add", "Likes coffee", "-u", "ann", "--url", lost)
     with psycopg.connect(lost, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA retain CASCADE")
+        connection.execute("DROP SCHEMA holdfast CASCADE")
     code, error = filled.error("search", "coffee", "-u", "ann", "--url", lost)
     assert (code, error["code"]) == (1, "store_lost")
 
@@ -74,7 +74,7 @@ def test_people_see_a_table_and_what_to_do_next(filled: Shell, url: str) -> None
     shown = filled.ok("migrate", "--to", url)
     assert re.search(r"records +2 +the same", shown)
     assert re.search(r"Copied \d+ rows in [\d.]+ s \([\d,]+ a second\) into PostgreSQL database", shown)
-    assert "Now set RETAIN_URL to the new store." in shown
+    assert "Now set HOLDFAST_URL to the new store." in shown
     assert PostgresServer.password not in shown
 
 
@@ -119,7 +119,7 @@ def test_wrong_urls_are_told_without_their_passwords(
 
 def test_a_url_that_is_refused_is_told_by_the_option_it_was_given_in(filled: Shell, url: str) -> None:
     wrong = url.replace(PostgresServer.password, "secret")
-    nowhere = url.replace("/retain_", "/nowhere_")
+    nowhere = url.replace("/holdfast_", "/nowhere_")
     for option, given in (("--to", wrong), ("--to", nowhere), ("--from", wrong), ("--from", nowhere)):
         others = ("--to", url) if option == "--from" else ()
         _, error = filled.error("migrate", option, given, *others)
@@ -133,12 +133,12 @@ def test_a_source_that_is_not_there_is_an_error(shell: Shell, url: str, tmp_path
 
 
 def test_what_stays_behind_is_named(home: Path, clock: FakeClock, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "travel").add(LONG, "long_term")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "travel").add(LONG, "long_term")
         clock.advance(days=366)
-        retain.sweep()
-        retain.audit.seal()
-    monkeypatch.setenv("RETAIN_SHORT_TERM_URL", "valkey://:secret@127.0.0.1:6379/0")
+        holdfast.sweep()
+        holdfast.audit.seal()
+    monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", "valkey://:secret@127.0.0.1:6379/0")
     notes = Shell(home).json("migrate", "--to", url)["notes"]
     assert len(notes) == 5
     assert notes[0] == "Short-term memory is in valkey://:…@127.0.0.1:6379/0 and stays there."
@@ -146,8 +146,8 @@ def test_what_stays_behind_is_named(home: Path, clock: FakeClock, url: str, monk
     assert f"lie in {home}, in keys/, state/: without them" in notes[2]
     assert str(home / "keys" / "master.key") in notes[3]
     assert str(home / "state") in notes[4]
-    monkeypatch.setenv("RETAIN_ARCHIVE_URL", "s3://bucket/archive")
-    monkeypatch.setenv("RETAIN_STATE_URL", "s3://bucket/state")
+    monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", "s3://bucket/archive")
+    monkeypatch.setenv("HOLDFAST_STATE_URL", "s3://bucket/state")
     said = Shell(home).json("migrate", "--dry-run")["notes"]
     assert len(said) == 3, "a bucket is reached from everywhere"
     assert not any("s3://" in note for note in said)
@@ -160,19 +160,19 @@ def test_what_the_page_and_the_command_name_is_all_that_another_home_needs(
     leave_settings(tmp_path, monkeypatch)
     old, new = tmp_path / "old", tmp_path / "new"
     clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
-    with Retain.open(home=old, clock=clock) as retain:
-        memory_id = retain.manager("ann", "travel").add(LONG, "long_term")["memory_id"]
-        retain.manager("bob", "travel").add("Likes tea")
-        retain.erase_user("bob")
-        retain.access.revoke(retain.access.create("agent", rights=["read"], tenant="default")[0].id)
+    with Holdfast.open(home=old, clock=clock) as holdfast:
+        memory_id = holdfast.manager("ann", "travel").add(LONG, "long_term")["memory_id"]
+        holdfast.manager("bob", "travel").add("Likes tea")
+        holdfast.erase_user("bob")
+        holdfast.access.revoke(holdfast.access.create("agent", rights=["read"], tenant="default")[0].id)
         clock.advance(days=399)
-        retain.sweep()
-        retain.audit.seal()
-        retain.backups.create()
-    there = {path.name for path in old.iterdir() if not path.name.startswith((".", "retain.db"))}
+        holdfast.sweep()
+        holdfast.audit.seal()
+        holdfast.backups.create()
+    there = {path.name for path in old.iterdir() if not path.name.startswith((".", "holdfast.db"))}
     page = PAGE.read_text(encoding="utf-8")
     assert all(f"`{name}/`" in page for name in there), there
-    (note,) = [note for note in Shell(old).json("migrate", "--to", url)["notes"] if "RETAIN_STATE_URL" in note]
+    (note,) = [note for note in Shell(old).json("migrate", "--to", url)["notes"] if "HOLDFAST_STATE_URL" in note]
     assert all(f"{name}/" in note for name in there - {"archive", "backups"}), note
 
     new.mkdir()
@@ -180,19 +180,19 @@ def test_what_the_page_and_the_command_name_is_all_that_another_home_needs(
         shutil.copytree(old / name, new / name)
     code, checks = examine("--home", str(new), "--url", url)
     assert (code, checks["cold_memories"]["status"]) == (3, "failed")
-    assert "RETAIN_STATE_URL" in checks["cold_memories"]["fix"]
-    with pytest.raises(KeyringError, match="Set RETAIN_STATE_URL"):
-        Retain.open(url, home=new)
+    assert "HOLDFAST_STATE_URL" in checks["cold_memories"]["fix"]
+    with pytest.raises(KeyringError, match="Set HOLDFAST_STATE_URL"):
+        Holdfast.open(url, home=new)
 
     shutil.copytree(old / "keys", new / "keys")
     assert examine("--home", str(new), "--url", url)[1]["cold_memories"]["status"] == "ok"
-    with Retain.open(url, home=new) as retain:
-        assert retain.manager("ann", "travel").rehydrate(memory_id)["content"] == LONG
+    with Holdfast.open(url, home=new) as holdfast:
+        assert holdfast.manager("ann", "travel").rehydrate(memory_id)["content"] == LONG
 
 
 def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:
     mine, its = pty.openpty()
-    env = {**os.environ, "RETAIN_HOME": str(filled.home), "TERM": "xterm", "COLUMNS": "100"}
+    env = {**os.environ, "HOLDFAST_HOME": str(filled.home), "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen([SCRIPT, "migrate", "--to", url, "--json"], env=env, stdout=subprocess.DEVNULL, stderr=its):
         pass
     with subprocess.Popen(
@@ -211,7 +211,7 @@ def test_the_commands_of_the_how_to_run(filled: Shell, url: str) -> None:
     script = "\n".join(re.sub(r"(?m)^ +", "", block) for block in blocks)
     assert script.count(EXAMPLE) == 3
     script = script.replace(EXAMPLE, url.replace(f":{PostgresServer.password}@", "@"))
-    env = {**os.environ, "RETAIN_HOME": str(filled.home), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
+    env = {**os.environ, "HOLDFAST_HOME": str(filled.home), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
     env["PGPASSWORD"] = PostgresServer.password
     shell = shutil.which("sh")
     assert shell is not None

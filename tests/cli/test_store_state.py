@@ -16,7 +16,7 @@ def lost(shell: Shell) -> Shell:
     """A home with a backup whose store is gone."""
     shell.ok("add", "Likes tea", "--user", "alice")
     shell.ok("backup", "create")
-    for path in shell.home.glob("retain.db*"):
+    for path in shell.home.glob("holdfast.db*"):
         path.unlink()
     return shell
 
@@ -27,8 +27,8 @@ def test_a_lost_store_is_not_replaced_by_an_empty_one(lost: Shell) -> None:
         code, error = lost.error(*words)
         assert (code, error["code"]) == (1, "store_lost"), words
         assert made in error["message"]
-        assert "retain backup restore latest" in error["message"]
-    assert not list(lost.home.glob("retain.db*"))
+        assert "holdfast backup restore latest" in error["message"]
+    assert not list(lost.home.glob("holdfast.db*"))
 
 
 def test_a_lost_store_is_restored(lost: Shell) -> None:
@@ -63,9 +63,9 @@ def test_doctor_knows_a_home_with_another_keyring(shell: Shell, tmp_path: Path) 
     shell.ok("add", "Likes tea", "--user", "alice")
     shell.ok("backup", "create")
     other = tmp_path / "other"
-    code, checks = examine("--home", str(other), "--url", f"sqlite:///{shell.home / 'retain.db'}")
+    code, checks = examine("--home", str(other), "--url", f"sqlite:///{shell.home / 'holdfast.db'}")
     assert (code, checks["keyring"]["status"]) == (3, "failed")
-    assert "RETAIN_STATE_URL" in checks["keyring"]["fix"]
+    assert "HOLDFAST_STATE_URL" in checks["keyring"]["fix"]
     assert not (other / "keys").exists()
 
 
@@ -77,12 +77,12 @@ def test_doctor_warns_of_a_shared_store_with_keys_in_a_local_folder(
         _, checks = examine("--home", str(tmp_path), "--url", database.url)
         assert checks["state"]["status"] == "warning"
         assert "a folder that other machines may not see" in checks["state"]["detail"]
-        assert "RETAIN_MASTER_KEY" in checks["state"]["fix"]
-        monkeypatch.setenv("RETAIN_STATE_URL", "s3://bucket/state")
+        assert "HOLDFAST_MASTER_KEY" in checks["state"]["fix"]
+        monkeypatch.setenv("HOLDFAST_STATE_URL", "s3://bucket/state")
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         _, checks = examine("--home", str(tmp_path), "--url", database.url)
         assert checks["state"]["detail"].startswith("the master key is in")
-        monkeypatch.setenv("RETAIN_MASTER_KEY", "command:true")
+        monkeypatch.setenv("HOLDFAST_MASTER_KEY", "command:true")
         assert "state" not in examine("--home", str(tmp_path), "--url", database.url)[1]
     finally:
         databases.give_back(database)

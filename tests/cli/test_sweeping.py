@@ -1,4 +1,4 @@
-"""``retain sweep``, ``explain`` and ``rehydrate``: what is due is shown before it is done, done as shown, and told after."""
+"""``holdfast sweep``, ``explain`` and ``rehydrate``: what is due is shown before it is done, done as shown, and told after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
-from retain import Retain
+from holdfast import Holdfast
 
 
 def ago(days: float) -> FakeClock:
@@ -24,13 +24,13 @@ def ago(days: float) -> FakeClock:
 @pytest.fixture
 def old(home: Path) -> dict[str, str]:
     """A memory and an episode of 400 days ago, an episode of 100, a memory that was deleted 20 days ago."""
-    with Retain.open(home=home, clock=ago(400)) as engine:
+    with Holdfast.open(home=home, clock=ago(400)) as engine:
         memory = engine.manager("alice", "travel_agent", "s1")
         cold = memory.add("Prefers tea to coffee", "long_term", {"topic": "contract"})["memory_id"]
         past = memory.episodic.record_episode("Book a flight", ["searched", "booked"])
-    with Retain.open(home=home, clock=ago(100)) as engine:
+    with Holdfast.open(home=home, clock=ago(100)) as engine:
         recent = engine.manager("bob", "travel_agent").episodic.record_episode("Book a train", ["looked", "booked"])
-    with Retain.open(home=home, clock=ago(20)) as engine:
+    with Holdfast.open(home=home, clock=ago(20)) as engine:
         memory = engine.manager("bob", "travel_agent")
         gone = memory.add("A typing error")["memory_id"]
         memory.delete(gone)
@@ -61,7 +61,7 @@ def test_a_dry_run_says_what_is_due_and_why_and_changes_nothing(shell: Shell, ol
 def test_the_command_that_a_dry_run_prints_carries_out_exactly_that_plan(shell: Shell, old: dict[str, str]) -> None:
     printed = shell.ok("sweep", "--dry-run").splitlines()[-1].strip()
     words = shlex.split(printed)
-    assert words[:3] == ["retain", "sweep", "--digest"]
+    assert words[:3] == ["holdfast", "sweep", "--digest"]
     assert words[4:] == ["--home", str(shell.home)]
     report = shell.json(*words[1:4])
     assert report["digest"] == words[3]
@@ -117,7 +117,7 @@ def test_sweeping_says_what_was_done_and_what_is_held(shell: Shell, old: dict[st
 
 
 def test_who_would_lose_much_is_set_aside_until_confirmed(shell: Shell, home: Path) -> None:
-    with Retain.open(home=home, clock=ago(10)) as engine:
+    with Holdfast.open(home=home, clock=ago(10)) as engine:
         engine.manager("alice", "a").add_many([f"Note {n}" for n in range(1_001)])
         engine.manager("bob", "b").add_many(["One", "Two"])
     shell.ok("policy", "set", "long_term", "--delete-after", "5", "--confirm")
@@ -130,12 +130,12 @@ def test_who_would_lose_much_is_set_aside_until_confirmed(shell: Shell, home: Pa
     assert "set aside" in swept.stdout
     assert shell.json("sweep", "--dry-run")["set_aside"][0]["user_id"] == "alice"
     plan = shell.json("sweep", "--dry-run", "--confirm")
-    assert plan["apply"].startswith(f"retain sweep --digest {plan['digest']} --confirm")
+    assert plan["apply"].startswith(f"holdfast sweep --digest {plan['digest']} --confirm")
     assert shell.json("sweep", "--confirm")["counts"]["recycle"] == 1_001
 
 
 def test_a_clock_behind_the_last_sweep_asks_first(shell: Shell, home: Path, old: dict[str, str]) -> None:
-    with Retain.open(home=home, clock=ago(-1)) as engine:
+    with Holdfast.open(home=home, clock=ago(-1)) as engine:
         engine.sweep(at=datetime(2001, 1, 1, tzinfo=UTC))
     code, error = shell.error("sweep")
     assert (code, error["code"]) == (4, "clock")
@@ -144,7 +144,7 @@ def test_a_clock_behind_the_last_sweep_asks_first(shell: Shell, home: Path, old:
 
 def test_on_a_terminal_a_sweep_shows_its_progress(home: Path, old: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
-    env = {**os.environ, "RETAIN_HOME": str(home), "TERM": "xterm"}
+    env = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "xterm"}
     done = subprocess.run([SCRIPT, "sweep"], env=env, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True)
     os.close(theirs)
     drawn = os.read(ours, 65_536).decode()

@@ -15,13 +15,13 @@ import pytest
 import raw
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
-from retain import Retain
-from retain.cli import scheduling
-from retain.lifecycle.schedule import JOBS
+from holdfast import Holdfast
+from holdfast.cli import scheduling
+from holdfast.lifecycle.schedule import JOBS
 
 
 def break_store(home: Path, statement: str) -> None:
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         raw.run(engine, statement)
 
 
@@ -128,7 +128,7 @@ def test_options_before_the_command_are_not_taken_for_nothing(shell: Shell) -> N
 
 def test_running_once_runs_what_is_due_and_ends(shell: Shell) -> None:
     assert shell.ok("schedule", "run", "--once") == "Nothing is due.\n"
-    with Retain.open(home=shell.home, clock=FakeClock(datetime.now(UTC) - timedelta(days=8))) as engine:
+    with Holdfast.open(home=shell.home, clock=FakeClock(datetime.now(UTC) - timedelta(days=8))) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     break_store(shell.home, "UPDATE jobs SET since = since - 8 * 86400 * 1000000")
     done = shell.json("schedule", "run", "--once")
@@ -145,7 +145,7 @@ def test_a_job_that_fails_ends_with_1_and_says_why(shell: Shell) -> None:
     shell.ok("schedule", "run", "--once")
     break_store(shell.home, "DELETE FROM audit_checkpoints")
     break_store(shell.home, "INSERT INTO jobs (name, since) VALUES ('daily', 0) ON CONFLICT DO UPDATE SET since = 0")
-    with Retain.open(home=shell.home) as engine:
+    with Holdfast.open(home=shell.home) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     failed = shell("schedule", "run", "--once")
     assert failed.exit_code == 1
@@ -155,7 +155,7 @@ def test_a_job_that_fails_ends_with_1_and_says_why(shell: Shell) -> None:
 
 
 def test_one_job_runs_by_hand(shell: Shell, home: Path) -> None:
-    with Retain.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=100))) as engine:
+    with Holdfast.open(home=home, clock=FakeClock(datetime.now(UTC) - timedelta(days=100))) as engine:
         engine.manager("alice", "cli").episodic.record_episode("Book a flight", ["booked"])
     use_until_now(home)
     assert shell.ok("schedule", "run", "episodes") == "episodes: 1 archived.\n"
@@ -163,7 +163,7 @@ def test_one_job_runs_by_hand(shell: Shell, home: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: str(number.name))
 def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signals) -> None:
-    env = {**os.environ, "RETAIN_HOME": str(home)}
+    env = {**os.environ, "HOLDFAST_HOME": str(home)}
     command = [str(SCRIPT), "schedule", "run"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
@@ -178,9 +178,9 @@ def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signa
 def test_what_a_served_job_has_to_say_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     with scheduling._log_on_stderr():
         problem = ValueError("two\nlines")
-        logging.getLogger("retain.schedule").error("the job %s failed", "daily", exc_info=problem)
-        logging.getLogger("retain.latency").warning("slow")
-    logging.getLogger("retain.schedule").warning("not heard any more")
+        logging.getLogger("holdfast.schedule").error("the job %s failed", "daily", exc_info=problem)
+        logging.getLogger("holdfast.latency").warning("slow")
+    logging.getLogger("holdfast.schedule").warning("not heard any more")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("20")
     assert line.endswith("error: the job daily failed: ValueError: two lines")

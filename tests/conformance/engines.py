@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from databases import postgres_server
-from retain.storage.postgres.database import PostgresDatabase
-from retain.storage.sqlite.database import Database
-from retain.storage.stores import Stores, stores_over
+from holdfast.storage.postgres.database import PostgresDatabase
+from holdfast.storage.sqlite.database import Database
+from holdfast.storage.stores import Stores, stores_over
 
 __all__ = ["ENGINES", "Engine", "postgres_server", "postgres_url"]
 
@@ -22,7 +22,7 @@ Engine = Stores
 
 @contextmanager
 def _sqlite(folder: Path) -> Iterator[Engine]:
-    database = Database(folder / "retain.db")
+    database = Database(folder / "holdfast.db")
     try:
         yield stores_over(database)
     finally:

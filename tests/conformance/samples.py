@@ -6,15 +6,15 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retain.core.chain import Event
-from retain.core.content import pack
-from retain.core.holds import Hold
-from retain.core.ids import IdSource
-from retain.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope
-from retain.core.rules import BIN, Rule, Terms, resolve
-from retain.core.times import DAY
-from retain.core.types import Kind, MemoryType, State
-from retain.ports import Cursor, HoldStore, IndexRow, RecallFeed, RecordStore, RuleStore
+from holdfast.core.chain import Event
+from holdfast.core.content import pack
+from holdfast.core.holds import Hold
+from holdfast.core.ids import IdSource
+from holdfast.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope
+from holdfast.core.rules import BIN, Rule, Terms, resolve
+from holdfast.core.times import DAY
+from holdfast.core.types import Kind, MemoryType, State
+from holdfast.ports import Cursor, HoldStore, IndexRow, RecallFeed, RecordStore, RuleStore
 
 #: A moment in 2026; tests count from here.
 NOW = 1_768_478_400_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person
-from retain.core.chain import Event
-from retain.core.clock import Seen
-from retain.core.times import DAY, SECOND
+from holdfast.core.chain import Event
+from holdfast.core.clock import Seen
+from holdfast.core.times import DAY, SECOND
 
 TOLERANCE = 3 * DAY
 

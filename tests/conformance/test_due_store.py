@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
-from retain.core.decisions import Standing, Window, windows
-from retain.core.records import Keeping, Outcome, Record
-from retain.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
-from retain.core.times import DAY, SECOND
-from retain.core.types import LIVE, TYPES, MemoryType, State
-from retain.ports import Census, Named, Profile, Session, Share
+from holdfast.core.decisions import Standing, Window, windows
+from holdfast.core.records import Keeping, Outcome, Record
+from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import LIVE, TYPES, MemoryType, State
+from holdfast.ports import Census, Named, Profile, Session, Share
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ALWAYS = Window(State.RECYCLED, None, NOW + 999 * DAY)

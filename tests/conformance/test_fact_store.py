@@ -6,9 +6,9 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, fact
-from retain.core.errors import RetainError
-from retain.core.times import DAY
-from retain.ports import FactStore
+from holdfast.core.errors import HoldfastError
+from holdfast.core.times import DAY
+from holdfast.ports import FactStore
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_facts_told_together_are_recorded_together_or_not_at_all(store: FactStor
     store.record(me.subject, [known], replacing=True)
     new = fact("city", "Oslo", day=1)
 
-    with pytest.raises(RetainError):
+    with pytest.raises(HoldfastError):
         store.record(me.subject, [new, fact("age", 5, id=known.id)], replacing=True)
 
     assert store.facts(me.subject, ["ann"]) == [known]

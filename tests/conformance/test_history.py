@@ -9,12 +9,12 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
-from retain.core.errors import ConflictError
-from retain.core.records import Cause, Message, Move, Outcome, Scope
-from retain.core.rules import BIN
-from retain.core.times import DAY, SECOND
-from retain.core.types import State
-from retain.ports import History, Session
+from holdfast.core.errors import ConflictError
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope
+from holdfast.core.rules import BIN
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import State
+from holdfast.ports import History, Session
 
 IDLE = 30 * DAY
 

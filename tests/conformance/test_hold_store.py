@@ -9,10 +9,10 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, lift_hold, new_id, put_hold
-from retain.core.chain import Event
-from retain.core.errors import RetainError
-from retain.core.holds import Hold
-from retain.ports import HoldStore
+from holdfast.core.chain import Event
+from holdfast.core.errors import HoldfastError
+from holdfast.core.holds import Hold
+from holdfast.ports import HoldStore
 
 SCOPES: list[dict[str, Any]] = [
     {"user_id": "user_123"},
@@ -83,7 +83,7 @@ def test_a_hold_is_released_once_and_by_its_own_tenant(holds: HoldStore, engine:
 def test_a_hold_is_added_once(holds: HoldStore, engine: Engine, me: Person) -> None:
     hold = put_hold(holds, me.tenant, user_id=me.user_id)
 
-    with pytest.raises(RetainError):
+    with pytest.raises(HoldfastError):
         holds.add(hold, Event(NOW, "hold.added", hold.id, {}))
 
     assert holds.list(me.tenant) == [hold]

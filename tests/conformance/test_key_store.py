@@ -6,10 +6,10 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, new_id
-from retain.core.access import ApiKey, Right
-from retain.core.chain import Event
-from retain.core.errors import RetainError
-from retain.core.records import ALL
+from holdfast.core.access import ApiKey, Right
+from holdfast.core.chain import Event
+from holdfast.core.errors import HoldfastError
+from holdfast.core.records import ALL
 
 HASHED = bytes(range(32))
 
@@ -64,7 +64,7 @@ def test_keys_are_listed_oldest_first_and_by_tenant(engine: Engine, me: Person) 
 def test_a_key_is_added_once(engine: Engine, me: Person) -> None:
     key = put(engine, key_of(me.tenant))
 
-    with pytest.raises(RetainError):
+    with pytest.raises(HoldfastError):
         put(engine, key)
 
     assert len(engine.audit.of_item(f"{me.tenant}/", key.id)) == 1

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from buckets import proxy_before, s3_server, unfinished
-from retain.core.errors import (
+from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
     ObjectMissingError,
     ObjectStoreError,
     StaleError,
 )
-from retain.storage.objects import ObjectStore, open_objects
-from retain.storage.objects.chunks import PART_BYTES
+from holdfast.storage.objects import ObjectStore, open_objects
+from holdfast.storage.objects.chunks import PART_BYTES
 
 BAD_NAMES = ["", "/", "/etc/passwd", "..", "../a", "a/../b", "a//b", "a/", "./a", ".incoming/a", "a\\b", "A", "é", "a b", "a\n", "a\x00", "a?b", "a%2e", "x" * 129, "/".join(["x" * 100] * 6)]  # fmt: skip
 _TURNS = itertools.count()
@@ -434,7 +434,7 @@ def test_stores_in_one_bucket_do_not_see_each_other(s3: str) -> None:
     "verb", ["put", "create", "replace", "put_stream", "parts", "get", "get_stream", "delete", "names", "check"]
 )
 def test_a_bucket_that_does_not_exist_is_no_empty_bucket(s3: str, verb: str) -> None:
-    store = open_objects("s3://no-such-bucket/prefix", "RETAIN_STATE_URL")
+    store = open_objects("s3://no-such-bucket/prefix", "HOLDFAST_STATE_URL")
     calls: dict[str, Callable[[], object]] = {
         "put": lambda: store.put("a", b"x"),
         "create": lambda: store.put("a", b"x", absent=True),
@@ -449,7 +449,7 @@ def test_a_bucket_that_does_not_exist_is_no_empty_bucket(s3: str, verb: str) -> 
     }
 
     with pytest.raises(
-        ObjectStoreError, match=r"no such bucket, no-such-bucket .*name another in RETAIN_STATE_URL"
+        ObjectStoreError, match=r"no such bucket, no-such-bucket .*name another in HOLDFAST_STATE_URL"
     ) as raised:
         calls[verb]()
     assert raised.value.code == "object_store"

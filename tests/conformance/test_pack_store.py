@@ -6,11 +6,11 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Person, entry, move, new_id, there
-from retain.core.errors import LeaseLostError, NotFoundError
-from retain.core.records import Encoding, Keeping, Outcome, Record
-from retain.core.times import SECOND
-from retain.core.types import TYPES, MemoryType, State
-from retain.ports import Pack, PackStore
+from holdfast.core.errors import LeaseLostError, NotFoundError
+from holdfast.core.records import Encoding, Keeping, Outcome, Record
+from holdfast.core.times import SECOND
+from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.ports import Pack, PackStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 DIGEST = bytes(range(32))

@@ -9,10 +9,10 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, changed, entry, move, new_id, there
-from retain.core.errors import ConflictError
-from retain.core.records import Entry, Outcome, Record
-from retain.core.types import LIVE, TYPES, MemoryType, State
-from retain.ports import Written
+from holdfast.core.errors import ConflictError
+from holdfast.core.records import Entry, Outcome, Record
+from holdfast.core.types import LIVE, TYPES, MemoryType, State
+from holdfast.ports import Written
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]

@@ -10,10 +10,10 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
-from retain.core.errors import AgentRemovedError
-from retain.core.records import Encoding, Outcome, Record
-from retain.core.rules import Terms
-from retain.core.types import LIVE, TYPES, Kind, MemoryType, State
+from holdfast.core.errors import AgentRemovedError
+from holdfast.core.records import Encoding, Outcome, Record
+from holdfast.core.rules import Terms
+from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 OTHER_MODEL = "model-b"

@@ -23,12 +23,12 @@ from conformance.samples import (
     set_rule,
     there,
 )
-from retain.core.errors import ConflictError, QuotaExceededError
-from retain.core.records import Outcome, Record
-from retain.core.rules import BIN, Terms
-from retain.core.times import DAY
-from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
-from retain.ports import RecordStore
+from holdfast.core.errors import ConflictError, QuotaExceededError
+from holdfast.core.records import Outcome, Record
+from holdfast.core.rules import BIN, Terms
+from holdfast.core.times import DAY
+from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
+from holdfast.ports import RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ENTITY = TYPES[MemoryType.ENTITY]

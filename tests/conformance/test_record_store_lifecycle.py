@@ -26,11 +26,11 @@ from conformance.samples import (
     set_rule,
     there,
 )
-from retain.core.errors import LeaseLostError, QuotaExceededError
-from retain.core.records import Cause, Encoding, Keeping, Outcome, Record
-from retain.core.rules import BIN, FOREVER, Terms
-from retain.core.times import DAY, SECOND
-from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
+from holdfast.core.errors import LeaseLostError, QuotaExceededError
+from holdfast.core.records import Cause, Encoding, Keeping, Outcome, Record
+from holdfast.core.rules import BIN, FOREVER, Terms
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Follower, Person, changed, entry, move, moved, ruled
-from retain.core.errors import ConflictError, QuotaExceededError
-from retain.core.records import Cause, Move, Outcome, Record
-from retain.core.rules import BIN
-from retain.core.types import LIVE, NEXT, TYPES, MemoryType, State
+from holdfast.core.errors import ConflictError, QuotaExceededError
+from holdfast.core.records import Cause, Move, Outcome, Record
+from holdfast.core.rules import BIN
+from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
 
 AGENTS = ("agent", "agent_2")
 NAMES = (None, None, None, "ann", "bob")

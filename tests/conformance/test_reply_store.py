@@ -11,11 +11,11 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW
-from retain.core.ids import is_id
-from retain.core.records import Scope
-from retain.core.types import TYPES, MemoryType
-from retain.ports import Claim, ClaimedError, OnceRequest, StoredReply
-from retain.ports.requests import REQUEST
+from holdfast.core.ids import is_id
+from holdfast.core.records import Scope
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.ports import Claim, ClaimedError, OnceRequest, StoredReply
+from holdfast.ports.requests import REQUEST
 
 REQUEST_MARK, OTHER = b"r" * 32, b"o" * 32
 MINE, THEIRS = b"m" * 16, b"t" * 16

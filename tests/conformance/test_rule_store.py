@@ -24,14 +24,14 @@ from conformance.samples import (
     settle_rule,
     there,
 )
-from retain.core.chain import Event
-from retain.core.decisions import windows
-from retain.core.records import Outcome, Record, Scope
-from retain.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
-from retain.core.selections import Selection, labels_of
-from retain.core.times import DAY
-from retain.core.types import DURABLE, TYPES, MemoryType, State
-from retain.ports import RuleStore
+from holdfast.core.chain import Event
+from holdfast.core.decisions import windows
+from holdfast.core.records import Outcome, Record, Scope
+from holdfast.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
+from holdfast.core.selections import Selection, labels_of
+from holdfast.core.times import DAY
+from holdfast.core.types import DURABLE, TYPES, MemoryType, State
+from holdfast.ports import RuleStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 

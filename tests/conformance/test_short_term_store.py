@@ -8,9 +8,9 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
-from retain.core.records import Message, Scope
-from retain.core.times import SECOND
-from retain.ports import SessionWindow, ShortTermStore
+from holdfast.core.records import Message, Scope
+from holdfast.core.times import SECOND
+from holdfast.ports import SessionWindow, ShortTermStore
 
 HOUR = 3_600 * SECOND
 MOST = 1_000

@@ -9,9 +9,9 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, entry, fact, message, there
-from retain.core.chain import Event
-from retain.core.types import TYPES, MemoryType, State
-from retain.ports import SubjectReader, Summarize
+from holdfast.core.chain import Event
+from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.ports import SubjectReader, Summarize
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 STATES = (State.ACTIVE, State.ARCHIVED, State.RECYCLED, State.DELETING)

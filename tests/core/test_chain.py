@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.chain import (
+from holdfast.core.chain import (
     GENESIS,
     MOST_ITEMS,
     Chain,
@@ -28,7 +28,7 @@ from retain.core.chain import (
     link,
     parse_entries,
 )
-from retain.core.errors import InvalidInputError, StorageError
+from holdfast.core.errors import InvalidInputError, StorageError
 
 ALIAS = bytes(range(16))
 JSON = st.recursive(

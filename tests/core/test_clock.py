@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.clock import Belief, Seen, believe, sight
-from retain.core.decisions import NO_LIFE, Window, split_window
-from retain.core.times import DAY, SECOND
-from retain.core.types import State
+from holdfast.core.clock import Belief, Seen, believe, sight
+from holdfast.core.decisions import NO_LIFE, Window, split_window
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import State
 
 NOW = 1_800_000_000 * SECOND
 TOLERANCE = 3 * DAY

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.content import (
+from holdfast.core.content import (
     COMPRESS_OVER_BYTES,
     MAX_CONTENT_BYTES,
     MAX_ID_CHARS,
@@ -33,12 +33,12 @@ from retain.core.content import (
     same_json,
     unpack,
 )
-from retain.core.errors import (
+from holdfast.core.errors import (
+    HoldfastError,
     InvalidContentError,
     InvalidInputError,
     InvalidMetadataError,
     InvalidScopeError,
-    RetainError,
 )
 
 Text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -161,7 +161,7 @@ def test_none_is_no_metadata() -> None:
     assert check_metadata(None) == {}
 
 
-def test_what_retain_adds_to_metadata_is_ignored_where_it_is_handed_back() -> None:
+def test_what_holdfast_adds_to_metadata_is_ignored_where_it_is_handed_back() -> None:
     assert check_metadata({"is_compressed": True, "a": 1}) == {"a": 1}
 
 
@@ -256,7 +256,7 @@ def test_metadata_may_have_as_many_bytes_as_allowed_and_not_one_more() -> None:
 def test_whatever_is_given_as_metadata_is_stored_or_refused_in_our_words(metadata: object) -> None:
     try:
         text = dump_metadata(metadata)
-    except RetainError:
+    except HoldfastError:
         return
     assert dump_metadata(parse_json_object(text)) == text
     assert text.encode()

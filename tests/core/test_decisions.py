@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.decisions import Decision, Standing, decide, next_move, reason_for, told_decision, windows
-from retain.core.holds import Held, Hold
-from retain.core.rules import BIN, DEFAULTS, Life, resolve
-from retain.core.times import DAY
-from retain.core.types import LIVE, NEXT, State
+from holdfast.core.decisions import Decision, Standing, decide, next_move, reason_for, told_decision, windows
+from holdfast.core.holds import Held, Hold
+from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
+from holdfast.core.times import DAY
+from holdfast.core.types import LIVE, NEXT, State
 
 NOW = 1_800_000_000 * 10**6
 Spans = st.none() | st.integers(1, 20).map(lambda n: n * DAY)

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.content import same_json
-from retain.core.facts import holds_at, succession
-from retain.core.records import Fact
+from holdfast.core.content import same_json
+from holdfast.core.facts import holds_at, succession
+from holdfast.core.records import Fact
 
 Told = tuple[int, int | None, Any]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.errors import InvalidFilterError
-from retain.core.filters import (
+from holdfast.core.errors import InvalidFilterError
+from holdfast.core.filters import (
     MAX_CONDITIONS,
     MAX_VALUES,
     MISSING,
@@ -22,7 +22,7 @@ from retain.core.filters import (
     value_at,
     within,
 )
-from retain.core.times import moment
+from holdfast.core.times import moment
 
 CREATED = datetime(2026, 1, 15, 12, tzinfo=UTC)
 DOCUMENT = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.holds import Held, Hold, is_tagged, standing
+from holdfast.core.holds import Held, Hold, is_tagged, standing
 
 Names = st.sampled_from(["a", "b", "ab"])
 Tags = st.sampled_from(["case=7", "legal", "open=true"])

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.errors import InvalidInputError
-from retain.core.packs import (
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.packs import (
     PACK_BYTES,
     PackDamagedError,
     Packed,
@@ -59,7 +59,7 @@ def forge(first: bytes, header: object, payload: bytes) -> bytes:
 
 def forge_lines(plain: bytes, **header: Any) -> bytes:
     told = {"codec": "zlib", "count": 1, "subject": ALIAS, "sha256": hashlib.sha256(plain).hexdigest(), **header}
-    return forge(b"retain-pack 1", told, zlib.compress(plain))
+    return forge(b"holdfast-pack 1", told, zlib.compress(plain))
 
 
 # --- round trips -------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_a_pack_begins_with_a_line_that_says_what_it_is_and_one_of_json() -> Non
     magic, header, payload = seal_pack(ALIAS, sample()).split(b"\n", 2)
     plain = zlib.decompress(payload[:-32])
 
-    assert magic == b"retain-pack 1"
+    assert magic == b"holdfast-pack 1"
     assert json.loads(header)["sha256"] == hashlib.sha256(plain).hexdigest()
     assert [json.loads(line)["id"] for line in plain.splitlines()] == ["id-0", "id-1", "id-2"]
 
@@ -149,7 +149,7 @@ def test_any_changed_byte_of_any_pack_is_found(items: list[Packed], chance: rand
 
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_pack_are_damage(data: bytes) -> None:
-    for tried in (data, b"retain-pack 1\n" + data):
+    for tried in (data, b"holdfast-pack 1\n" + data):
         with pytest.raises(PackDamagedError):
             open_pack(tried)
 
@@ -169,9 +169,9 @@ def test_bytes_that_are_no_pack_are_damage(data: bytes) -> None:
         forge_lines(b'["id","document"]\n'),
         forge_lines(b"not json\n"),
         forge_lines(b"\xff\xfe\n"),
-        forge(b"retain-pack 1", {"codec": "zlib"}, b""),
-        forge(b"retain-pack 1", ["zlib", 0, ALIAS, ""], b""),
-        forge(b"retain-pack 1", {"codec": "zlib", "count": 0, "subject": ALIAS, "sha256": ""}, b"not zlib"),
+        forge(b"holdfast-pack 1", {"codec": "zlib"}, b""),
+        forge(b"holdfast-pack 1", ["zlib", 0, ALIAS, ""], b""),
+        forge(b"holdfast-pack 1", {"codec": "zlib", "count": 0, "subject": ALIAS, "sha256": ""}, b"not zlib"),
     ],
 )
 def test_a_pack_that_contradicts_itself_is_damaged_whatever_its_digest(data: bytes) -> None:
@@ -182,13 +182,13 @@ def test_a_pack_that_contradicts_itself_is_damaged_whatever_its_digest(data: byt
 @pytest.mark.parametrize(
     "data",
     [
-        forge(b"retain-pack 2", {"anything": "new"}, b"\x00\x01"),
-        forge(b"retain-pack 10", {}, b""),
+        forge(b"holdfast-pack 2", {"anything": "new"}, b"\x00\x01"),
+        forge(b"holdfast-pack 10", {}, b""),
         forge_lines(b"", codec="zlib+aes-256-gcm", count=0),
     ],
 )
 def test_a_pack_of_a_newer_version_or_codec_is_not_damaged_and_asks_for_an_upgrade(data: bytes) -> None:
-    with pytest.raises(PackTooNewError, match="upgrade with: pip install --upgrade retain") as raised:
+    with pytest.raises(PackTooNewError, match="upgrade with: pip install --upgrade holdfast") as raised:
         open_pack(data)
     assert not isinstance(raised.value, PackDamagedError)
 

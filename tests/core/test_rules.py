@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from retain.core.errors import InvalidRuleError
-from retain.core.rules import (
+from holdfast.core.errors import InvalidRuleError
+from holdfast.core.rules import (
     AUDIT,
     DEFAULTS,
     EVERY,
@@ -26,9 +26,9 @@ from retain.core.rules import (
     shown_terms,
     spoken,
 )
-from retain.core.selections import Selection
-from retain.core.times import DAY, SECOND
-from retain.core.types import TYPES, MemoryType
+from holdfast.core.selections import Selection
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import TYPES, MemoryType
 
 KINDS = tuple(DEFAULTS)
 PARTS = ("user_id", "agent_id", "session_id", "memory_id")

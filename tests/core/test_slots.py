@@ -12,9 +12,9 @@ from cronsim import CronSim
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from retain.core.errors import InvalidInputError
-from retain.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot, slots_between
-from retain.core.times import DAY, SECOND, iso, moment, when
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot, slots_between
+from holdfast.core.times import DAY, SECOND, iso, moment, when
 
 MINUTE = 60 * SECOND
 BERLIN = "Europe/Berlin"

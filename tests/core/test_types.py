@@ -1,11 +1,11 @@
-"""The two tables that the rest of Retain reads are complete and make sense."""
+"""The two tables that the rest of Holdfast reads are complete and make sense."""
 
 from __future__ import annotations
 
 import pytest
 
-from retain.core.errors import InvalidKindError
-from retain.core.types import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, kind_of
+from holdfast.core.errors import InvalidKindError
+from holdfast.core.types import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, kind_of
 
 
 def test_every_kind_has_a_row_under_its_own_name() -> None:

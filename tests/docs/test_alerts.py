@@ -12,25 +12,25 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from docs.test_deployment import check_command
-from retain import Retain
-from retain.service.keeper import Keeper
-from retain.service.layers import layered
-from retain.service.limits import Limits
-from retain.settings import SETTINGS
+from holdfast import Holdfast
+from holdfast.service.keeper import Keeper
+from holdfast.service.layers import layered
+from holdfast.service.limits import Limits
+from holdfast.settings import SETTINGS
 from service.asking import ask
 
 ROOT = Path(__file__).parents[2]
 GROUPS: Any = yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
 RULES = [rule for group in GROUPS for rule in group["rules"]]
-NAMES = re.compile(r"\b(?:retain|memory|process)_\w+")
+NAMES = re.compile(r"\b(?:holdfast|memory|process)_\w+")
 SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
 @pytest.fixture
-def exposed(retain: Retain) -> set[str]:
+def exposed(holdfast: Holdfast) -> set[str]:
     """The names of all samples that a service may have."""
     keeper = Keeper("schedule", ["/no/such/program"])
-    app = layered(FastAPI(), retain, limits=Limits(), keys_required=False, keeper=keeper).app
+    app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=False, keeper=keeper).app
     families = text_string_to_metric_families(ask(app, "/metrics").body.decode())
     return {f"{family.name}{end}" for family in families for end in SAMPLES.get(family.type, ())}
 
@@ -49,10 +49,10 @@ def test_every_rule_says_what_is_wrong_and_what_to_do() -> None:
 
 
 def test_every_command_and_setting_of_the_rules_exists() -> None:
-    known = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS}
+    known = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS}
     said = " ".join(rule["annotations"]["action"] for rule in RULES)
-    assert set(re.findall(r"RETAIN_\w+", said)) <= known
-    commands = re.findall(r"retain ((?:[a-z]+ ?)+(?:--[a-z-]+)?)", said)
+    assert set(re.findall(r"HOLDFAST_\w+", said)) <= known
+    commands = re.findall(r"holdfast ((?:[a-z]+ ?)+(?:--[a-z-]+)?)", said)
     assert commands
     for command in commands:
         words = [word for word in command.split() if word in COMMANDS or word.startswith("--")]

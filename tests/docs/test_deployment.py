@@ -16,29 +16,29 @@ import typer
 import yaml  # type: ignore[import-untyped]
 from bench.servers import postgres
 
-from retain import Retain
-from retain.cli.app import app
-from retain.health import check_health
-from retain.service.probes import HEALTH
-from retain.settings import SETTINGS, read_settings
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
-from retain.storage.stores import open_short_term
+from holdfast import Holdfast
+from holdfast.cli.app import app
+from holdfast.health import check_health
+from holdfast.service.probes import HEALTH
+from holdfast.settings import SETTINGS, read_settings
+from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from holdfast.storage.stores import open_short_term
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 PAGES = ("deploy.md", "scale-out.md", "serve.md")
-KNOWN = {f"RETAIN_{setting.name.upper()}" for setting in SETTINGS}
-PASSWORDS = {"RETAIN_DB_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD"}
+KNOWN = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS}
+PASSWORDS = {"HOLDFAST_DB_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD"}
 
 
 def check_command(words: list[str]) -> None:
-    """That ``retain`` has the command, and the command its options."""
+    """That ``holdfast`` has the command, and the command its options."""
     found: Any = typer.main.get_command(app)
     rest = list(words)
     while rest and hasattr(found, "commands"):
         name = rest.pop(0)
-        assert name in found.commands, f"there is no {name!r} in retain {' '.join(words)}"
+        assert name in found.commands, f"there is no {name!r} in holdfast {' '.join(words)}"
         found = found.commands[name]
     options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {word for word in rest if word.startswith("-")} <= options, words
@@ -54,7 +54,7 @@ def instructions(name: str) -> list[str]:
 def test_what_the_image_is_built_from_is_there_and_not_ignored() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     let_in = [line.removeprefix("!") for line in lines if line.startswith("!")]
-    assert lines[0] == "*", "only what is named gets into the image: no database, no retain.toml"
+    assert lines[0] == "*", "only what is named gets into the image: no database, no holdfast.toml"
     sources = [word for line in instructions("COPY") if "--from" not in line for word in line.split()[:-1]]
     assert sources
     for source in sources:
@@ -71,11 +71,11 @@ def test_the_image_installs_extras_that_exist() -> None:
     assert {"postgres", "valkey", "objects", "metrics"} <= set(named.split(",")) <= extras
     for page in PAGES:
         text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
-        assert set(re.findall(r"retain\[(\w+)\]", text)) <= extras
+        assert set(re.findall(r"holdfast\[(\w+)\]", text)) <= extras
 
 
 def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
-    assert instructions("USER") == ["retain"]
+    assert instructions("USER") == ["holdfast"]
     assert DOCKERFILE.rindex("\nUSER ") > DOCKERFILE.rindex("\nRUN "), "what is run in the end is not run by root"
     assert instructions("ARG") == []
     given = {word.partition("=")[0] for line in instructions("ENV") for word in line.split()}
@@ -89,7 +89,7 @@ def test_the_commands_of_the_image_exist() -> None:
     compile(code, "HEALTHCHECK", "exec")
     assert f"http://127.0.0.1:8422{HEALTH}" in code, "that the process answers; servers that are away are no reason"
     assert instructions("EXPOSE") == ["8422"]
-    assert instructions("ENTRYPOINT") == ['["retain"]']
+    assert instructions("ENTRYPOINT") == ['["holdfast"]']
     (command,) = instructions("CMD")
     check_command(json.loads(command))
 
@@ -104,15 +104,15 @@ def filled(text: str) -> str:
 
 def test_the_services_of_compose_fit_together(tmp_path: Path) -> None:
     services = COMPOSE["services"]
-    retain = services["retain"]
-    assert (ROOT / retain["build"] / "Dockerfile").is_file()
-    check_command(retain["command"])
-    environment = {name: filled(value) for name, value in retain["environment"].items()}
+    holdfast = services["holdfast"]
+    assert (ROOT / holdfast["build"] / "Dockerfile").is_file()
+    check_command(holdfast["command"])
+    environment = {name: filled(value) for name, value in holdfast["environment"].items()}
     assert set(environment) <= KNOWN
     settings = read_settings(environment, home=tmp_path)
     for url, service in ((settings.url, "postgres"), (settings.short_term_url, "valkey")):
         assert f"@{service}:" in url
-        assert retain["depends_on"][service]["condition"] == "service_healthy"
+        assert holdfast["depends_on"][service]["condition"] == "service_healthy"
         assert "healthcheck" in services[service]
     short_term = open_short_term(settings)
     assert short_term is not None
@@ -123,8 +123,8 @@ def test_the_services_of_compose_fit_together(tmp_path: Path) -> None:
             assert volume.partition(":")[0] in COMPOSE["volumes"]
         for config in service.get("configs", ()):
             assert config["source"] in COMPOSE["configs"]
-    target = retain["volumes"][0].partition(":")[2]
-    assert f"RETAIN_HOME={target}" in DOCKERFILE
+    target = holdfast["volumes"][0].partition(":")[2]
+    assert f"HOLDFAST_HOME={target}" in DOCKERFILE
 
 
 def test_what_compose_and_the_image_are_made_from_is_pinned() -> None:
@@ -147,20 +147,20 @@ def test_a_service_of_compose_can_do_no_more_than_it_needs(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert not service.get("privileged")
-    allowed = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"} if name != "retain" else set()
+    allowed = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"} if name != "holdfast" else set()
     assert set(service.get("cap_add", ())) <= allowed
 
 
 def test_keys_state_and_backups_have_volumes_of_their_own(tmp_path: Path) -> None:
-    retain = COMPOSE["services"]["retain"]
-    mounted = dict(volume.split(":") for volume in retain["volumes"])
-    settings = read_settings({name: filled(value) for name, value in retain["environment"].items()}, home=tmp_path)
+    holdfast = COMPOSE["services"]["holdfast"]
+    mounted = dict(volume.split(":") for volume in holdfast["volumes"])
+    settings = read_settings({name: filled(value) for name, value in holdfast["environment"].items()}, home=tmp_path)
     assert settings.keeping_url() == f"file://{mounted['state']}"
     assert settings.backups_url() == f"file://{mounted['backups']}"
     assert not settings.master_key, "one that is named must be there; this one is made when it is first needed"
     assert replace(settings, home=Path(mounted["home"])).master_path().parent == Path(mounted["keys"])
     assert len(set(mounted.values())) == len(mounted)
-    (made,) = re.findall(r"install --directory --owner=retain --mode=0700 (.*)", DOCKERFILE)
+    (made,) = re.findall(r"install --directory --owner=holdfast --mode=0700 (.*)", DOCKERFILE)
     assert set(made.split()) == set(mounted.values()), "a volume takes its owner from the folder of the image"
 
 
@@ -174,16 +174,16 @@ def test_compose_names_no_password_and_asks_for_each() -> None:
 
 def test_the_user_that_compose_makes_can_open_the_store(tmp_path: Path) -> None:
     """On a server of our own, with the roles named as there."""
-    script = filled(COMPOSE["configs"]["user"]["content"]).replace("retain", "retain_user")
+    script = filled(COMPOSE["configs"]["user"]["content"]).replace("holdfast", "holdfast_user")
     with postgres() as server:
         import psycopg
 
         with psycopg.connect(server.url(), autocommit=True) as connection:
-            connection.execute("CREATE DATABASE retain_user TEMPLATE template0")
-        with psycopg.connect(server.url("retain_user"), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE holdfast_user TEMPLATE template0")
+        with psycopg.connect(server.url("holdfast_user"), autocommit=True) as connection:
             connection.execute(script.encode())
-        url = server.url("retain_user", tcp=True, **{"user": "retain_user", "password": "secret"})  # noqa: PIE804
-        with Retain.open(url, home=tmp_path) as engine:
+        url = server.url("holdfast_user", tcp=True, **{"user": "holdfast_user", "password": "secret"})  # noqa: PIE804
+        with Holdfast.open(url, home=tmp_path) as engine:
             engine.manager("alice", "agent").add("Likes tea")
         checks = {check.name: check for check in check_health({}, url=url, home=tmp_path)}
     assert checks["privileges"].status == "ok"
@@ -196,12 +196,12 @@ def test_the_user_that_compose_makes_can_open_the_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_setting_on_a_page_exists(page: str) -> None:
     text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ (?:\w+='[^']*' )?(?:docker compose run --rm )?retain (.*)$", text, re.MULTILINE)
-    commands += re.findall(r"`(?:\* \* \* \* \* )?retain ([^`]+)`", text)
+    commands = re.findall(r"^\$ (?:\w+='[^']*' )?(?:docker compose run --rm )?holdfast (.*)$", text, re.MULTILINE)
+    commands += re.findall(r"`(?:\* \* \* \* \* )?holdfast ([^`]+)`", text)
     assert commands
     for command in commands:
         check_command(shlex.split(command))
-    assert set(re.findall(r"RETAIN_\w+", text)) <= KNOWN | PASSWORDS
+    assert set(re.findall(r"HOLDFAST_\w+", text)) <= KNOWN | PASSWORDS
 
 
 @pytest.mark.parametrize("page", [*(f"howto/{page}" for page in PAGES), "adr/0008-one-relational-implementation.md"])
@@ -222,6 +222,6 @@ def test_the_page_and_compose_name_where_keys_and_backups_are() -> None:
     """Two machines that are set up without these would make two keyrings for one store."""
     page = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
     compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
-    for name in ("RETAIN_STATE_URL", "RETAIN_BACKUP_URL", "RETAIN_MASTER_KEY"):
+    for name in ("HOLDFAST_STATE_URL", "HOLDFAST_BACKUP_URL", "HOLDFAST_MASTER_KEY"):
         assert f"export {name}=" in page
         assert f"{name}: " in compose

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs.test_readme import ROOT, run
-from retain import Retain
-from retain.lifecycle.policy_files import read_policies
-from retain.lifecycle.schedule import JOBS
+from holdfast import Holdfast
+from holdfast.lifecycle.policy_files import read_policies
+from holdfast.lifecycle.schedule import JOBS
 
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 
@@ -25,13 +25,13 @@ def test_the_code_of_a_how_to_runs(page: Path, tmp_path: Path) -> None:
         run(block, tmp_path)
 
 
-def test_the_policies_of_the_page_can_be_applied(tmp_path: Path, retain: Retain) -> None:
+def test_the_policies_of_the_page_can_be_applied(tmp_path: Path, holdfast: Holdfast) -> None:
     (text,) = blocks(ROOT / "docs" / "howto" / "govern.md", "toml")
     path = tmp_path / "policies.toml"
     path.write_text(text)
     policies, exclusive = read_policies(path)
-    retain.policies.set_all(policies, exclusive=exclusive, confirm=True, author="me")
-    assert retain.policies.get("episodic", agent_id="travel_agent")["delete_after_days"] == 180
+    holdfast.policies.set_all(policies, exclusive=exclusive, confirm=True, author="me")
+    assert holdfast.policies.get("episodic", agent_id="travel_agent")["delete_after_days"] == 180
 
 
 def test_the_page_names_every_job() -> None:

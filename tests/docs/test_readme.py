@@ -24,7 +24,7 @@ def run(code: str, home: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=home,
-        env={"RETAIN_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        env={"HOLDFAST_HOME": str(home), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -47,8 +47,8 @@ def test_memory_works_without_any_network(tmp_path: Path) -> None:
 
 
 def test_importing_loads_neither_the_model_nor_the_engine(tmp_path: Path) -> None:
-    run("import sys, retain\nassert not {'numpy', 'apsw', 'tokenizers', 'typer'} & set(sys.modules)", tmp_path)
+    run("import sys, holdfast\nassert not {'numpy', 'apsw', 'tokenizers', 'typer'} & set(sys.modules)", tmp_path)
     run(
-        "import sys\nfrom retain import MemoryManager\nMemoryManager('u', 'a')\nassert 'tokenizers' not in sys.modules",
+        "import sys\nfrom holdfast import MemoryManager\nMemoryManager('u', 'a')\nassert 'tokenizers' not in sys.modules",
         tmp_path,
     )

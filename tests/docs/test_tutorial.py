@@ -17,7 +17,7 @@ def test_the_tutorial_runs_from_the_first_memory_to_the_proof(tmp_path: Path) ->
     page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     commands = 0
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = {**os.environ, "RETAIN_HOME": str(tmp_path / "tutorial"), "PATH": path}
+    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "tutorial"), "PATH": path}
     for language, block in re.findall(r"```(console|python)\n(.*?)```", page, re.DOTALL):
         if language == "python":
             run(block, tmp_path)

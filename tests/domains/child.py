@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from retain.core.domains import normalised
-from retain.engine import Retain
-from retain.lifecycle.domain_states import DomainStates, Policies, stamped
-from retain.storage.objects import open_objects
+from holdfast.core.domains import normalised
+from holdfast.engine import Holdfast
+from holdfast.lifecycle.domain_states import DomainStates, Policies, stamped
+from holdfast.storage.objects import open_objects
 
 #: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.
 STEPS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"})
@@ -31,13 +31,13 @@ def say(line: str) -> None:
 def count(home: Path, field: str, times: int) -> None:
     """Set one field of one domain to rising values, and look each time whether it has stayed."""
     domain, name = field.split(".")
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         say("ready")
         sys.stdin.readline()
         for number in range(1, times + 1):
             value: Any = [number] if name == "keep_context_ids" else [f"s{number}"] if "session" in name else number
-            retain.domains.configure(domain, {name: value})
-            assert retain.domains.get(domain)[name] == value, "nobody else changes this field"
+            holdfast.domains.configure(domain, {name: value})
+            assert holdfast.domains.get(domain)[name] == value, "nobody else changes this field"
             say(f"{number}")
 
 

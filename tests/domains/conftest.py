@@ -8,11 +8,11 @@ import pytest
 
 from clocks import FakeClock
 from domains.tenants import Tenants
-from retain import Retain
+from holdfast import Holdfast
 
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
     clock = FakeClock()
-    with Retain.open(home=tmp_path_factory.mktemp("homes") / "home", clock=clock) as retain:
-        yield Tenants(retain, clock)
+    with Holdfast.open(home=tmp_path_factory.mktemp("homes") / "home", clock=clock) as holdfast:
+        yield Tenants(holdfast, clock)

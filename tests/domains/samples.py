@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from retain.core.domains import FIELDS, SOURCE_TYPES
+from holdfast.core.domains import FIELDS, SOURCE_TYPES
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from itertools import count
 
 from clocks import FakeClock
-from retain import Retain
-from retain.lifecycle.domains import Domains
+from holdfast import Holdfast
+from holdfast.lifecycle.domains import Domains
 
 
 class Tenants:
     """Tenants that nobody has used yet, in one open store."""
 
-    def __init__(self, retain: Retain, clock: FakeClock) -> None:
-        self.retain = retain
+    def __init__(self, holdfast: Holdfast, clock: FakeClock) -> None:
+        self.holdfast = holdfast
         self.clock = clock
         self._numbers = count()
 
-    def open(self) -> Retain:
+    def open(self) -> Holdfast:
         """The store for a tenant of whom nothing is kept."""
-        return self.retain.of_tenant(f"tenant {next(self._numbers)}")
+        return self.holdfast.of_tenant(f"tenant {next(self._numbers)}")
 
     def new(self) -> Domains:
         """Domains that nothing was ever said of."""

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from clocks import FakeClock
 from domains.tenants import Tenants
-from retain import Retain
-from retain.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError, StoreFullError
-from retain.storage.objects import open_objects
-from retain.storage.objects.local import LocalObjects
+from holdfast import Holdfast
+from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError, StoreFullError
+from holdfast.storage.objects import open_objects
+from holdfast.storage.objects.local import LocalObjects
 
 RESOURCES: list[dict[str, Any]] = [
     {"id": "c-1", "source_type": "context", "created_at": "2024-05-01T08:00:00Z", "text": "Ä needle in hay"},
@@ -35,9 +35,9 @@ def objects_of(home: Path) -> list[Path]:
     return sorted(path for path in (home / "archive").rglob("*") if path.is_file() and "domains" in path.parts)
 
 
-def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, clock: FakeClock) -> None:
-    retain.domains.configure("rag", {"limit": 9})
-    done = retain.domains.archive("rag", RESOURCES, {"note": "before the move"})
+def test_an_archive_has_a_manifest_of_what_is_in_it(holdfast: Holdfast, home: Path, clock: FakeClock) -> None:
+    holdfast.domains.configure("rag", {"limit": 9})
+    done = holdfast.domains.archive("rag", RESOURCES, {"note": "before the move"})
     assert (done["success"], done["domain"], done["resource_count"]) == (True, "rag", 2)
     listed = json.loads(Path(done["manifest_path"]).read_bytes())
     assert (listed["archive_id"], listed["domain"], listed["note"]) == (done["archive_id"], "rag", "before the move")
@@ -46,7 +46,7 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, 
     payload = Path(done["manifest_path"]).with_name(listed["payload"]["name"])
     assert payload.is_relative_to(home / "archive")
     assert payload.is_file()
-    found = retain.domains.read_archive("rag", done["archive_id"])
+    found = holdfast.domains.read_archive("rag", done["archive_id"])
     assert found["resources"] == RESOURCES
     manifest = found["manifest"]
     lines = [json.dumps(one, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n" for one in RESOURCES]
@@ -55,10 +55,10 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(retain: Retain, home: Path, 
     assert manifest["payload"]["sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
     assert manifest["total_size_bytes"] == done["total_size_bytes"] == len("".join(lines).encode())
     assert (manifest["created_at"], manifest["note"]) == (clock().isoformat(), "before the move")
-    assert manifest["policy"] == retain.domains.get("rag")
-    (shown,) = retain.domains.archives("rag")
+    assert manifest["policy"] == holdfast.domains.get("rag")
+    (shown,) = holdfast.domains.archives("rag")
     assert (shown["archive_id"], shown["manifest_path"]) == (done["archive_id"], done["manifest_path"])
-    assert retain.domains.archives("memory") == []
+    assert holdfast.domains.archives("memory") == []
 
 
 @settings(max_examples=15)
@@ -69,11 +69,11 @@ def test_whatever_is_json_comes_back_as_it_was(tenants: Tenants, given_resources
     assert domains.read_archive("memory", done["archive_id"])["resources"] == given_resources
 
 
-def test_of_an_archive_only_the_list_can_be_read_without_its_key(retain: Retain, home: Path) -> None:
+def test_of_an_archive_only_the_list_can_be_read_without_its_key(holdfast: Holdfast, home: Path) -> None:
     """It names what was archived; of the contents there is neither a word nor a digest to guess them by."""
-    retain.domains.configure("memory", {"keep_session_ids": ["s-secret"]})
-    done = retain.domains.archive("memory", RESOURCES)
-    manifest = retain.domains.read_archive("memory", done["archive_id"])["manifest"]
+    holdfast.domains.configure("memory", {"keep_session_ids": ["s-secret"]})
+    done = holdfast.domains.archive("memory", RESOURCES)
+    manifest = holdfast.domains.read_archive("memory", done["archive_id"])["manifest"]
     hidden = ["needle", "s-secret", manifest["payload"]["sha256"], *(one["sha256"] for one in manifest["resources"])]
     found = objects_of(home)
     assert [path.name for path in found] == ["manifest.json", "manifest.sealed", "payload.jsonl"]
@@ -83,58 +83,58 @@ def test_of_an_archive_only_the_list_can_be_read_without_its_key(retain: Retain,
         assert (b"c-1" in data) == (path.name == "manifest.json")
 
 
-def test_where_nothing_was_ever_archived_there_is_no_archive(retain: Retain) -> None:
-    assert retain.domains.archives("rag") == []
+def test_where_nothing_was_ever_archived_there_is_no_archive(holdfast: Holdfast) -> None:
+    assert holdfast.domains.archives("rag") == []
     with pytest.raises(NotFoundError, match="there is no archive"):
-        retain.domains.read_archive("rag", "019bc186-de00-7000-8f87-c2b145a4840f")
+        holdfast.domains.read_archive("rag", "019bc186-de00-7000-8f87-c2b145a4840f")
 
 
-def test_an_archive_is_its_tenant_s_and_its_domain_s_own(retain: Retain) -> None:
-    done = retain.domains.archive("memory", RESOURCES)
-    for domains, domain in ((retain.domains, "rag"), (retain.of_tenant("acme").domains, "memory")):
+def test_an_archive_is_its_tenant_s_and_its_domain_s_own(holdfast: Holdfast) -> None:
+    done = holdfast.domains.archive("memory", RESOURCES)
+    for domains, domain in ((holdfast.domains, "rag"), (holdfast.of_tenant("acme").domains, "memory")):
         with pytest.raises(NotFoundError):
             domains.read_archive(domain, done["archive_id"])
     for wrong in ("", "../memory", "x", 3):
         with pytest.raises(NotFoundError):
-            retain.domains.read_archive("memory", wrong)  # type: ignore[arg-type]
+            holdfast.domains.read_archive("memory", wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["list", "manifest", "payload"])
 @pytest.mark.parametrize("place", [0, 40, -1])
-def test_an_archive_that_was_tampered_with_is_found_out(retain: Retain, home: Path, which: int, place: int) -> None:
-    done = retain.domains.archive("memory", RESOURCES)
+def test_an_archive_that_was_tampered_with_is_found_out(holdfast: Holdfast, home: Path, which: int, place: int) -> None:
+    done = holdfast.domains.archive("memory", RESOURCES)
     path = objects_of(home)[which]
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
     with pytest.raises(ObjectDamagedError):
-        retain.domains.read_archive("memory", done["archive_id"])
+        holdfast.domains.read_archive("memory", done["archive_id"])
 
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["manifest", "payload", "list"])
-def test_the_part_of_another_archive_is_not_taken_for_its_own(retain: Retain, home: Path, which: int) -> None:
+def test_the_part_of_another_archive_is_not_taken_for_its_own(holdfast: Holdfast, home: Path, which: int) -> None:
     """Both are rightly sealed and rightly placed: only the checksums tell."""
-    first = retain.domains.archive("memory", RESOURCES)
-    second = retain.domains.archive("memory", [{**RESOURCES[0], "text": "another"}, RESOURCES[1]])
-    objects = retain.parts.objects()
+    first = holdfast.domains.archive("memory", RESOURCES)
+    second = holdfast.domains.archive("memory", [{**RESOURCES[0], "text": "another"}, RESOURCES[1]])
+    objects = holdfast.parts.objects()
     root = f"{home / 'archive'}/"
     folders = [done["manifest_path"].removeprefix(root).rsplit("/", 1)[0] for done in (first, second)]
     name = ("manifest.sealed", "payload.jsonl", "manifest.json")[which]
     objects.put(f"{folders[0]}/{name}", objects.get(f"{folders[1]}/{name}"))
     with pytest.raises(ObjectDamagedError, match=r"another archive|SHA-256|not as it was written"):
-        retain.domains.read_archive("memory", first["archive_id"])
+        holdfast.domains.read_archive("memory", first["archive_id"])
 
 
-def test_without_its_payload_an_archive_is_damaged_not_empty(retain: Retain, home: Path) -> None:
-    done = retain.domains.archive("memory", RESOURCES)
+def test_without_its_payload_an_archive_is_damaged_not_empty(holdfast: Holdfast, home: Path) -> None:
+    done = holdfast.domains.archive("memory", RESOURCES)
     objects_of(home)[2].unlink()
     with pytest.raises(ObjectDamagedError, match="it is not there"):
-        retain.domains.read_archive("memory", done["archive_id"])
+        holdfast.domains.read_archive("memory", done["archive_id"])
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_there_is_no_list_without_what_it_lists(
-    retain: Retain, home: Path, monkeypatch: pytest.MonkeyPatch, written: int
+    holdfast: Holdfast, home: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     put = LocalObjects.put
     left = written
@@ -149,9 +149,9 @@ def test_there_is_no_list_without_what_it_lists(
 
     monkeypatch.setattr(LocalObjects, "put", dying)
     with pytest.raises(StoreFullError):
-        retain.domains.archive("memory", RESOURCES)
+        holdfast.domains.archive("memory", RESOURCES)
     assert {path.name for path in objects_of(home)} == {*("payload.jsonl", "manifest.sealed")[:written]}
-    assert retain.domains.archives("memory") == []
+    assert holdfast.domains.archives("memory") == []
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_there_is_no_list_without_what_it_lists(
     ],
 )
 def test_what_cannot_be_archived_is_an_error_and_leaves_nothing(
-    retain: Retain, home: Path, resources: Any, options: Any
+    holdfast: Holdfast, home: Path, resources: Any, options: Any
 ) -> None:
     with pytest.raises(InvalidInputError):
-        retain.domains.archive("memory", resources, options)
+        holdfast.domains.archive("memory", resources, options)
     assert objects_of(home) == []
 
 
@@ -182,10 +182,10 @@ def test_in_a_bucket_the_manifest_s_path_is_the_url_of_an_object(home: Path, mon
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         bucket = server.new_bucket()
-        monkeypatch.setenv("RETAIN_ARCHIVE_URL", bucket)
-        with Retain.open(home=home) as retain:
-            done = retain.domains.archive("rag", RESOURCES)
-            assert [one["manifest_path"] for one in retain.domains.archives("rag")] == [done["manifest_path"]]
+        monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", bucket)
+        with Holdfast.open(home=home) as holdfast:
+            done = holdfast.domains.archive("rag", RESOURCES)
+            assert [one["manifest_path"] for one in holdfast.domains.archives("rag")] == [done["manifest_path"]]
         place, _, name = done["manifest_path"].rpartition("/")
         assert place.startswith(f"{bucket.rstrip('/')}/archive/"), "the bucket that was named, and no double slash"
         listed = json.loads(open_objects(place).get(name))
@@ -193,6 +193,6 @@ def test_in_a_bucket_the_manifest_s_path_is_the_url_of_an_object(home: Path, mon
 
 
 def test_a_home_with_spaces_and_signs_in_its_path_is_no_trouble(tmp_path: Path) -> None:
-    with Retain.open(home=tmp_path / "my home %20 ü") as retain:
-        done = retain.domains.archive("rag", RESOURCES)
+    with Holdfast.open(home=tmp_path / "my home %20 ü") as holdfast:
+        done = holdfast.domains.archive("rag", RESOURCES)
     assert json.loads(Path(done["manifest_path"]).read_bytes())["resource_count"] == 2

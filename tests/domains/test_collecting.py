@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from domains.samples import configs
 from domains.tenants import Tenants
+from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
+from holdfast.core.domains import DEFAULT_POLICY, normalised
+from holdfast.kinds.parts import Parts
+from holdfast.lifecycle.domain_rules import wanted_by
+from holdfast.lifecycle.plan import Plan
 from homes import ENGINES, Homes, fewer, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
-from retain import ConfirmationNeededError, ConflictError, MemoryManager, Retain
-from retain.core.domains import DEFAULT_POLICY, normalised
-from retain.kinds.parts import Parts
-from retain.lifecycle.domain_rules import wanted_by
-from retain.lifecycle.plan import Plan
 
 ON = {"auto_gc": True}
 
@@ -41,14 +41,14 @@ def seen(memory: MemoryManager) -> set[str]:
     return {one["memory_id"] for one in memory.list_memories("long_term", limit=10_000)}
 
 
-def plan_of(retain: Retain) -> Plan:
-    plan = retain.sweep(dry_run=True)
+def plan_of(holdfast: Holdfast) -> Plan:
+    plan = holdfast.sweep(dry_run=True)
     assert isinstance(plan, Plan)
     return plan
 
 
-def rule_of(retain: Retain) -> dict[str, Any] | None:
-    found = [rule for rule in retain.policies.list() if rule["level"] == "domain"]
+def rule_of(holdfast: Holdfast) -> dict[str, Any] | None:
+    found = [rule for rule in holdfast.policies.list() if rule["level"] == "domain"]
     assert len(found) <= 1, "one policy is in force at a time"
     return found[0] if found else None
 
@@ -57,11 +57,11 @@ def rule_of(retain: Retain) -> dict[str, Any] | None:
 
 
 def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
-    retain: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retain.domains.configure("memory", ON, confirm=True, author="ops")
+    holdfast.domains.configure("memory", ON, confirm=True, author="ops")
     labels = [{"source_type": "context", "context_id": number} for number in range(3)]
-    same = [retain.parts.new_id(0)] * 3
+    same = [holdfast.parts.new_id(0)] * 3
     with monkeypatch.context() as ids:  # two of one id: by then the profile was made, and found twice
         ids.setattr(Parts, "new_ids", lambda *_: same)
         with pytest.raises(ConflictError, match="has this id"):
@@ -70,51 +70,51 @@ def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
     kept = memory.add_many(["a", "b", "c"], metadata=labels)["memory_ids"]
 
     assert seen(memory) == {*kept}
-    assert seen(retain.manager("ann", "travel_agent")) == set()
-    assert add(retain.manager("ann", "travel_agent")) in seen(retain.manager("ann", "travel_agent"))
+    assert seen(holdfast.manager("ann", "travel_agent")) == set()
+    assert add(holdfast.manager("ann", "travel_agent")) in seen(holdfast.manager("ann", "travel_agent"))
 
 
 # --- from the policy to the bin ---------------------------------------------------------------------------------------
 
 
 def test_a_memory_goes_by_the_policy_from_read_to_bin_and_back(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     old, other = add(memory), add(memory, None)
-    retain.domains.configure("memory", {**ON, "older_than_days": 10}, confirm=True, author="ops")
+    holdfast.domains.configure("memory", {**ON, "older_than_days": 10}, confirm=True, author="ops")
     clock.advance(days=10, microseconds=-1)
     assert seen(memory) == {old, other}
     clock.advance(microseconds=1)
     assert seen(memory) == {other}, "out of sight at that instant, before any sweep"
     assert [hit["memory_id"] for hit in memory.retrieve("a note of context")] == [other]
 
-    said = retain.explain(old)
+    said = holdfast.explain(old)
     assert said["next"]["rule"] == "the memory domain's policy, version 1"
     assert said["next"]["due"]
-    plan = plan_of(retain)
+    plan = plan_of(holdfast)
     assert [decision.id for decision in plan.decisions] == [old]
     assert plan.lines[0].reason == "10 days after it was made, by the memory domain's policy, version 1"
-    report = retain.sweep(digest=plan.digest)
+    report = holdfast.sweep(digest=plan.digest)
     assert report.lines == plan.lines
-    assert retain.sweep(dry_run=True).counts["recycle"] == 0
+    assert holdfast.sweep(dry_run=True).counts["recycle"] == 0
 
-    assert retain.explain(old)["days_left"] == 15
-    assert retain.explain(old)["history"][-1]["rule"] == "the memory domain's policy, version 1"
-    assert retain.recycle.restore(memory_id=old) == 1
+    assert holdfast.explain(old)["days_left"] == 15
+    assert holdfast.explain(old)["history"][-1]["rule"] == "the memory domain's policy, version 1"
+    assert holdfast.recycle.restore(memory_id=old) == 1
     assert seen(memory) == {old, other}
     clock.advance(days=10)
     assert seen(memory) == {other}, "its time counts anew from when it was brought back"
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=15)
-    retain.sweep()
-    assert retain.explain(old, user_id="user_123")["state"] == "deleted"
-    assert retain.audit.verify()
+    holdfast.sweep()
+    assert holdfast.explain(old, user_id="user_123")["state"] == "deleted"
+    assert holdfast.audit.verify()
 
 
 def test_only_what_names_a_source_of_the_policy_goes_and_nothing_that_is_kept(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    kept_session = retain.manager("user_123", "travel_agent", "kept")
+    kept_session = holdfast.manager("user_123", "travel_agent", "kept")
     going = [add(memory, "context"), add(memory, "action"), add(memory, "context", context_id="7")]
     staying = [
         add(memory, "thought"),
@@ -127,48 +127,50 @@ def test_only_what_names_a_source_of_the_policy_goes_and_nothing_that_is_kept(
     ]
     persona = add(memory, "context", "persona")
     config = {"source_types": ["context", "action"], "keep_session_ids": ["kept"], "keep_context_ids": [7]}
-    retain.domains.configure("memory", {**ON, **config}, confirm=True)
+    holdfast.domains.configure("memory", {**ON, **config}, confirm=True)
     clock.advance(days=30)
     assert seen(memory) == set(staying)
-    retain.sweep()
-    assert {retain.explain(one)["state"] for one in going} == {"recycled"}
-    assert {retain.explain(one)["state"] for one in [*staying, persona]} == {"active"}, "no clean-up touches persona"
+    holdfast.sweep()
+    assert {holdfast.explain(one)["state"] for one in going} == {"recycled"}
+    assert {holdfast.explain(one)["state"] for one in [*staying, persona]} == {"active"}, "no clean-up touches persona"
 
 
 @pytest.mark.parametrize("kind", ["episodic", "entity", "structured"])
 def test_every_kind_that_carries_metadata_goes_by_it(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, kind: str
 ) -> None:
     content = '{"name": "Ann"}' if kind == "structured" else "Ann"
     made = memory.add(content, kind, {"source_type": "action"})["memory_id"]
-    retain.domains.configure("memory", ON, confirm=True)
+    holdfast.domains.configure("memory", ON, confirm=True)
     clock.advance(days=30)
-    assert retain.sweep().counts["recycle"] == 1
-    assert retain.explain(made)["state"] == "recycled"
+    assert holdfast.sweep().counts["recycle"] == 1
+    assert holdfast.explain(made)["state"] == "recycled"
 
 
-def test_a_hold_keeps_what_the_policy_would_collect(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_hold_keeps_what_the_policy_would_collect(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     held, free = add(memory), add(memory)
-    hold = retain.holds.add(memory_id=held, reason="the case", author="legal")
-    retain.domains.configure("memory", ON, confirm=True)
+    hold = holdfast.holds.add(memory_id=held, reason="the case", author="legal")
+    holdfast.domains.configure("memory", ON, confirm=True)
     clock.advance(days=31)
-    plan = retain.sweep(dry_run=True)
-    report = retain.sweep(digest=plan.digest)
+    plan = holdfast.sweep(dry_run=True)
+    report = holdfast.sweep(digest=plan.digest)
     assert (plan.held, report.held) == (1, 1)
-    assert (retain.explain(held)["state"], retain.explain(free)["state"]) == ("active", "recycled")
-    retain.holds.release(hold.id, author="legal")
-    retain.sweep()
-    assert retain.explain(held)["state"] == "recycled"
+    assert (holdfast.explain(held)["state"], holdfast.explain(free)["state"]) == ("active", "recycled")
+    holdfast.holds.release(hold.id, author="legal")
+    holdfast.sweep()
+    assert holdfast.explain(held)["state"] == "recycled"
 
 
 def test_a_rule_that_keeps_and_one_that_is_nearer_are_stronger(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    other = retain.manager("bob", "travel_agent")
+    other = holdfast.manager("bob", "travel_agent")
     mine, theirs = add(memory), add(other)
-    retain.domains.configure("memory", ON, confirm=True)
-    retain.policies.set("long_term", user_id="user_123", keep_days=100)
-    retain.policies.set("long_term", user_id="bob", delete_after_days=60, confirm=True)
+    holdfast.domains.configure("memory", ON, confirm=True)
+    holdfast.policies.set("long_term", user_id="user_123", keep_days=100)
+    holdfast.policies.set("long_term", user_id="bob", delete_after_days=60, confirm=True)
     clock.advance(days=59)
     assert (seen(memory), seen(other)) == ({mine}, {theirs})
     clock.advance(days=1)
@@ -181,51 +183,51 @@ def test_a_rule_that_keeps_and_one_that_is_nearer_are_stronger(
 
 
 def test_one_sweep_collects_no_more_than_the_limit_and_a_plan_says_which(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    other = retain.manager("bob", "travel_agent")
+    other = holdfast.manager("bob", "travel_agent")
     notes = [add(one, kind=kind) for one in (memory, other) for kind in ("long_term", "entity") for _ in range(1)]
     notes += [add(memory) for _ in range(6)]
     unlabelled = add(memory, None)
-    retain.policies.set("long_term", delete_after_days=40, confirm=True)
-    retain.domains.configure("memory", {**ON, "limit": 4}, confirm=True)
+    holdfast.policies.set("long_term", delete_after_days=40, confirm=True)
+    holdfast.domains.configure("memory", {**ON, "limit": 4}, confirm=True)
     clock.advance(days=35)
     gone: set[str] = set()
     for expected in (4, 4, 2, 0):
-        plan = plan_of(retain)
+        plan = plan_of(holdfast)
         planned = {decision.id for decision in plan.decisions}
         assert plan.counts["recycle"] == len(planned) == expected
-        report = retain.sweep(digest=plan.digest)
+        report = holdfast.sweep(digest=plan.digest)
         assert report.lines == plan.lines
         gone |= planned
-        assert {one for one in notes if retain.explain(one)["state"] == "recycled"} == gone
+        assert {one for one in notes if holdfast.explain(one)["state"] == "recycled"} == gone
         assert seen(memory) == {unlabelled}, "what waits for the next one is out of sight like the rest"
     clock.advance(days=5)
-    assert retain.sweep().counts["recycle"] == 1, "the limit is the policy's, not that of other rules"
+    assert holdfast.sweep().counts["recycle"] == 1, "the limit is the policy's, not that of other rules"
 
 
 @on_sqlite
 def test_where_the_policy_cannot_be_read_nothing_goes_by_it(
-    retain: Retain, memory: MemoryManager, home: Path, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, home: Path, clock: FakeClock
 ) -> None:
     add(memory)
-    retain.domains.configure("memory", ON, confirm=True)
+    holdfast.domains.configure("memory", ON, confirm=True)
     (home / "state" / "retention-policies.json").write_text("{")
     clock.advance(days=30)
-    assert retain.sweep(dry_run=True).counts["recycle"] == retain.sweep().counts["recycle"] == 0
+    assert holdfast.sweep(dry_run=True).counts["recycle"] == holdfast.sweep().counts["recycle"] == 0
     assert seen(memory) == set()
 
 
 @on_sqlite
 @pytest.mark.parametrize("vacuum", [True, False])
 def test_with_vacuum_space_goes_back_to_the_disk_after_a_sweep_that_collects(
-    retain: Retain, memory: MemoryManager, home: Path, clock: FakeClock, vacuum: bool
+    holdfast: Holdfast, memory: MemoryManager, home: Path, clock: FakeClock, vacuum: bool
 ) -> None:
     add(memory)
-    retain.domains.configure("memory", {**ON, "vacuum": vacuum}, confirm=True)
+    holdfast.domains.configure("memory", {**ON, "vacuum": vacuum}, confirm=True)
     clock.advance(days=30)
-    assert retain.sweep().counts["recycle"] == 1
-    log = home / "retain.db-wal"
+    assert holdfast.sweep().counts["recycle"] == 1
+    log = home / "holdfast.db-wal"
     assert (log.stat().st_size == 0) is vacuum
 
 
@@ -233,23 +235,23 @@ def test_with_vacuum_space_goes_back_to_the_disk_after_a_sweep_that_collects(
 
 
 def test_what_lets_memories_go_earlier_is_to_be_confirmed_and_nothing_else(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     add(memory)
     add(memory, "action", context_id=3)
     clock.advance(days=50)
 
     def refused(config: dict[str, Any], due: int) -> None:
-        before = retain.domains.get("memory"), rule_of(retain)
+        before = holdfast.domains.get("memory"), rule_of(holdfast)
         told = f"{due} to recycle" if due else "nothing"
         with pytest.raises(ConfirmationNeededError, match=rf"shortens retention: it makes {told} due at once"):
-            retain.domains.configure("memory", config)
-        assert (retain.domains.get("memory"), rule_of(retain)) == before, "neither the policy nor the rule"
+            holdfast.domains.configure("memory", config)
+        assert (holdfast.domains.get("memory"), rule_of(holdfast)) == before, "neither the policy nor the rule"
 
     refused(ON, 2)
-    retain.domains.configure("memory", {"older_than_days": 60, "keep_context_ids": [3]})  # nothing goes by it yet
+    holdfast.domains.configure("memory", {"older_than_days": 60, "keep_context_ids": [3]})  # nothing goes by it yet
     refused(ON, 0)
-    retain.domains.configure("memory", ON, confirm=True)
+    holdfast.domains.configure("memory", ON, confirm=True)
     refused({"older_than_days": 50}, 1)
     refused({"keep_context_ids": []}, 0)
     refused({"older_than_days": 40, "keep_context_ids": []}, 2)
@@ -261,28 +263,28 @@ def test_what_lets_memories_go_earlier_is_to_be_confirmed_and_nothing_else(
         {"auto_gc": False},
         {"older_than_days": 1},
     ):
-        retain.domains.configure("memory", config)
-    assert rule_of(retain) is None
-    retain.domains.configure("rag", {**ON, "older_than_days": 1})
-    assert rule_of(retain) is None, "the other domain has no records of ours"
+        holdfast.domains.configure("memory", config)
+    assert rule_of(holdfast) is None
+    holdfast.domains.configure("rag", {**ON, "older_than_days": 1})
+    assert rule_of(holdfast) is None, "the other domain has no records of ours"
 
 
 def test_switched_off_what_has_not_gone_yet_is_there_again(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     note = add(memory)
-    retain.domains.configure("memory", ON, confirm=True, author="ops")
+    holdfast.domains.configure("memory", ON, confirm=True, author="ops")
     clock.advance(days=30)
     assert seen(memory) == set()
-    retain.domains.configure("memory", {"auto_gc": False}, author="ops")
+    holdfast.domains.configure("memory", {"auto_gc": False}, author="ops")
     assert seen(memory) == {note}
     later = add(memory)
-    retain.domains.configure("memory", {**ON, "older_than_days": 40}, confirm=True)
+    holdfast.domains.configure("memory", {**ON, "older_than_days": 40}, confirm=True)
     clock.advance(days=10)
     assert seen(memory) == {later}
     clock.advance(days=30)
     assert seen(memory) == set(), "what was added in between goes by it as well"
-    entries = [entry["detail"] for entry in retain.audit.tail(50) if entry["action"] == "rule.changed"]
+    entries = [entry["detail"] for entry in holdfast.audit.tail(50) if entry["action"] == "rule.changed"]
     assert [(one["level"], one["from"], one["to"], one["author"], one["version"]) for one in entries] == [
         ("domain", {}, {"delete_after_days": 30}, "ops", 1),
         ("domain", {"delete_after_days": 30}, {}, "ops", 2),
@@ -291,25 +293,25 @@ def test_switched_off_what_has_not_gone_yet_is_there_again(
 
 
 def test_a_memory_whose_labels_change_goes_by_the_rules_of_its_new_ones(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     one, two, three = add(memory), add(memory, None), add(memory, "action")
-    retain.domains.configure("memory", {**ON, "keep_context_ids": [7]}, confirm=True)
+    holdfast.domains.configure("memory", {**ON, "keep_context_ids": [7]}, confirm=True)
     memory.update(one, metadata={"context_id": 7})
     memory.update(two, metadata={"source_type": "thought"})
     memory.update(three, content="another text")
     clock.advance(days=30)
     assert seen(memory) == {one}
-    retain.sweep()
-    assert [retain.explain(note)["state"] for note in (one, two, three)] == ["active", "recycled", "recycled"]
+    holdfast.sweep()
+    assert [holdfast.explain(note)["state"] for note in (one, two, three)] == ["active", "recycled", "recycled"]
 
 
-def test_tenants_go_by_policies_of_their_own(retain: Retain, clock: FakeClock) -> None:
-    acme = retain.of_tenant("acme")
-    mine, theirs = retain.manager("alice", "a"), acme.manager("alice", "a")
+def test_tenants_go_by_policies_of_their_own(holdfast: Holdfast, clock: FakeClock) -> None:
+    acme = holdfast.of_tenant("acme")
+    mine, theirs = holdfast.manager("alice", "a"), acme.manager("alice", "a")
     add(mine)
     kept = add(theirs)
-    retain.domains.configure("memory", ON, confirm=True)
+    holdfast.domains.configure("memory", ON, confirm=True)
     clock.advance(days=30)
     assert (seen(mine), seen(theirs)) == (set(), {kept})
     assert acme.domains.get("memory") == DEFAULT_POLICY.as_dict()
@@ -322,29 +324,29 @@ def test_after_a_crash_the_next_sweep_lets_the_rules_follow_the_policy(homes: Ho
     crashes = 0
     for burns_at in range(20):
         home = homes.new(f"home{burns_at}")
-        with Retain.open(home=home, clock=clock) as retain:
-            note = add(retain.manager("alice", "a"))
-            retain.domains.configure("memory", {**ON, "older_than_days": 20, "keep_context_ids": [1]}, confirm=True)
-            Fuse(retain, burns_at)
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            note = add(holdfast.manager("alice", "a"))
+            holdfast.domains.configure("memory", {**ON, "older_than_days": 20, "keep_context_ids": [1]}, confirm=True)
+            Fuse(holdfast, burns_at)
             try:
-                retain.domains.configure("memory", {"older_than_days": 10, "keep_context_ids": [2]}, confirm=True)
+                holdfast.domains.configure("memory", {"older_than_days": 10, "keep_context_ids": [2]}, confirm=True)
             except DeathError:
                 crashes += 1
                 crashed = True
             else:
                 crashed = False
-        with Retain.open(home=home, clock=clock) as retain:
-            retain.sweep()
-            policy = normalised(retain.domains.get("memory"), DEFAULT_POLICY)
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            holdfast.sweep()
+            policy = normalised(holdfast.domains.get("memory"), DEFAULT_POLICY)
             assert policy.older_than_days == 10, "the policy was saved before"
-            rule = rule_of(retain)
+            rule = rule_of(holdfast)
             assert rule is not None
             assert (rule["delete_after_days"], rule["keep_context_ids"]) == (10, [2])
-            assert retain.domains._rules.is_followed(wanted_by(policy))
+            assert holdfast.domains._rules.is_followed(wanted_by(policy))
             clock.advance(days=10)
-            assert seen(retain.manager("alice", "a")) == set()
-            retain.sweep()
-            assert retain.explain(note)["state"] == "recycled"
+            assert seen(holdfast.manager("alice", "a")) == set()
+            holdfast.sweep()
+            assert holdfast.explain(note)["state"] == "recycled"
         homes.remove(home)
         if not crashed:
             break
@@ -354,13 +356,13 @@ def test_after_a_crash_the_next_sweep_lets_the_rules_follow_the_policy(homes: Ho
 def test_of_two_who_configure_at_once_the_rules_follow_the_one_whose_policy_stands(
     home: Path, clock: FakeClock
 ) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as two:
+    with Holdfast.open(home=home, clock=clock) as one, Holdfast.open(home=home, clock=clock) as two:
         add(one.manager("alice", "a"))
 
-        def configure(retain: Retain, session: str) -> None:
+        def configure(holdfast: Holdfast, session: str) -> None:
             for number in range(5):
                 config = {"older_than_days": 100 + number, "keep_session_ids": [session], "auto_gc": number % 3 != 2}
-                retain.domains.configure("memory", config, confirm=True)
+                holdfast.domains.configure("memory", config, confirm=True)
 
         threads = [
             threading.Thread(target=configure, args=(one, "s1")),
@@ -385,9 +387,9 @@ def stores(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     clock = FakeClock()
     with (
         Homes(engine_name, tmp_path_factory.mktemp("stores")) as homes,
-        Retain.open(home=homes.new(), clock=clock) as retain,
+        Holdfast.open(home=homes.new(), clock=clock) as holdfast,
     ):
-        yield Tenants(retain, clock)
+        yield Tenants(holdfast, clock)
 
 
 notes = st.tuples(
@@ -402,7 +404,7 @@ def check_against_naive(
     stores: Tenants, written: list[tuple[Any, ...]], changes: list[dict[str, Any]], then: list[tuple[Any, ...]]
 ) -> None:
     """Notes, changes of the policy, more notes; then what is seen, planned and swept is what a plain reading says."""
-    retain, clock = stores.open(), stores.clock
+    holdfast, clock = stores.open(), stores.clock
     policy, made = DEFAULT_POLICY, {}
     start = clock()
 
@@ -411,12 +413,12 @@ def check_against_naive(
             metadata = {"source_type": source_type, "context_id": context}
             labels = {name: value for name, value in metadata.items() if value is not None}
             clock.now = start + timedelta(days=day)
-            done = retain.manager("alice", "a", session).add("a note", "long_term", labels)
+            done = holdfast.manager("alice", "a", session).add("a note", "long_term", labels)
             made[done["memory_id"]] = (source_type, session, context, clock())
 
     write(written)
     for config in changes:
-        retain.domains.configure("memory", config, confirm=True)
+        holdfast.domains.configure("memory", config, confirm=True)
         policy = normalised(config, policy)
     write(then)
     clock.now = start + timedelta(days=60)
@@ -429,12 +431,12 @@ def check_against_naive(
         and context not in policy.keep_context_ids
         and clock() - at >= timedelta(days=policy.older_than_days)
     }
-    assert seen(retain.manager("alice", "a")) == set(made) - due
-    plan = plan_of(retain)
+    assert seen(holdfast.manager("alice", "a")) == set(made) - due
+    plan = plan_of(holdfast)
     planned = {decision.id for decision in plan.decisions}
     assert planned <= due
     assert len(planned) == min(len(due), policy.limit)
-    assert retain.sweep(digest=plan.digest).lines == plan.lines
+    assert holdfast.sweep(digest=plan.digest).lines == plan.lines
 
 
 def test_records_go_as_a_plain_reading_of_the_policy_says(engine_name: str, stores: Tenants) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.shell import Shell
-from retain.core.domains import DEFAULT_POLICY
+from holdfast.core.domains import DEFAULT_POLICY
 
 OLD = {"id": "c-1", "source_type": "context", "created_at": "2020-05-01T08:00:00Z"}
 YOUNG = {"id": "c-2", "source_type": "context", "created_at": "2999-05-01T08:00:00Z"}

@@ -10,10 +10,10 @@ import pytest
 
 from clocks import FakeClock
 from databases import postgres_server
+from holdfast import Holdfast
+from holdfast.storage.copying.ends import open_source, open_target
+from holdfast.storage.copying.transfer import transfer
 from homes import ENGINES, on_sqlite, settings_of
-from retain import Retain
-from retain.storage.copying.ends import open_source, open_target
-from retain.storage.copying.transfer import transfer
 
 
 @pytest.fixture(scope="session", params=ENGINES)
@@ -24,10 +24,10 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 @on_sqlite
 def test_a_store_that_moves_to_a_server_goes_by_the_same_policy(home: Path, clock: FakeClock, engine_name: str) -> None:
     assert engine_name == "sqlite"
-    with Retain.open(home=home, clock=clock) as retain:
-        note = retain.manager("alice", "agent").add("a note", "long_term", {"source_type": "context"})["memory_id"]
-        retain.domains.configure("memory", {"auto_gc": True, "keep_session_ids": ["s"]}, confirm=True)
-        rules = retain.policies.list()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        note = holdfast.manager("alice", "agent").add("a note", "long_term", {"source_type": "context"})["memory_id"]
+        holdfast.domains.configure("memory", {"auto_gc": True, "keep_session_ids": ["s"]}, confirm=True)
+        rules = holdfast.policies.list()
     url = postgres_server().new_database()
     settings = settings_of(home)
     with (
@@ -35,9 +35,9 @@ def test_a_store_that_moves_to_a_server_goes_by_the_same_policy(home: Path, cloc
         closing(open_target(url, settings)) as target,
     ):
         transfer(source, target, lambda _what, _total: nullcontext(lambda _count: None))
-    with Retain.open(url, home=home, clock=clock) as retain:
-        assert retain.policies.list() == rules
-        assert not retain.domains.follow(), "nothing was to be done"
+    with Holdfast.open(url, home=home, clock=clock) as holdfast:
+        assert holdfast.policies.list() == rules
+        assert not holdfast.domains.follow(), "nothing was to be done"
         clock.advance(days=30)
-        assert retain.sweep().counts["recycle"] == 1
-        assert retain.explain(note)["state"] == "recycled"
+        assert holdfast.sweep().counts["recycle"] == 1
+        assert holdfast.explain(note)["state"] == "recycled"

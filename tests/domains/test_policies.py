@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domains.samples import NOW, configs, resources, wild_configs
-from retain.core.domains import (
+from holdfast.core.domains import (
     DEFAULT_POLICY,
     DOMAINS,
     FIELDS,
@@ -27,11 +27,11 @@ from retain.core.domains import (
     normalised,
     resolved,
 )
-from retain.core.errors import InvalidInputError
-from retain.core.rules import Rule, Terms, resolve
-from retain.core.selections import Selection, labels_of
-from retain.core.times import DAY, iso, moment
-from retain.core.types import MemoryType
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.rules import Rule, Terms, resolve
+from holdfast.core.selections import Selection, labels_of
+from holdfast.core.times import DAY, iso, moment
+from holdfast.core.types import MemoryType
 
 some = settings(max_examples=50)
 policies = configs.map(lambda config: normalised(config, DEFAULT_POLICY))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retain import Retain
+from holdfast import Holdfast
 
 SCRIPT = Path(__file__).with_name("child.py")
 SECONDS = 120
@@ -30,8 +30,8 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_inv_ret_1_a_process_that_is_killed_before_any_step_leaves_the_old_policy_or_the_new_one(home: Path) -> None:
-    with Retain.open(home=home) as retain:
-        retain.domains.configure("rag", {"older_than_days": 30, "limit": 30})
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.domains.configure("rag", {"older_than_days": 30, "limit": 30})
     process = start("die", home)
     out, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
@@ -44,9 +44,9 @@ def test_inv_ret_1_a_process_that_is_killed_before_any_step_leaves_the_old_polic
     assert set(grown) == {0, 1}, "killed early it is the old one, killed late the new one"
     assert grown.count(0) > 5
     assert grown[-1] == 1
-    with Retain.open(home=home) as retain:
-        retain.domains.configure("memory", {"limit": 3})
-        assert retain.domains.get("rag")["limit"] == values[-1]
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.domains.configure("memory", {"limit": 3})
+        assert holdfast.domains.get("rag")["limit"] == values[-1]
     assert len(list(home.rglob(".incoming/*"))) == 0, "what the killed ones left behind is gone"
 
 
@@ -64,8 +64,8 @@ def test_what_was_done_before_a_process_was_killed_stays_done(home: Path, heard:
     finally:
         end(process)
     done = int((rest.splitlines() or [last])[-1] if rest.endswith("\n") else last)
-    with Retain.open(home=home) as retain:
-        assert retain.domains.get("rag")["limit"] in {done, done + 1}
+    with Holdfast.open(home=home) as holdfast:
+        assert holdfast.domains.get("rag")["limit"] in {done, done + 1}
 
 
 def test_eight_processes_that_configure_at_once_lose_nothing(home: Path) -> None:
@@ -80,7 +80,7 @@ def test_eight_processes_that_configure_at_once_lose_nothing(home: Path) -> None
     said = [json.loads(line) for line in out.splitlines()]
     assert said == [[0, [str(number) for number in range(1, times + 1)]]] * 8
     last = {"older_than_days": times, "limit": times, "keep_session_ids": [f"s{times}"], "keep_context_ids": [times]}
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         for domain in ("memory", "rag"):
-            policy = retain.domains.get(domain)
+            policy = holdfast.domains.get(domain)
             assert {name: policy[name] for name in names} == last

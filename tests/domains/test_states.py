@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from domains.samples import configs, wild_configs
 from domains.tenants import Tenants
-from retain import Retain
-from retain.core.domains import DEFAULT_POLICY, DOMAINS, normalised
-from retain.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
-from retain.lifecycle.domain_states import UNSET, DomainStates
-from retain.lifecycle.domains import Domains
-from retain.storage.objects.local import LocalObjects
+from holdfast import Holdfast
+from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalised
+from holdfast.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
+from holdfast.lifecycle.domain_states import UNSET, DomainStates
+from holdfast.lifecycle.domains import Domains
+from holdfast.storage.objects.local import LocalObjects
 
 some = settings(max_examples=15)
 
@@ -71,9 +71,9 @@ def test_inv_ret_8_updated_at_is_iso_8601_and_set_on_every_change(
 @given(configs)
 def test_inv_ret_7_what_is_saved_carries_a_version(tenants: Tenants, config: dict[str, Any]) -> None:
     domains = tenants.new()
-    before = set((tenants.retain.settings.home / "state").rglob("*.json"))
+    before = set((tenants.holdfast.settings.home / "state").rglob("*.json"))
     domains.configure("rag", config)
-    (new,) = set((tenants.retain.settings.home / "state").rglob("*.json")) - before
+    (new,) = set((tenants.holdfast.settings.home / "state").rglob("*.json")) - before
     kept = json.loads(new.read_bytes())
     assert list(kept) == ["tenant", "version", "updated_at", "memory", "rag"]
     assert kept["version"] == 1
@@ -81,15 +81,15 @@ def test_inv_ret_7_what_is_saved_carries_a_version(tenants: Tenants, config: dic
 
 
 def test_policies_are_kept_under_the_home_and_outlive_the_engine(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         assert not file_of(home).exists(), "looking at the default writes nothing"
-        retain.domains.get("memory")
+        holdfast.domains.get("memory")
         assert not file_of(home).exists()
-        retain.domains.configure("memory", {"older_than_days": 7, "keep_session_ids": ["sess_abc123"]})
+        holdfast.domains.configure("memory", {"older_than_days": 7, "keep_session_ids": ["sess_abc123"]})
     assert file_of(home).stat().st_mode & 0o077 == 0
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.domains.get("memory")["older_than_days"] == 7
-        assert retain.domains.get("memory")["keep_session_ids"] == ["sess_abc123"]
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.domains.get("memory")["older_than_days"] == 7
+        assert holdfast.domains.get("memory")["keep_session_ids"] == ["sess_abc123"]
 
 
 def test_where_nothing_was_ever_kept_the_default_holds_and_looking_makes_nothing(tmp_path: Path) -> None:
@@ -98,20 +98,20 @@ def test_where_nothing_was_ever_kept_the_default_holds_and_looking_makes_nothing
     assert not (tmp_path / "home").exists()
 
 
-def test_tenants_have_policies_of_their_own(retain: Retain) -> None:
-    others = [retain.of_tenant(name).domains for name in ("acme", "ACME", "..x", "ü", "state")]
-    for number, domains in enumerate([retain.domains, *others], 1):
+def test_tenants_have_policies_of_their_own(holdfast: Holdfast) -> None:
+    others = [holdfast.of_tenant(name).domains for name in ("acme", "ACME", "..x", "ü", "state")]
+    for number, domains in enumerate([holdfast.domains, *others], 1):
         domains.configure("rag", {"limit": number})
-    assert [domains.get("rag")["limit"] for domains in [retain.domains, *others]] == [1, 2, 3, 4, 5, 6]
+    assert [domains.get("rag")["limit"] for domains in [holdfast.domains, *others]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_is_refused_changes_nothing(retain: Retain, home: Path) -> None:
-    retain.domains.configure("rag", {"limit": 7})
+def test_what_is_refused_changes_nothing(holdfast: Holdfast, home: Path) -> None:
+    holdfast.domains.configure("rag", {"limit": 7})
     before = file_of(home).read_bytes()
     wrong: list[tuple[Any, Any]] = [("rag", {"limits": 3}), ("rag", None), ("rag", [1]), ("else", {}), ("rag", {3: 4})]
     for domain, config in wrong:
         with pytest.raises(InvalidInputError):
-            retain.domains.configure(domain, config)
+            holdfast.domains.configure(domain, config)
     assert file_of(home).read_bytes() == before
 
 
@@ -119,9 +119,9 @@ def test_what_is_refused_changes_nothing(retain: Retain, home: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    retain: Retain, home: Path, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retain.domains.configure("memory", {"limit": 7})
+    holdfast.domains.configure("memory", {"limit": 7})
     before = file_of(home).read_bytes()
 
     def no_room(descriptor: int) -> None:
@@ -129,11 +129,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(StoreFullError):
-        retain.domains.configure("memory", {"limit": 8})
+        holdfast.domains.configure("memory", {"limit": 8})
     monkeypatch.undo()
     assert file_of(home).read_bytes() == before
     assert [path.name for path in home.rglob(".incoming/*")] == []
-    assert retain.domains.get("memory")["limit"] == 7
+    assert holdfast.domains.get("memory")["limit"] == 7
 
 
 def changed(**fields: Any) -> Callable[[bytes], bytes]:
@@ -159,70 +159,72 @@ def changed(**fields: Any) -> Callable[[bytes], bytes]:
     ],
 )
 def test_a_damaged_file_is_an_error_that_names_it_and_stays_as_it_is(
-    retain: Retain, home: Path, damage: Callable[[bytes], bytes]
+    holdfast: Holdfast, home: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    retain.domains.configure("memory", {"older_than_days": 7})
+    holdfast.domains.configure("memory", {"older_than_days": 7})
     damaged = damage(file_of(home).read_bytes())
     file_of(home).write_bytes(damaged)
     calls: list[Callable[[], object]] = [
-        lambda: retain.domains.get("rag"),
-        lambda: retain.domains.configure("rag", {"limit": 3}),
-        lambda: retain.domains.apply("memory", []),
+        lambda: holdfast.domains.get("rag"),
+        lambda: holdfast.domains.configure("rag", {"limit": 3}),
+        lambda: holdfast.domains.apply("memory", []),
     ]
     for call in calls:
         with pytest.raises(ObjectDamagedError, match=r"state/retention-policies\.json is damaged"):
             call()
     assert file_of(home).read_bytes() == damaged
-    retain.sweep()  # goes on by the rules that are in force
+    holdfast.sweep()  # goes on by the rules that are in force
 
 
-def test_a_file_of_a_newer_version_is_left_alone(retain: Retain, home: Path) -> None:
-    retain.domains.configure("memory", {"older_than_days": 7})
+def test_a_file_of_a_newer_version_is_left_alone(holdfast: Holdfast, home: Path) -> None:
+    holdfast.domains.configure("memory", {"older_than_days": 7})
     newer = changed(version=2, shape="another")(file_of(home).read_bytes())
     file_of(home).write_bytes(newer)
     with pytest.raises(StoreTooNewError, match=r"state/retention-policies\.json has version 2"):
-        retain.domains.configure("memory", {"older_than_days": 8})
+        holdfast.domains.configure("memory", {"older_than_days": 8})
     assert file_of(home).read_bytes() == newer
 
 
 # --- sorting and collecting by them -----------------------------------------------------------------------------------
 
 
-def test_resources_are_sorted_by_the_domain_s_policy_at_the_engine_s_time(retain: Retain, clock: FakeClock) -> None:
-    retain.domains.configure("rag", {"older_than_days": 10, "keep_session_ids": ["kept"]})
+def test_resources_are_sorted_by_the_domain_s_policy_at_the_engine_s_time(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.domains.configure("rag", {"older_than_days": 10, "keep_session_ids": ["kept"]})
     made = clock() - timedelta(days=10)
     resource = {"id": 1, "source_type": "context", "created_at": made, "session_id": "other"}
-    found = retain.domains.apply("rag", [resource, {**resource, "session_id": "kept"}])
+    found = holdfast.domains.apply("rag", [resource, {**resource, "session_id": "kept"}])
     assert (found["success"], found["domain"], found["cutoff_date"]) == (True, "rag", made.isoformat())
     assert found["eligible"] == [resource]
     assert [one["reason"] for one in found["protected"]] == ["protected_session"]
-    assert retain.domains.apply("memory", [resource])["counts"] == {"eligible": 0, "protected": 1, "total": 1}
+    assert holdfast.domains.apply("memory", [resource])["counts"] == {"eligible": 0, "protected": 1, "total": 1}
 
 
-def test_options_are_for_once_and_cannot_give_up_what_is_kept(retain: Retain) -> None:
-    retain.domains.configure("rag", {"keep_session_ids": ["kept"]})
+def test_options_are_for_once_and_cannot_give_up_what_is_kept(holdfast: Holdfast) -> None:
+    holdfast.domains.configure("rag", {"keep_session_ids": ["kept"]})
     resources = [{"source_type": "action", "created_at": 0, "session_id": name} for name in ("kept", "also", "other")]
-    found = retain.domains.apply("rag", resources, {"keep_session_ids": ["also"], "limit": 1, "older_than_days": 1})
+    found = holdfast.domains.apply("rag", resources, {"keep_session_ids": ["also"], "limit": 1, "older_than_days": 1})
     assert [one["session_id"] for one in found["eligible"]] == ["other"]
     assert found["policy_applied"]["keep_session_ids"] == ["kept", "also"]
-    assert retain.domains.get("rag") == {**DEFAULT_POLICY.as_dict(), "keep_session_ids": ["kept"]}
+    assert holdfast.domains.get("rag") == {**DEFAULT_POLICY.as_dict(), "keep_session_ids": ["kept"]}
     with pytest.raises(InvalidInputError, match="options has unknown fields auto_gc"):
-        retain.domains.apply("rag", resources, {"auto_gc": True})
+        holdfast.domains.apply("rag", resources, {"auto_gc": True})
 
 
-def test_sorting_deletes_nothing(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("alice", "agent")
+def test_sorting_deletes_nothing(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("alice", "agent")
     kept = memory.add("an old thought", "long_term", {"source_type": "thought"})["memory_id"]
     clock.advance(days=4_000)
-    found = retain.domains.apply("memory", [{"id": kept, "source_type": "thought", "created_at": "2026-01-15T12:00Z"}])
+    found = holdfast.domains.apply(
+        "memory", [{"id": kept, "source_type": "thought", "created_at": "2026-01-15T12:00Z"}]
+    )
     assert [one["id"] for one in found["eligible"]] == [kept]
-    retain.domains.archive("memory", found["eligible"])
+    holdfast.domains.archive("memory", found["eligible"])
     assert memory.get(kept)["content"] == "an old thought"
 
 
-def test_a_collection_s_parameters_come_from_the_call_and_then_from_the_policy(retain: Retain) -> None:
-    retain.domains.configure("rag", {"limit": 70, "vacuum": True})
-    found = retain.domains.resolve_gc_params("rag", {"older_than_days": 5}, {"older_than_days": 5, "dry_run": True})
+def test_a_collection_s_parameters_come_from_the_call_and_then_from_the_policy(holdfast: Holdfast) -> None:
+    holdfast.domains.configure("rag", {"limit": 70, "vacuum": True})
+    found = holdfast.domains.resolve_gc_params("rag", {"older_than_days": 5}, {"older_than_days": 5, "dry_run": True})
     assert found == {
         "older_than_days": 5,
         "source_types": ["context", "action", "thought"],
@@ -233,14 +235,14 @@ def test_a_collection_s_parameters_come_from_the_call_and_then_from_the_policy(r
         "dry_run": True,
     }
     with pytest.raises(InvalidInputError, match="raw_args must be an object"):
-        retain.domains.resolve_gc_params("rag", 3)  # type: ignore[arg-type]
+        holdfast.domains.resolve_gc_params("rag", 3)  # type: ignore[arg-type]
 
 
 # --- names of before --------------------------------------------------------------------------------------------------
 
 
-def test_names_of_before_do_the_same_and_say_what_to_use_instead(retain: Retain) -> None:
-    domains: Domains = retain.domains
+def test_names_of_before_do_the_same_and_say_what_to_use_instead(holdfast: Holdfast) -> None:
+    domains: Domains = holdfast.domains
     with pytest.warns(DeprecationWarning, match=r"use configure\(domain, config\)"):
         assert domains.set("rag", {"limit": 3})["policy"]["limit"] == 3
     with pytest.warns(DeprecationWarning, match=r"use configure\(domain, config\)"):

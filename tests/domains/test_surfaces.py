@@ -13,10 +13,10 @@ import pytest
 from api.client import Client
 from cli.shell import Shell
 from clocks import FakeClock
+from holdfast import Holdfast, InvalidInputError, aio
+from holdfast.api import build_app
+from holdfast.core.domains import MAX_KEPT
 from mcp_clients import answer, ask, error, local_server
-from retain import InvalidInputError, Retain, aio
-from retain.api import build_app
-from retain.core.domains import MAX_KEPT
 
 #: The policy before each case: nothing in it is a default, so that a value that stays can be told from one.
 BEFORE: dict[str, Any] = {
@@ -110,16 +110,16 @@ OPTIONS: list[tuple[tuple[str, ...], str, Any]] = [
 Configure = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def by_python(retain: Retain, _home: Path) -> Configure:
-    return lambda config: retain.domains.configure("rag", config)
+def by_python(holdfast: Holdfast, _home: Path) -> Configure:
+    return lambda config: holdfast.domains.configure("rag", config)
 
 
-def by_aio(retain: Retain, _home: Path) -> Configure:
-    return lambda config: asyncio.run(aio.Retain(retain).domains.configure("rag", config))
+def by_aio(holdfast: Holdfast, _home: Path) -> Configure:
+    return lambda config: asyncio.run(aio.Holdfast(holdfast).domains.configure("rag", config))
 
 
-def by_rest(retain: Retain, _home: Path) -> Configure:
-    app = build_app(retain, keys_required=False)
+def by_rest(holdfast: Holdfast, _home: Path) -> Configure:
+    app = build_app(holdfast, keys_required=False)
 
     def configure(config: dict[str, Any]) -> dict[str, Any]:
         with Client(app) as client:
@@ -131,18 +131,18 @@ def by_rest(retain: Retain, _home: Path) -> Configure:
     return configure
 
 
-def by_mcp(retain: Retain, _home: Path) -> Configure:
-    server = local_server(retain)
+def by_mcp(holdfast: Holdfast, _home: Path) -> Configure:
+    server = local_server(holdfast)
     return lambda config: answer(ask(server, "retention_configure", {"domain": "rag", "config": config}))
 
 
-def by_mcp_as_text(retain: Retain, _home: Path) -> Configure:
+def by_mcp_as_text(holdfast: Holdfast, _home: Path) -> Configure:
     """Some clients hand the whole object over as JSON text."""
-    server = local_server(retain)
+    server = local_server(holdfast)
     return lambda config: answer(ask(server, "retention_configure", {"domain": "rag", "config": json.dumps(config)}))
 
 
-def by_command(_retain: Retain, home: Path) -> Configure:
+def by_command(_holdfast: Holdfast, home: Path) -> Configure:
     shell = Shell(home)
     return lambda config: shell.json("domain", "set", "rag", "--config", json.dumps(config))
 
@@ -152,17 +152,17 @@ SURFACES = [by_python, by_aio, by_rest, by_mcp, by_mcp_as_text, by_command]
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_surface_makes_the_same_of_a_value(
-    retain: Retain, home: Path, clock: FakeClock, surface: Callable[[Retain, Path], Configure]
+    holdfast: Holdfast, home: Path, clock: FakeClock, surface: Callable[[Holdfast, Path], Configure]
 ) -> None:
-    configure = surface(retain, home)
+    configure = surface(holdfast, home)
     wrong = []
     for field, given, expected in CASES:
-        retain.domains.configure("rag", BEFORE)
+        holdfast.domains.configure("rag", BEFORE)
         clock.advance(seconds=1)
         wanted = {**BEFORE, field: BEFORE[field] if expected is STAYS else expected}
         done = configure({field: given})
         assert (done["success"], done["domain"]) == (True, "rag")
-        if not done["policy"] == retain.domains.get("rag") == wanted:
+        if not done["policy"] == holdfast.domains.get("rag") == wanted:
             wrong.append((field, given, done["policy"][field]))
         elif repr(done["policy"]) != repr(wanted):  # 1, 1.0 and True are equal, and not the same
             wrong.append((field, given, done["policy"]))
@@ -171,21 +171,21 @@ def test_every_surface_makes_the_same_of_a_value(
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_several_fields_at_once_and_none(
-    retain: Retain, home: Path, surface: Callable[[Retain, Path], Configure]
+    holdfast: Holdfast, home: Path, surface: Callable[[Holdfast, Path], Configure]
 ) -> None:
-    retain.domains.configure("rag", BEFORE)
-    configure = surface(retain, home)
+    holdfast.domains.configure("rag", BEFORE)
+    configure = surface(holdfast, home)
     assert configure({})["policy"] == BEFORE
     both = configure({"older_than_days": 1.2, "limit": "60", "keep_context_ids": ["4"]})["policy"]
     assert both == {**BEFORE, "older_than_days": 2, "keep_context_ids": []}
-    assert retain.domains.get("memory")["older_than_days"] == 30
+    assert holdfast.domains.get("memory")["older_than_days"] == 30
 
 
 @pytest.mark.parametrize(("options", "field", "expected"), OPTIONS)
 def test_options_of_the_command_line_are_the_same_fields(
-    retain: Retain, home: Path, options: tuple[str, ...], field: str, expected: Any
+    holdfast: Holdfast, home: Path, options: tuple[str, ...], field: str, expected: Any
 ) -> None:
-    retain.domains.configure("rag", BEFORE)
+    holdfast.domains.configure("rag", BEFORE)
     wanted = {**BEFORE, field: BEFORE[field] if expected is STAYS else expected}
     assert Shell(home).json("domain", "set", "rag", *options)["policy"] == wanted
     assert Shell(home).json("domain", "set", "rag", "--config", '{"limit": 3}', "--limit", "4")["policy"]["limit"] == 4
@@ -195,19 +195,19 @@ def test_options_of_the_command_line_are_the_same_fields(
     "config", [{"older": 1}, {"limit": 1, "Limit": 2}, {"keep_context_ids": list(range(1, MAX_KEPT + 2))}]
 )
 def test_what_no_policy_can_have_is_refused_by_every_surface_and_changes_nothing(
-    retain: Retain, home: Path, config: dict[str, Any]
+    holdfast: Holdfast, home: Path, config: dict[str, Any]
 ) -> None:
-    retain.domains.configure("rag", BEFORE)
+    holdfast.domains.configure("rag", BEFORE)
     with pytest.raises(InvalidInputError):
-        retain.domains.configure("rag", config)
-    with Client(build_app(retain, keys_required=False)) as client:
+        holdfast.domains.configure("rag", config)
+    with Client(build_app(holdfast, keys_required=False)) as client:
         refused = client.patch("/v1/domains/rag", {"config": config})
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_input")
     asked = {"domain": "rag", "config": config}
-    assert error(ask(local_server(retain), "retention_configure", asked))["code"] == "invalid_input"
+    assert error(ask(local_server(holdfast), "retention_configure", asked))["code"] == "invalid_input"
     shell = Shell(home)
     assert shell.error("domain", "set", "rag", "--config", json.dumps(config))[1]["code"] == "invalid_input"
-    assert retain.domains.get("rag") == BEFORE
+    assert holdfast.domains.get("rag") == BEFORE
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"limit"', "3"])
@@ -220,16 +220,16 @@ def test_a_config_that_is_no_object_is_refused_on_the_command_line(home: Path, t
 # --- the parameters of a garbage collection -----------------------------------------------------------------------------
 
 
-def params_by_rest(retain: Retain, _home: Path, args: dict[str, Any]) -> Any:
-    with Client(build_app(retain, keys_required=False)) as client:
+def params_by_rest(holdfast: Holdfast, _home: Path, args: dict[str, Any]) -> Any:
+    with Client(build_app(holdfast, keys_required=False)) as client:
         return client.post("/v1/domains/rag/gc-params", args).json()
 
 
-def params_by_mcp(retain: Retain, _home: Path, args: dict[str, Any]) -> Any:
-    return answer(ask(local_server(retain), "retention_gc_params", {"domain": "rag", **args}))
+def params_by_mcp(holdfast: Holdfast, _home: Path, args: dict[str, Any]) -> Any:
+    return answer(ask(local_server(holdfast), "retention_gc_params", {"domain": "rag", **args}))
 
 
-def params_by_command(_retain: Retain, home: Path, args: dict[str, Any]) -> Any:
+def params_by_command(_holdfast: Holdfast, home: Path, args: dict[str, Any]) -> Any:
     names = {"raw_args": "--args", "validated_args": "--validated"}
     options = [part for name, value in args.items() for part in (names[name], json.dumps(value))]
     return Shell(home).json("domain", "gc-params", "rag", *options)
@@ -247,24 +247,24 @@ def params_by_command(_retain: Retain, home: Path, args: dict[str, Any]) -> Any:
     ],
 )
 def test_the_parameters_of_a_collection_are_the_same_by_every_surface(
-    retain: Retain, home: Path, surface: Callable[..., Any], args: dict[str, Any]
+    holdfast: Holdfast, home: Path, surface: Callable[..., Any], args: dict[str, Any]
 ) -> None:
-    retain.domains.configure("rag", BEFORE)
-    expected = retain.domains.resolve_gc_params("rag", **args)
+    holdfast.domains.configure("rag", BEFORE)
+    expected = holdfast.domains.resolve_gc_params("rag", **args)
     assert {"older_than_days", "source_types", "keep_session_ids", "keep_context_ids", "limit", "vacuum"} <= set(
         expected
     )
-    assert surface(retain, home, args) == expected
+    assert surface(holdfast, home, args) == expected
 
 
 def test_the_policies_of_all_domains_say_their_version_and_when_they_were_changed(
-    retain: Retain, home: Path, clock: FakeClock
+    holdfast: Holdfast, home: Path, clock: FakeClock
 ) -> None:
-    with Client(build_app(retain, keys_required=False)) as client:
+    with Client(build_app(holdfast, keys_required=False)) as client:
         fresh = client.get("/v1/domains").json()
         assert (fresh["version"], fresh["updated_at"]) == (1, None)
-        retain.domains.configure("rag", BEFORE)
+        holdfast.domains.configure("rag", BEFORE)
         listed = client.get("/v1/domains").json()
-    assert listed == retain.domains.list() == answer(ask(local_server(retain), "retention_policies"))
+    assert listed == holdfast.domains.list() == answer(ask(local_server(holdfast), "retention_policies"))
     assert listed == Shell(home).json("domain", "list")
     assert (listed["updated_at"], listed["rag"]) == (clock().isoformat(), BEFORE)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from retain import Retain
-from retain.storage.sqlite.database import Database as SqliteDatabase
+from holdfast import Holdfast
+from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 
 class DeathError(BaseException):
@@ -20,16 +20,16 @@ class Fuse:
     To die after an effect is to die before the next one. Once it is dead an engine has no effects at all.
     """
 
-    def __init__(self, retain: Retain, burns_at: int) -> None:
+    def __init__(self, holdfast: Holdfast, burns_at: int) -> None:
         self.is_dead = False
         self.last = ""
         self._count = 0
         self._burns_at = burns_at
-        database: Any = retain.database
+        database: Any = holdfast.database
         # on SQLite, the other two are the first
         for name in ("write",) if isinstance(database, SqliteDatabase) else ("write", "govern", "alone"):
             setattr(database, name, self._before("a transaction", getattr(database, name)))
-        objects: Any = retain.parts.objects()
+        objects: Any = holdfast.parts.objects()
         objects.put = self._before("a put", objects.put)
         objects.delete = self._before("a delete", objects.delete)
 

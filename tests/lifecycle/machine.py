@@ -1,7 +1,7 @@
 """A machine whose clocks say what a test wants: ``python machine.py MOMENT cli ARGUMENTS…`` or ``… run SCRIPT HOME``.
 
 The wall clock begins at the moment and goes on from there. The steady one begins at zero, as after a start of the
-machine. Both are replaced before Retain is imported, so that nothing of it ever sees the real time.
+machine. Both are replaced before Holdfast is imported, so that nothing of it ever sees the real time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Machine:
         self.start = start
 
     def cli(self, days: float, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command of Retain, so many days after the start."""
+        """A command of Holdfast, so many days after the start."""
         return self._run(days, "cli", *arguments, "--home", str(self.home))
 
     def run(self, days: float, script: str) -> str:
-        """What a script prints that has ``retain`` open, so many days after the start."""
+        """What a script prints that has ``holdfast`` open, so many days after the start."""
         done = self._run(days, "run", script, str(self.home))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def _run(self, days: float, *arguments: str) -> subprocess.CompletedProcess[str]:
         moment = (self.start + dates.timedelta(days=days)).isoformat()
-        settings = {name: value for name, value in os.environ.items() if not name.startswith("RETAIN_")}
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         command = [sys.executable, __file__, moment, *arguments]
         return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600, check=False)
 
@@ -72,16 +72,16 @@ def replace_clocks(moment: str) -> None:
 def main(moment: str, how: str, *arguments: str) -> None:
     replace_clocks(moment)
     if how == "cli":
-        from retain.cli import main as command
+        from holdfast.cli import main as command
 
-        sys.argv = ["retain", *arguments]
+        sys.argv = ["holdfast", *arguments]
         command()
     else:
-        from retain import Retain
+        from holdfast import Holdfast
 
         script, home = arguments
-        with Retain.open(home=home) as retain:
-            exec(script, {"retain": retain})  # noqa: S102 - a script of the tests
+        with Holdfast.open(home=home) as holdfast:
+            exec(script, {"holdfast": holdfast})  # noqa: S102 - a script of the tests
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from retain.core.holds import Held, Hold
-from retain.core.rules import BIN, HISTORY, Life, Rule, resolve
-from retain.core.times import SECOND
+from holdfast.core.holds import Held, Hold
+from holdfast.core.rules import BIN, HISTORY, Life, Rule, resolve
+from holdfast.core.times import SECOND
 
 OWN = ("persona", "episodic")
 COLD = ("long_term", "structured")

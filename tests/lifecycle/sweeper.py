@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 
-from retain import Retain
+from holdfast import Holdfast
 
 
 def main(home: str, seconds: str) -> None:
     now = datetime.fromtimestamp(float(seconds), UTC)
-    with Retain.open(home=home, clock=lambda: now) as retain:
+    with Holdfast.open(home=home, clock=lambda: now) as holdfast:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 
@@ -18,7 +18,7 @@ def main(home: str, seconds: str) -> None:
             sys.stdout.write(f"{count}\n")
             sys.stdout.flush()
 
-        retain.sweep(progress=progress)
+        holdfast.sweep(progress=progress)
 
 
 if __name__ == "__main__":

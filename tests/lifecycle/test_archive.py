@@ -9,11 +9,9 @@ import pytest
 
 import raw
 from clocks import FakeClock
-from homes import fewer
-from lifecycle.soundness import check_sound, object_path, objects_of
-from retain import MemoryManager, Retain
-from retain.core.content import unpack
-from retain.core.errors import (
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.content import unpack
+from holdfast.core.errors import (
     ConflictError,
     LeaseLostError,
     NotFoundError,
@@ -22,6 +20,8 @@ from retain.core.errors import (
     ObjectStoreError,
     QuotaExceededError,
 )
+from homes import fewer
+from lifecycle.soundness import check_sound, object_path, objects_of
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 
@@ -30,80 +30,82 @@ def contents(found: list[dict[str, Any]]) -> list[str]:
     return [one["content"] for one in found]
 
 
-def pack_count(retain: Retain) -> int:
-    return len(objects_of(retain))
+def pack_count(holdfast: Holdfast) -> int:
+    return len(objects_of(holdfast))
 
 
 # --- exactly as it was -------------------------------------------------------------------------------------------------
 
 
-def test_a_memory_comes_back_from_cold_storage_exactly(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_memory_comes_back_from_cold_storage_exactly(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     metadata = {"tags": ["a", "ü"], "n": 1.5, "deep": {"list": [1, None, True]}}
     memory_id = memory.add(LONG, "long_term", metadata)["memory_id"]
     subject = "default/user_123"
-    (before,) = retain.parts.records.entries(subject, [memory_id]).values()
+    (before,) = holdfast.parts.records.entries(subject, [memory_id]).values()
     seen = memory.get(memory_id)
     clock.advance(days=365)
-    retain.sweep()
-    (cold,) = retain.parts.records.entries(subject, [memory_id]).values()
+    holdfast.sweep()
+    (cold,) = holdfast.parts.records.entries(subject, [memory_id]).values()
     assert cold.record.pack is not None
     assert len(cold.record.content) < len(LONG) / 2, "only a summary is left in the store"
     back = memory.rehydrate(memory_id)
-    (after,) = retain.parts.records.entries(subject, [memory_id]).values()
+    (after,) = holdfast.parts.records.entries(subject, [memory_id]).values()
     assert after.encoding == before.encoding
     kept = ("id", "content", "metadata", "body", "name", "created_at", "updated_at", "dated_at", "scope", "kind")
     assert all(getattr(after.record, name) == getattr(before.record, name) for name in kept)
     assert back == seen
     assert contents(memory.retrieve("what is the dog called?")) == [LONG]
-    retain.sweep()
-    check_sound(retain)
-    assert objects_of(retain) == set(), "an object that nothing lies in is gone"
+    holdfast.sweep()
+    check_sound(holdfast)
+    assert objects_of(holdfast) == set(), "an object that nothing lies in is gone"
 
 
-def test_the_age_of_what_came_back_counts_anew(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_the_age_of_what_came_back_counts_anew(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     memory.rehydrate(memory_id)
     clock.advance(days=364)
-    assert retain.sweep().total == 0
+    assert holdfast.sweep().total == 0
     assert memory.retrieve("dog")
     clock.advance(days=1)
-    assert retain.sweep().counts["archive"] == 1
+    assert holdfast.sweep().counts["archive"] == 1
 
 
 def test_a_document_is_read_through_cold_storage_and_stays_there(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     document = {"city": "Rome", "nights": 3, "notes": LONG, "nested": {"a": [1, 2]}}
     memory_id = memory.structured.put("trips", document, key="rome")
     clock.advance(days=180)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.structured.get("trips", "rome") == document
     assert memory.structured.find("trips") == []
     assert memory.get(memory_id)["is_archived"]
-    assert pack_count(retain) == 1
+    assert pack_count(holdfast) == 1
     memory.rehydrate(memory_id)
     assert memory.structured.find("trips")[0]["document"] == document
 
 
 def test_a_document_in_cold_storage_can_be_replaced_by_its_key(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="trip")
     clock.advance(days=180)
-    retain.sweep()
+    holdfast.sweep()
     memory.structured.put("trips", {"city": "Oslo"}, key="trip")
     assert memory.structured.get("trips", "trip") == {"city": "Oslo"}
 
 
 def test_what_is_in_cold_storage_is_brought_back_before_it_is_changed(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     text = memory.add(LONG, "long_term")["memory_id"]
     document = memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome")
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     for memory_id in (text, document):
         with pytest.raises(ConflictError, match="rehydrate"):
             memory.update(memory_id, metadata={"n": 1})
@@ -113,11 +115,11 @@ def test_what_is_in_cold_storage_is_brought_back_before_it_is_changed(
 
 
 def test_an_archived_memory_is_recalled_when_it_is_asked_for(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.retrieve("dog called Rex") == []
     (found,) = memory.retrieve("dog called Rex", include_archived=True)
     assert (found["memory_id"], found["is_archived"]) == (memory_id, True)
@@ -128,16 +130,16 @@ def test_an_archived_memory_is_recalled_when_it_is_asked_for(
 
 
 def test_an_archived_episode_keeps_its_summary_and_nothing_else(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     episode_id = memory.episodic.record_episode(
         "book a night train", ["looked for trains"], messages=["The secret word is xylophone"], summary="Went to Rome."
     )
     clock.advance(days=90)
-    report = retain.sweep()
+    report = holdfast.sweep()
     assert report.counts["archive"] == 1
-    assert objects_of(retain) == set()
-    ((body, content),) = raw.rows(retain, "SELECT body, content FROM records WHERE id = ?", (episode_id,))
+    assert objects_of(holdfast) == set()
+    ((body, content),) = raw.rows(holdfast, "SELECT body, content FROM records WHERE id = ?", (episode_id,))
     assert (body, unpack(content)) == (None, "Went to Rome.")
     (found,) = memory.episodic.query_similar_episodes("a trip to Rome")
     assert (found["summary"], found["is_archived"]) == ("Went to Rome.", True)
@@ -153,15 +155,17 @@ def test_only_what_is_in_cold_storage_can_be_brought_back(memory: MemoryManager)
         memory.rehydrate("0" * 32)
 
 
-def test_a_full_quota_keeps_a_memory_in_cold_storage(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_full_quota_keeps_a_memory_in_cold_storage(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    retain.sweep()
-    retain.quotas.set("long_term", max_bytes=len(LONG) - 1)
+    holdfast.sweep()
+    holdfast.quotas.set("long_term", max_bytes=len(LONG) - 1)
     with pytest.raises(QuotaExceededError, match="cannot be brought back"):
         memory.rehydrate(memory_id)
-    check_sound(retain)
-    retain.quotas.set("long_term", max_bytes=len(LONG))
+    check_sound(holdfast)
+    holdfast.quotas.set("long_term", max_bytes=len(LONG))
     assert memory.rehydrate(memory_id)["content"] == LONG
 
 
@@ -169,80 +173,80 @@ def test_a_full_quota_keeps_a_memory_in_cold_storage(retain: Retain, memory: Mem
 
 
 def test_many_small_memories_go_into_few_objects(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, engine_name: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, engine_name: str
 ) -> None:
     many = fewer(engine_name, 3_000)
     memory.add_many([f"fact {n}: {LONG[:500]}" for n in range(many)], "long_term")
     clock.advance(days=365)
-    assert retain.sweep().counts["archive"] == many
-    assert pack_count(retain) <= 4
-    check_sound(retain)
+    assert holdfast.sweep().counts["archive"] == many
+    assert pack_count(holdfast) <= 4
+    check_sound(holdfast)
 
 
-def test_a_weekly_trickle_leaves_no_crumbs(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_weekly_trickle_leaves_no_crumbs(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     ids = []
     for week in range(8):
         ids.append(memory.add(f"week {week}: {LONG}", "long_term")["memory_id"])
         clock.advance(days=7)
     clock.advance(days=365 - 8 * 7)
     for _ in range(8):
-        retain.sweep()
-        assert pack_count(retain) == 1
-        check_sound(retain)
+        holdfast.sweep()
+        assert pack_count(holdfast) == 1
+        check_sound(holdfast)
         clock.advance(days=7)
     assert memory.rehydrate(ids[0])["content"] == f"week 0: {LONG}"
-    retain.sweep()
-    check_sound(retain)
+    holdfast.sweep()
+    check_sound(holdfast)
 
 
-def test_users_do_not_share_objects(retain: Retain, clock: FakeClock) -> None:
+def test_users_do_not_share_objects(holdfast: Holdfast, clock: FakeClock) -> None:
     for user_id in ("ann", "bob", "cy"):
-        retain.manager(user_id, "agent").add(LONG, "long_term")
+        holdfast.manager(user_id, "agent").add(LONG, "long_term")
     clock.advance(days=365)
-    retain.sweep()
-    assert pack_count(retain) == 3
-    assert len({name.split("/")[2] for name in objects_of(retain)}) == 3
-    assert not any(user_id in name for name in objects_of(retain) for user_id in ("ann", "bob"))
+    holdfast.sweep()
+    assert pack_count(holdfast) == 3
+    assert len({name.split("/")[2] for name in objects_of(holdfast)}) == 3
+    assert not any(user_id in name for name in objects_of(holdfast) for user_id in ("ann", "bob"))
 
 
 def test_what_is_deleted_for_good_is_gone_from_cold_storage_and_its_neighbours_stay(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     ids = [memory.add(f"{n}: {LONG}", "long_term")["memory_id"] for n in range(3)]
     clock.advance(days=365)
-    retain.sweep()
-    (before,) = objects_of(retain)
+    holdfast.sweep()
+    (before,) = objects_of(holdfast)
     memory.delete(ids[1])
-    assert objects_of(retain) == {before}, "while it is in the bin it can be restored"
+    assert objects_of(holdfast) == {before}, "while it is in the bin it can be restored"
     memory.restore(ids[1])
     memory.delete(ids[1])
     clock.advance(days=15)
-    assert retain.sweep().counts["delete"] == 1
-    (after,) = objects_of(retain)
+    assert holdfast.sweep().counts["delete"] == 1
+    (after,) = objects_of(holdfast)
     assert after != before
-    check_sound(retain)
+    check_sound(holdfast)
     for place in (0, 2):
         assert memory.rehydrate(ids[place])["content"] == f"{place}: {LONG}"
-    retain.sweep()
-    assert objects_of(retain) == set()
+    holdfast.sweep()
+    assert objects_of(holdfast) == set()
 
 
 def test_two_that_tidy_cold_storage_at_once_leave_no_object_behind(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     """One has noted an object and is slow to write it; the other takes it for what a crash left, and gives it up."""
-    retain.manager("ann", "guide").add(LONG, "long_term")
+    holdfast.manager("ann", "guide").add(LONG, "long_term")
     clock.advance(days=1)
     memory.add(LONG, "long_term")
     clock.advance(days=364)
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=1)
-    objects: Any = retain.parts.objects()
+    objects: Any = holdfast.parts.objects()
     put = objects.put
 
     def put_late(name: str, data: bytes) -> None:
         objects.put = put
-        with Retain.open(home=retain.settings.home, clock=clock) as other:
+        with Holdfast.open(home=holdfast.settings.home, clock=clock) as other:
             with suppress(LeaseLostError):
                 other.sweep()
             raw.run(other, "UPDATE leases SET expires_at = 0")  # the slow one was silent for longer than its lease
@@ -252,21 +256,23 @@ def test_two_that_tidy_cold_storage_at_once_leave_no_object_behind(
     objects.put = put_late
     with suppress(LeaseLostError):
         memory.long_term.archive_old_memories()
-    retain.sweep()
-    check_sound(retain)
+    holdfast.sweep()
+    check_sound(holdfast)
 
 
 # --- damage ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_object_is_told_and_nothing_is_lost(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_damaged_object_is_told_and_nothing_is_lost(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     document_id = memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome")
     clock.advance(days=365)
-    retain.sweep()
-    whole = {name: object_path(retain, name).read_bytes() for name in objects_of(retain)}
+    holdfast.sweep()
+    whole = {name: object_path(holdfast, name).read_bytes() for name in objects_of(holdfast)}
     for name, data in whole.items():
-        object_path(retain, name).write_bytes(data[:-40] + b"x" * 40)
+        object_path(holdfast, name).write_bytes(data[:-40] + b"x" * 40)
     for memory_id_ in (memory_id, document_id):
         with pytest.raises(ObjectDamagedError, match="restore it from a backup"):
             memory.rehydrate(memory_id_)
@@ -274,69 +280,73 @@ def test_a_damaged_object_is_told_and_nothing_is_lost(retain: Retain, memory: Me
         memory.structured.get("trips", "rome")
     assert memory.get(memory_id)["is_archived"], "what is in the store is still told"
     for name, data in whole.items():
-        object_path(retain, name).write_bytes(data)
+        object_path(holdfast, name).write_bytes(data)
     assert memory.rehydrate(memory_id)["content"] == LONG
-    retain.sweep()
-    check_sound(retain)
+    holdfast.sweep()
+    check_sound(holdfast)
 
 
-def test_a_missing_object_is_told_and_nothing_is_lost(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_missing_object_is_told_and_nothing_is_lost(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    retain.sweep()
-    (name,) = objects_of(retain)
-    data = object_path(retain, name).read_bytes()
-    object_path(retain, name).unlink()
+    holdfast.sweep()
+    (name,) = objects_of(holdfast)
+    data = object_path(holdfast, name).read_bytes()
+    object_path(holdfast, name).unlink()
     with pytest.raises(ObjectMissingError, match="deleted by hand"):
         memory.rehydrate(memory_id)
     assert memory.get(memory_id)["is_archived"]
-    object_path(retain, name).write_bytes(data)
+    object_path(holdfast, name).write_bytes(data)
     assert memory.rehydrate(memory_id)["content"] == LONG
 
 
-def test_a_damaged_object_of_one_user_does_not_stop_the_sweep_of_the_others(retain: Retain, clock: FakeClock) -> None:
-    ann, bob = retain.manager("ann", "guide"), retain.manager("bob", "guide")
+def test_a_damaged_object_of_one_user_does_not_stop_the_sweep_of_the_others(
+    holdfast: Holdfast, clock: FakeClock
+) -> None:
+    ann, bob = holdfast.manager("ann", "guide"), holdfast.manager("bob", "guide")
     ids = [ann.add(f"{n} {LONG}", "long_term")["memory_id"] for n in range(2)]
     clock.advance(days=365)
-    retain.sweep()
-    (name,) = objects_of(retain)
-    object_path(retain, name).write_bytes(b"damaged")
+    holdfast.sweep()
+    (name,) = objects_of(holdfast)
+    object_path(holdfast, name).write_bytes(b"damaged")
     ann.delete(ids[0])
     ann.add(f"later {LONG}", "long_term")
     lost = bob.add("short-lived", "long_term")["memory_id"]
     bob.delete(lost)
     clock.advance(days=365)
     with pytest.raises(ObjectStoreError, match="damaged"):  # told, once everything else is done
-        retain.sweep()
-    assert lost not in {item.get("memory_id") for item in retain.recycle.list()}
-    assert raw.rows(retain, "SELECT 1 FROM records WHERE id = ?", (lost,)) == []
+        holdfast.sweep()
+    assert lost not in {item.get("memory_id") for item in holdfast.recycle.list()}
+    assert raw.rows(holdfast, "SELECT 1 FROM records WHERE id = ?", (lost,)) == []
 
 
 def test_an_object_that_is_not_kept_as_written_moves_nothing(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    objects: Any = retain.parts.objects()
+    objects: Any = holdfast.parts.objects()
     put = objects.put
     objects.put = lambda name, data: put(name, data[:-1])
     with pytest.raises(ObjectDamagedError, match="nothing was moved"):
-        retain.sweep()
+        holdfast.sweep()
     assert memory.get(memory_id)["content"] == LONG
     objects.put = put
-    retain.sweep()
+    holdfast.sweep()
     assert memory.rehydrate(memory_id)["content"] == LONG
-    retain.sweep()
-    check_sound(retain)
+    holdfast.sweep()
+    check_sound(holdfast)
 
 
 def test_a_removed_object_folder_is_not_taken_for_an_empty_one(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    retain.sweep()
-    folder = retain.settings.home / "archive"
+    holdfast.sweep()
+    folder = holdfast.settings.home / "archive"
     folder.rename(folder.with_name("unmounted"))
     with pytest.raises(Exception, match="mount its disk"):
         memory.rehydrate(memory_id)

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from holdfast.core.chain import Event
+from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
+from holdfast.core.times import moment
+from holdfast.lifecycle.audit import Audit
+from holdfast.storage.relational.audit import SqlAudit, append
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteTransaction
 from homes import Homes, database_of, fewer
-from retain.core.chain import Event
-from retain.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
-from retain.core.times import moment
-from retain.lifecycle.audit import Audit
-from retain.storage.relational.audit import SqlAudit, append
-from retain.storage.relational.database import Database, Transaction
-from retain.storage.sqlite.database import Database as SqliteDatabase
-from retain.storage.sqlite.database import SqliteTransaction
 
 ME, YOU, ALL = "t/me", "t/you", "t/"
 #: The tables of the chain, and what tells their rows apart.

@@ -5,31 +5,31 @@ from __future__ import annotations
 import pytest
 
 from clocks import FakeClock
-from retain import HeldError, MemoryManager, Retain
+from holdfast import HeldError, Holdfast, MemoryManager
 
 
 def test_every_move_refusal_rule_change_and_hold_is_in_the_chain(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = memory.add("Enjoys skiing", "long_term")["memory_id"]
     memory.delete(memory_id)
     memory.restore(memory_id)
-    hold = retain.holds.add(user_id=memory.user_id, reason="court case", author="legal")
+    hold = holdfast.holds.add(user_id=memory.user_id, reason="court case", author="legal")
     with pytest.raises(HeldError):
         memory.delete(memory_id)
-    retain.holds.release(hold.id, author="legal")
+    holdfast.holds.release(hold.id, author="legal")
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     memory.rehydrate(memory_id)
-    retain.policies.set("long_term", delete_after_days=400, confirm=True)
+    holdfast.policies.set("long_term", delete_after_days=400, confirm=True)
     clock.advance(days=400)
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=15)
-    retain.sweep()
+    holdfast.sweep()
 
     entries = [
         (entry["action"], entry["item"] if entry["item"] in (memory_id, hold.id) else None)
-        for entry in retain.audit.tail(100)
+        for entry in holdfast.audit.tail(100)
     ]
     assert entries == [
         ("recycled", memory_id),
@@ -43,5 +43,5 @@ def test_every_move_refusal_rule_change_and_hold_is_in_the_chain(
         ("recycled", memory_id),
         ("deleted", memory_id),
     ]
-    assert memory.user_id not in str(retain.audit.tail(100))
-    assert retain.audit.verify()
+    assert memory.user_id not in str(holdfast.audit.tail(100))
+    assert holdfast.audit.verify()

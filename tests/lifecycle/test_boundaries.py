@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import NotFoundError, RetainError
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import HoldfastError, NotFoundError
 
 MICROSECOND = timedelta(microseconds=1)
 LIFE = timedelta(days=10)
@@ -51,7 +51,7 @@ def can_be_changed(memory: MemoryManager, memory_id: str) -> bool:
         memory.update(memory_id, metadata={"seen": True})
     except NotFoundError:
         return False
-    except RetainError as refusal:
+    except HoldfastError as refusal:
         return "updated as text" in str(refusal)  # an entity is not changed in this way, but it is there
     return True
 
@@ -103,12 +103,12 @@ def entity(memory: MemoryManager, kind: str) -> dict[str, Seen]:
     }
 
 
-def history(retain: Retain, memory: MemoryManager) -> dict[str, Seen]:
+def history(holdfast: Holdfast, memory: MemoryManager) -> dict[str, Seen]:
     memory.short_term.add_message("user", "hello")
     return {
-        "sessions.history": lambda: bool(retain.sessions.history("travel_agent", "sess_abc123", user_id="user_123")),
-        "sessions.history of anyone": lambda: bool(retain.sessions.history("travel_agent", "sess_abc123")),
-        "sessions.list": lambda: bool(retain.sessions.list("user_123")),
+        "sessions.history": lambda: bool(holdfast.sessions.history("travel_agent", "sess_abc123", user_id="user_123")),
+        "sessions.history of anyone": lambda: bool(holdfast.sessions.history("travel_agent", "sess_abc123")),
+        "sessions.list": lambda: bool(holdfast.sessions.list("user_123")),
         "get_full_history": lambda: bool(memory.short_term.get_full_history()),
     }
 
@@ -139,16 +139,16 @@ def check_boundary(clock: FakeClock, ends: timedelta, ways: dict[str, Seen]) -> 
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_memory_is_gone_at_the_instant_of_its_end_however_it_is_read(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, kind: str
 ) -> None:
-    retain.policies.set(kind, delete_after_days=10, confirm=True)
+    holdfast.policies.set(kind, delete_after_days=10, confirm=True)
     check_boundary(clock, LIFE, READERS[kind](memory, kind))
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_cold_index_sees_the_same_boundary(retain: Retain, clock: FakeClock, kind: str) -> None:
-    retain.policies.set(kind, delete_after_days=10, confirm=True)
-    ways = READERS[kind](retain.manager("user_123", "travel_agent"), kind)
+def test_a_cold_index_sees_the_same_boundary(holdfast: Holdfast, clock: FakeClock, kind: str) -> None:
+    holdfast.policies.set(kind, delete_after_days=10, confirm=True)
+    ways = READERS[kind](holdfast.manager("user_123", "travel_agent"), kind)
     clock.advance(days=10)
     for how, sees in ways.items():
         assert not sees(), how
@@ -156,7 +156,7 @@ def test_a_cold_index_sees_the_same_boundary(retain: Retain, clock: FakeClock, k
 
 @pytest.mark.parametrize("level", ["tenant", "user", "agent", "session", "memory"])
 def test_a_rule_at_every_level_holds_to_the_microsecond(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, level: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, level: str
 ) -> None:
     memory_id = memory.add("Ann prefers trains", "long_term")["memory_id"]
     scope = {
@@ -166,7 +166,7 @@ def test_a_rule_at_every_level_holds_to_the_microsecond(
         "session": {"session_id": "sess_abc123"},
         "memory": {"user_id": "user_123", "memory_id": memory_id},
     }[level]
-    retain.policies.set("long_term", delete_after_days=10, confirm=True, **scope)
+    holdfast.policies.set("long_term", delete_after_days=10, confirm=True, **scope)
     ways: dict[str, Seen] = {
         "retrieve": lambda: bool(memory.retrieve("trains")),
         "get": lambda: is_found(lambda: memory.get(memory_id)),
@@ -175,22 +175,22 @@ def test_a_rule_at_every_level_holds_to_the_microsecond(
 
 
 def test_a_conversation_is_gone_30_days_after_its_last_message(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.short_term.add_message("user", "good morning")
     clock.advance(days=29)
-    check_boundary(clock, timedelta(days=30), history(retain, memory))
+    check_boundary(clock, timedelta(days=30), history(holdfast, memory))
 
 
 def test_a_conversation_whose_time_is_over_is_not_revived_by_a_new_message(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.short_term.add_message("user", "an old secret")
     clock.advance(days=30)
     memory.short_term.add_message("user", "hello again")
-    contents = [message["content"] for message in retain.sessions.history("travel_agent", "sess_abc123")]
+    contents = [message["content"] for message in holdfast.sessions.history("travel_agent", "sess_abc123")]
     assert contents == ["hello again"]
-    (binned,) = [item for item in retain.recycle.list() if item["type"] == "session"]
+    (binned,) = [item for item in holdfast.recycle.list() if item["type"] == "session"]
     assert binned["messages"] == 1
 
 
@@ -206,8 +206,8 @@ def test_short_term_messages_are_gone_an_hour_after_the_last_write(memory: Memor
     check_boundary(clock, timedelta(hours=1), ways)
 
 
-def test_reading_never_revives(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+def test_reading_never_revives(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
+    holdfast.policies.set("long_term", delete_after_days=10, confirm=True)
     memory_id = memory.add("Ann prefers trains", "long_term")["memory_id"]
     for _ in range(9):
         clock.advance(days=1)
@@ -221,10 +221,10 @@ def test_reading_never_revives(retain: Retain, memory: MemoryManager, clock: Fak
 
 
 def test_a_clock_that_is_set_back_shows_again_what_no_sweep_has_taken(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     """Visibility is a matter of the moment that is asked about, not of what was asked before."""
-    retain.policies.set("long_term", delete_after_days=10, confirm=True)
+    holdfast.policies.set("long_term", delete_after_days=10, confirm=True)
     memory.add("Ann prefers trains", "long_term")
     clock.advance(days=10)
     assert not memory.retrieve("trains")
@@ -305,26 +305,28 @@ def test_what_is_in_the_bin_can_be_restored_until_the_instant_its_time_is_over(
     clock.now = began + timedelta(days=15) - MICROSECOND
     assert memory.restore(kept)["content"] == "one"
     clock.now = began + timedelta(days=15)
-    with pytest.raises(RetainError, match="no longer be restored"):
+    with pytest.raises(HoldfastError, match="no longer be restored"):
         memory.restore(lost)
 
 
 def test_a_related_entity_whose_time_is_over_is_not_told_of_any_more(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.entity.relate("Ann", "works_for", "Acme Airways")
     acme = memory.entity.get("Acme Airways")["entity_id"]
-    retain.policies.set("entity", user_id="user_123", memory_id=acme, delete_after_days=10, confirm=True)
+    holdfast.policies.set("entity", user_id="user_123", memory_id=acme, delete_after_days=10, confirm=True)
     clock.advance(days=10)
     assert memory.entity.get("Ann")["relations"] == []
     assert memory.entity.neighbours("Ann") == []
     assert memory.retrieve("Acme Airways", ["entity"], filters={"entity_type": "company"}) == []
 
 
-def test_what_is_past_its_time_is_no_longer_counted(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+def test_what_is_past_its_time_is_no_longer_counted(
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
+) -> None:
     memory.episodic.record_episode("Book a flight", ["booked"])
     clock.advance(days=365, microseconds=-1)
     assert memory.count_memories("episodic") == 1
     clock.advance(microseconds=1)
     assert memory.count_memories("episodic") == 0
-    assert retain.quotas.get("episodic", "user_123").memories == 1, "its place is taken until a sweep has come"
+    assert holdfast.quotas.get("episodic", "user_123").memories == 1, "its place is taken until a sweep has come"

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.clock import Seen
+from holdfast.core.times import moment
 from homes import Homes
 from lifecycle.machine import Machine
-from retain import Retain
-from retain.core.clock import Seen
-from retain.core.times import moment
 
-_ADD = "retain.manager('ann', 'guide').add('Likes tea')"
+_ADD = "holdfast.manager('ann', 'guide').add('Likes tea')"
 
 
 class Store:
@@ -33,17 +33,17 @@ class Store:
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
-    def look(self, question: Callable[[Retain], Any], days: float = 0) -> Any:
+    def look(self, question: Callable[[Holdfast], Any], days: float = 0) -> Any:
         """What an honest process finds, so many days after the start."""
         now = self.start + timedelta(days=days)
-        with Retain.open(home=self.home, clock=lambda: now) as retain:
-            return question(retain)
+        with Holdfast.open(home=self.home, clock=lambda: now) as holdfast:
+            return question(holdfast)
 
     def in_bin(self, days: float = 0) -> list[str]:
-        return sorted(str(one["type"]) for one in self.look(lambda retain: retain.recycle.list(), days))
+        return sorted(str(one["type"]) for one in self.look(lambda holdfast: holdfast.recycle.list(), days))
 
     def seen(self) -> Seen | None:
-        found: Seen | None = self.look(lambda retain: retain.trust.seen())
+        found: Seen | None = self.look(lambda holdfast: holdfast.trust.seen())
         return found
 
     def at(self, days: float) -> int:
@@ -63,19 +63,19 @@ AFTER_A_MONTH = ["agent", "memory", "memory", "session", "session", "tool"]
 @pytest.fixture
 def binned(store: Store) -> Store:
     """A store with something of every sort in the recycle bin, where it is for 15 days."""
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        memory = retain.manager("ann", "guide", "trip")
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        memory = holdfast.manager("ann", "guide", "trip")
         memory.delete(memory.add("Likes tea")["memory_id"])
         memory.delete(memory.structured.put("trips", {"to": "Rome"}, key="1"))
         message = memory.short_term.add_message("user", "hello")
         memory.short_term.add_message("user", "and more")
         memory.delete(message)
-        retain.manager("bob", "guide", "talk").short_term.add_message("user", "hello")
-        retain.sessions.remove("guide", "talk", user_id="bob")
-        retain.agents.add("other")
-        retain.agents.remove("other")
-        retain.tools.add("search")
-        retain.tools.remove("search")
+        holdfast.manager("bob", "guide", "talk").short_term.add_message("user", "hello")
+        holdfast.sessions.remove("guide", "talk", user_id="bob")
+        holdfast.agents.add("other")
+        holdfast.agents.remove("other")
+        holdfast.tools.add("search")
+        holdfast.tools.remove("search")
     assert store.in_bin() == BINNED
     return store
 
@@ -105,7 +105,7 @@ def test_a_sweep_ten_years_ahead_deletes_nothing_and_says_what_waits(binned: Sto
         "tool": 1,
     }
     assert binned.in_bin() == AFTER_A_MONTH
-    assert binned.look(lambda retain: retain.recycle.restore(user_id="ann"), days=0.1) == 4
+    assert binned.look(lambda holdfast: holdfast.recycle.restore(user_id="ann"), days=0.1) == 4
 
 
 def test_the_plan_of_a_clock_that_is_ahead_says_what_waits_and_is_carried_out_as_it_says(binned: Store) -> None:
@@ -123,7 +123,7 @@ def test_the_plan_of_a_clock_that_is_ahead_says_what_waits_and_is_carried_out_as
 @pytest.mark.parametrize("together", [True, False])
 def test_what_is_written_under_a_clock_that_is_ahead_does_not_make_it_believed(binned: Store, together: bool) -> None:
     if together:
-        assert binned.machine.run(20, f"{_ADD}\nprint(retain.sweep().counts['delete'])") == "0\n"
+        assert binned.machine.run(20, f"{_ADD}\nprint(holdfast.sweep().counts['delete'])") == "0\n"
     else:
         binned.machine.run(20, _ADD)
         assert binned.json(20.01, "sweep")["counts"]["delete"] == 0
@@ -133,14 +133,14 @@ def test_what_is_written_under_a_clock_that_is_ahead_does_not_make_it_believed(b
     assert seen.sighted is not None
     assert seen.sighted >= binned.at(20)
     assert binned.in_bin() == BINNED
-    assert binned.look(lambda retain: retain.manager("ann", "guide").retrieve("tea"), days=21), "it may write"
+    assert binned.look(lambda holdfast: holdfast.manager("ann", "guide").retrieve("tea"), days=21), "it may write"
 
 
 def test_a_clock_within_the_tolerance_is_believed_and_one_beyond_the_setting_is_not(binned: Store) -> None:
     binned.machine.run(2.9, _ADD)
     assert (seen := binned.seen()) is not None
     assert seen.at >= binned.at(2.9)
-    path = binned.home / "retain.toml"
+    path = binned.home / "holdfast.toml"
     text = path.read_text() if path.exists() else ""
     path.write_text(f"{text}clock_tolerance_days = 30\n")
     assert binned.json(20, "sweep")["counts"]["delete"] == len(BINNED)
@@ -149,43 +149,43 @@ def test_a_clock_within_the_tolerance_is_believed_and_one_beyond_the_setting_is_
 # --- every path that cannot be undone -----------------------------------------------------------------------------------
 
 _EPISODES = """
-memory = retain.manager('ann', 'guide')
+memory = holdfast.manager('ann', 'guide')
 print(memory.archive_due('episodic'))
 """
 
 
 def test_the_messages_of_an_episode_are_not_cleared(store: Store) -> None:
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         ended = memory.episodic.record_episode("trip", ["went", "came"], messages=["Where to?", "To Rome."])
     report = store.json(100, "sweep")
     assert report["counts"]["archive"] == 0
     assert [(line["memory_type"], line["action"]) for line in report["waiting"]["lines"]] == [("episodic", "archive")]
     assert store.machine.run(100.1, _EPISODES) == "0\n"
-    messages = store.look(lambda retain: retain.manager("ann", "guide").episodic.get_messages(ended))
+    messages = store.look(lambda holdfast: holdfast.manager("ann", "guide").episodic.get_messages(ended))
     assert "To Rome." in json.dumps(messages)
     assert store.json(101.2, "sweep")["counts"]["archive"] == 1, "a day later the time is believed"
 
 
 def test_what_can_be_undone_goes_on(store: Store) -> None:
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         kept = memory.add("Likes tea " * 40)["memory_id"]
         memory.episodic.record_episode("trip", ["went"])
     report = store.json(400, "sweep")
     assert (report["counts"]["archive"], report["counts"]["recycle"], report["waiting"]) == (1, 1, None)
-    back = store.look(lambda retain: retain.manager("ann", "guide").rehydrate(kept), days=401)
+    back = store.look(lambda holdfast: holdfast.manager("ann", "guide").rehydrate(kept), days=401)
     assert back["content"] == "Likes tea " * 40
-    assert store.look(lambda retain: retain.recycle.restore(user_id="ann"), days=401) == 1
+    assert store.look(lambda holdfast: holdfast.recycle.restore(user_id="ann"), days=401) == 1
 
 
 def test_no_backup_is_removed(store: Store) -> None:
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        retain.manager("ann", "guide").add("Likes tea")
-        first = retain.backups.create().id
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        holdfast.manager("ann", "guide").add("Likes tea")
+        first = holdfast.backups.create().id
         store.clock.advance(days=1)
-        second = retain.backups.create().id
-        assert retain.backups.verify(second, restore=True)
+        second = holdfast.backups.create().id
+        assert holdfast.backups.verify(second, restore=True)
     done = store.json(40, "backup", "rotate")
     assert (done["removed"], done["waiting"]) == ([], [first, second])
     assert "has seen" in done["waiting_for"]
@@ -195,23 +195,23 @@ def test_no_backup_is_removed(store: Store) -> None:
 
 
 def test_the_audit_chain_is_not_cut(store: Store) -> None:
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         memory.delete(memory.add("Likes tea")["memory_id"])
-        retain.audit.seal()
-        before = len(retain.audit.tail(100))
+        holdfast.audit.seal()
+        before = len(holdfast.audit.tail(100))
     ran = store.json(4_000, "schedule", "run", "daily")["result"]
     assert ran["audit_entries_cut"] == 0
     assert "has seen" in ran["audit_cut_waits"]
-    assert len(store.look(lambda retain: retain.audit.tail(100))) >= before
+    assert len(store.look(lambda holdfast: holdfast.audit.tail(100))) >= before
     asked = """
 try:
-    retain.audit.cut(retain.parts.clock())
+    holdfast.audit.cut(holdfast.parts.clock())
 except Exception as problem:
     print(type(problem).__name__)
 """
     assert store.machine.run(4_000.1, asked) == "ClockError\n"
-    assert store.look(lambda retain: bool(retain.audit.verify()))
+    assert store.look(lambda holdfast: bool(holdfast.audit.verify()))
     assert store.json(4_001.2, "schedule", "run", "daily")["result"]["audit_entries_cut"] >= before
 
 
@@ -232,14 +232,14 @@ def test_one_confirmation_is_enough_for_everything_after_it(binned: Store) -> No
     binned.json(20, "sweep")
     report = binned.json(20.1, "sweep", "--confirm")
     assert (report["counts"]["delete"], report["waiting"]) == (len(BINNED), None)
-    binned.machine.run(20.2, "memory = retain.manager('ann', 'guide')\nmemory.delete(memory.add('x')['memory_id'])")
+    binned.machine.run(20.2, "memory = holdfast.manager('ann', 'guide')\nmemory.delete(memory.add('x')['memory_id'])")
     plan = binned.json(20.3, "sweep", "--dry-run")
     assert plan["waiting"] is None
     seen = binned.seen()
     assert seen is not None
     assert seen.sighted is None
     assert seen.at >= binned.at(20.1)
-    entries = binned.look(lambda retain: retain.audit.tail(50), days=21)
+    entries = binned.look(lambda holdfast: holdfast.audit.tail(50), days=21)
     assert [entry["action"] for entry in entries].count("clock.accept") == 1
 
 
@@ -264,13 +264,15 @@ def test_a_clock_that_is_put_right_within_a_day_has_destroyed_nothing_and_jobs_g
     binned.json(1, "schedule", "run", "--once")
     binned.json(21.9, "sweep")
     assert binned.in_bin() == BINNED, "and no later mistake bears it out"
-    assert binned.look(lambda retain: retain.recycle.purge(), days=14.9) == {}
-    assert sum(binned.look(lambda retain: retain.recycle.purge(), days=16).values()) == len(BINNED), "in its own time"
+    assert binned.look(lambda holdfast: holdfast.recycle.purge(), days=14.9) == {}
+    assert sum(binned.look(lambda holdfast: holdfast.recycle.purge(), days=16).values()) == len(BINNED), (
+        "in its own time"
+    )
 
 
 def test_a_store_that_is_rarely_opened_lags_by_one_sighting(binned: Store) -> None:
     assert binned.json(30, "sweep")["counts"]["delete"] == 0
-    with_more = "memory = retain.manager('ann', 'guide')\nmemory.delete(memory.add('later')['memory_id'])"
+    with_more = "memory = holdfast.manager('ann', 'guide')\nmemory.delete(memory.add('later')['memory_id'])"
     binned.machine.run(30.1, with_more)
     report = binned.json(60, "sweep")
     assert (report["counts"]["delete"], report["waiting"]["records"]) == (len(BINNED), 2), "a memory and a session"
@@ -284,18 +286,18 @@ def test_writes_alone_bear_a_time_out(binned: Store) -> None:
 
 
 def test_a_new_store_believes_the_time_of_its_first_write(store: Store) -> None:
-    assert store.machine.run(3_650, f"{_ADD}\nprint(retain.sweep().waiting)") == "None\n"
+    assert store.machine.run(3_650, f"{_ADD}\nprint(holdfast.sweep().waiting)") == "None\n"
     assert (seen := store.seen()) is not None
     assert seen.at >= store.at(3_650)
     assert seen.sighted is None
 
 
 def test_a_backup_that_is_restored_under_a_clock_that_is_ahead_is_not_swept_empty(binned: Store, homes: Homes) -> None:
-    with Retain.open(home=binned.home, clock=binned.clock) as retain:
-        retain.backups.create()
+    with Holdfast.open(home=binned.home, clock=binned.clock) as holdfast:
+        holdfast.backups.create()
     other = homes.new("other")
     other.mkdir(exist_ok=True)
-    with (other / "retain.toml").open("a") as file:
+    with (other / "holdfast.toml").open("a") as file:
         file.write(f'backup_url = "file://{binned.home}/backups"\nstate_url = "file://{binned.home}"\n')
         file.write(f'master_key = "file:{binned.home}/keys/master.key"\n')
     restored = Store(other, binned.clock)
@@ -306,13 +308,13 @@ def test_a_backup_that_is_restored_under_a_clock_that_is_ahead_is_not_swept_empt
 
 
 def test_a_time_that_is_told_is_the_time_of_the_latest_write_to_the_hour(store: Store) -> None:
-    with Retain.open(home=store.home, clock=store.clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=store.home, clock=store.clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         memory.add("one")
         first = store.clock.now
         store.clock.advance(minutes=59)
         memory.add("two")
-        assert retain.trust.seen() == Seen(moment(first)), "a write tells the time once an hour, and costs no more"
+        assert holdfast.trust.seen() == Seen(moment(first)), "a write tells the time once an hour, and costs no more"
         store.clock.advance(minutes=2)
         memory.add("three")
-        assert retain.trust.seen() == Seen(moment(store.clock.now))
+        assert holdfast.trust.seen() == Seen(moment(store.clock.now))

@@ -20,28 +20,28 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast
 from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
-from retain import Retain
 
 SWEEPER = Path(__file__).with_name("sweeper.py")
 LONG = "Ann likes the window seat, and tea with milk. " * 40
 Picture = dict[str, tuple[Any, ...]]
 
 
-def picture(retain: Retain) -> Picture:
+def picture(holdfast: Holdfast) -> Picture:
     """Everything in a store as its owner would find it, wherever it lies."""
     seen: Picture = {}
     for user_id in ("ann", "bob"):
-        subject = f"{retain.tenant}/{user_id}"
+        subject = f"{holdfast.tenant}/{user_id}"
         whose = "SELECT id FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
-        ids = [row[0] for row in raw.rows(retain, whose, (subject,))]
-        for record_id, entry in retain.parts.records.entries(subject, ids).items():
+        ids = [row[0] for row in raw.rows(holdfast, whose, (subject,))]
+        for record_id, entry in holdfast.parts.records.entries(subject, ids).items():
             record = entry.record
             whole = record.content, record.body, record.metadata
             if record.pack is not None:
-                document = retain.parts.archives.read(record).document
+                document = holdfast.parts.archives.read(record).document
                 whole = document["content"], document["body"], document["metadata"]
             seen[record_id] = (
                 record.state.value,
@@ -51,15 +51,15 @@ def picture(retain: Retain) -> Picture:
                 (record.aged_from, record.archive_at, record.hidden_from, record.purge_at),
                 entry.encoding,
             )
-    sessions = raw.rows(retain, "SELECT no, id, state, purge_at, aged_from FROM sessions")
+    sessions = raw.rows(holdfast, "SELECT no, id, state, purge_at, aged_from FROM sessions")
     for number, item_id, *rest in sessions:
         messages = raw.rows(
-            retain, "SELECT id, content, purge_at FROM history WHERE key >> 24 = ? ORDER BY key", (number,)
+            holdfast, "SELECT id, content, purge_at FROM history WHERE key >> 24 = ? ORDER BY key", (number,)
         )
         seen[item_id] = (*rest, tuple(messages))
-    for row in raw.rows(retain, "SELECT sort, id, state, purge_at FROM registry"):
+    for row in raw.rows(holdfast, "SELECT sort, id, state, purge_at FROM registry"):
         seen[f"{row[0]} {row[1]}"] = row[2:]
-    for row in raw.rows(retain, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
+    for row in raw.rows(holdfast, "SELECT id, kind, user_id, terms, version FROM rules WHERE version > 0"):
         seen[f"rule {row[1]} {row[2]}"] = row[3:]
     return seen
 
@@ -68,23 +68,23 @@ def picture(retain: Retain) -> Picture:
 class Scenario:
     """What is there before, and what is done to it."""
 
-    prepare: Callable[[Retain, FakeClock], None]
-    act: Callable[[Retain], object]
+    prepare: Callable[[Holdfast, FakeClock], None]
+    act: Callable[[Holdfast], object]
     """A sweep is done again by the next one; any other verb may also not have happened."""
     sweeps: bool = True
 
 
-def sweep(retain: Retain) -> object:
-    return retain.sweep()
+def sweep(holdfast: Holdfast) -> object:
+    return holdfast.sweep()
 
 
-def remember(retain: Retain, clock: FakeClock) -> None:
+def remember(holdfast: Holdfast, clock: FakeClock) -> None:
     """Conversations of two people, and memories of as many of them as an engine moves in one transaction: if that is
     one, another would only repeat what is found of the first.
     """
-    remembered = next(retain.database.groups(("ann", "bob")))
+    remembered = next(holdfast.database.groups(("ann", "bob")))
     for user_id in ("ann", "bob"):
-        memory = retain.manager(user_id, "guide", "trip")
+        memory = holdfast.manager(user_id, "guide", "trip")
         if user_id in remembered:
             for n in range(3):
                 memory.add(f"{LONG} {n} {user_id}", "long_term", {"n": n})
@@ -95,92 +95,92 @@ def remember(retain: Retain, clock: FakeClock) -> None:
         memory.short_term.add_message("assistant", "good day")
 
 
-def due_in_place(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
+def due_in_place(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
     clock.advance(days=90)
 
 
-def due_cold(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
+def due_cold(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
     clock.advance(days=20)
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=364)
 
 
-def due_merge(retain: Retain, clock: FakeClock) -> None:
+def due_merge(holdfast: Holdfast, clock: FakeClock) -> None:
     """A pack that is small, and something more for it."""
-    due_cold(retain, clock)
-    retain.sweep()
-    retain.manager("ann", "guide").add(f"{LONG} later", "long_term")
-    retain.manager("ann", "guide").add(f"{LONG} later still", "long_term")
+    due_cold(holdfast, clock)
+    holdfast.sweep()
+    holdfast.manager("ann", "guide").add(f"{LONG} later", "long_term")
+    holdfast.manager("ann", "guide").add(f"{LONG} later still", "long_term")
     clock.advance(days=365)
 
 
-def cold(retain: Retain, clock: FakeClock) -> None:
-    due_cold(retain, clock)
-    retain.sweep()
+def cold(holdfast: Holdfast, clock: FakeClock) -> None:
+    due_cold(holdfast, clock)
+    holdfast.sweep()
 
 
-def cold_ids(retain: Retain) -> list[str]:
-    return [row[0] for row in raw.rows(retain, "SELECT id FROM records WHERE pack IS NOT NULL ORDER BY key")]
+def cold_ids(holdfast: Holdfast) -> list[str]:
+    return [row[0] for row in raw.rows(holdfast, "SELECT id FROM records WHERE pack IS NOT NULL ORDER BY key")]
 
 
-def rehydrate_one(retain: Retain) -> object:
-    return retain.manager("ann", "guide").rehydrate(cold_ids(retain)[0])
+def rehydrate_one(holdfast: Holdfast) -> object:
+    return holdfast.manager("ann", "guide").rehydrate(cold_ids(holdfast)[0])
 
 
-def due_removal(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
+def due_removal(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
     clock.advance(days=31)
 
 
-def older(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.policies.set("episodic", user_id="bob", delete_after_days=700)
+def older(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.policies.set("episodic", user_id="bob", delete_after_days=700)
     clock.advance(days=31)
 
 
-def in_bin(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.manager("ann", "guide").delete_user_memories("ann")
+def in_bin(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.manager("ann", "guide").delete_user_memories("ann")
 
 
-def due_purge(retain: Retain, clock: FakeClock) -> None:
-    in_bin(retain, clock)
-    message = retain.manager("bob", "guide", "trip").short_term.messages()[0].id
-    retain.manager("bob", "guide", "trip").short_term.delete(message)
+def due_purge(holdfast: Holdfast, clock: FakeClock) -> None:
+    in_bin(holdfast, clock)
+    message = holdfast.manager("bob", "guide", "trip").short_term.messages()[0].id
+    holdfast.manager("bob", "guide", "trip").short_term.delete(message)
     clock.advance(days=15)
 
 
-def due_purge_of_some_in_a_pack(retain: Retain, clock: FakeClock) -> None:
-    cold(retain, clock)
-    retain.manager("ann", "guide").delete(cold_ids(retain)[0])
+def due_purge_of_some_in_a_pack(holdfast: Holdfast, clock: FakeClock) -> None:
+    cold(holdfast, clock)
+    holdfast.manager("ann", "guide").delete(cold_ids(holdfast)[0])
     clock.advance(days=15)
 
 
-def due_purge_of_a_whole_pack(retain: Retain, clock: FakeClock) -> None:
-    cold(retain, clock)
-    retain.manager("ann", "guide").delete_user_memories("ann", "long_term")
+def due_purge_of_a_whole_pack(holdfast: Holdfast, clock: FakeClock) -> None:
+    cold(holdfast, clock)
+    holdfast.manager("ann", "guide").delete_user_memories("ann", "long_term")
     clock.advance(days=15)
 
 
-def cold_in_bin(retain: Retain, clock: FakeClock) -> None:
-    cold(retain, clock)
-    retain.manager("ann", "guide").delete(cold_ids(retain)[0])
+def cold_in_bin(holdfast: Holdfast, clock: FakeClock) -> None:
+    cold(holdfast, clock)
+    holdfast.manager("ann", "guide").delete(cold_ids(holdfast)[0])
 
 
-def restore_one(retain: Retain) -> object:
-    return retain.recycle.restore(memory_id=cold_ids(retain)[0])
+def restore_one(holdfast: Holdfast) -> object:
+    return holdfast.recycle.restore(memory_id=cold_ids(holdfast)[0])
 
 
-def agent_in_bin(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.agents.remove("guide")
+def agent_in_bin(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.agents.remove("guide")
 
 
-def due_purge_of_an_agent(retain: Retain, clock: FakeClock) -> None:
-    agent_in_bin(retain, clock)
+def due_purge_of_an_agent(holdfast: Holdfast, clock: FakeClock) -> None:
+    agent_in_bin(holdfast, clock)
     clock.advance(days=15)
 
 
@@ -196,12 +196,12 @@ SCENARIOS = {
     "purge of a whole pack": Scenario(due_purge_of_a_whole_pack, sweep),
     "a change of a rule": Scenario(
         remember,
-        lambda retain: retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True),
+        lambda holdfast: holdfast.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True),
         sweeps=False,
     ),
     "a change of several rules": Scenario(
         older,
-        lambda retain: retain.policies.set_all(
+        lambda holdfast: holdfast.policies.set_all(
             [
                 {"memory_type": "long_term", "delete_after_days": 25},
                 {"memory_type": "long_term", "user_id": "ann", "keep_days": "forever"},
@@ -212,26 +212,26 @@ SCENARIOS = {
         ),
         sweeps=False,
     ),
-    "removal of an agent": Scenario(remember, lambda retain: retain.agents.remove("guide"), sweeps=False),
-    "return of an agent": Scenario(agent_in_bin, lambda retain: retain.agents.restore("guide"), sweeps=False),
+    "removal of an agent": Scenario(remember, lambda holdfast: holdfast.agents.remove("guide"), sweeps=False),
+    "return of an agent": Scenario(agent_in_bin, lambda holdfast: holdfast.agents.restore("guide"), sweeps=False),
     "purge of an agent": Scenario(due_purge_of_an_agent, sweep),
 }
 
 
-def forget_leases(retain: Retain) -> None:
+def forget_leases(holdfast: Holdfast) -> None:
     """As if the time of the dead engine's lease were over: its process, this one, goes on in a test."""
-    raw.run(retain, "UPDATE leases SET expires_at = 0")
+    raw.run(holdfast, "UPDATE leases SET expires_at = 0")
 
 
 def settled(home: Path, clock: FakeClock) -> Picture:
     """The store after an engine has been opened and has swept; sound in every way."""
-    with Retain.open(home=home, clock=clock) as retain:
-        forget_leases(retain)
-        retain.sweep()
-        check_sound(retain)
-        plan = retain.sweep(dry_run=True)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        forget_leases(holdfast)
+        holdfast.sweep()
+        check_sound(holdfast)
+        plan = holdfast.sweep(dry_run=True)
         assert plan.lines == (), "the next sweep has nothing left to do"
-        return picture(retain)
+        return picture(holdfast)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -239,25 +239,25 @@ def test_a_crash_at_any_effect_is_made_good(homes: Homes, name: str) -> None:
     scenario = SCENARIOS[name]
     clock = FakeClock()
     before = homes.new("before")
-    with Retain.open(home=before, clock=clock) as retain:
-        scenario.prepare(retain, clock)
+    with Holdfast.open(home=before, clock=clock) as holdfast:
+        scenario.prepare(holdfast, clock)
     whole = homes.copy(before, "whole")
-    with Retain.open(home=whole, clock=clock) as retain:
-        scenario.act(retain)
+    with Holdfast.open(home=whole, clock=clock) as holdfast:
+        scenario.act(holdfast)
     right = [settled(whole, clock)]
     if not scenario.sweeps:
         right.append(settled(homes.copy(before, "never"), clock))
     effects = 0
     while True:
         home = homes.copy(before, f"crash {effects}")
-        retain = Retain.open(home=home, clock=clock)
-        fuse = Fuse(retain, effects)
+        holdfast = Holdfast.open(home=home, clock=clock)
+        fuse = Fuse(holdfast, effects)
         try:
-            scenario.act(retain)
+            scenario.act(holdfast)
         except DeathError:
             pass
         finally:
-            retain.close()
+            holdfast.close()
         if not fuse.is_dead:
             break
         where = f"died before {fuse.last}, effect {effects}"
@@ -273,15 +273,15 @@ def test_a_crash_at_any_effect_is_made_good(homes: Homes, name: str) -> None:
 
 def test_an_agent_is_out_of_sight_from_its_removals_first_step(home: Path) -> None:
     clock = FakeClock()
-    retain = Retain.open(home=home, clock=clock)
-    memory = retain.manager("ann", "guide")
+    holdfast = Holdfast.open(home=home, clock=clock)
+    memory = holdfast.manager("ann", "guide")
     persona = memory.add("speaks like a friend", "persona")["memory_id"]
-    fuse = Fuse(retain, 1)  # the agent is in the bin, and nothing of its own has followed
+    fuse = Fuse(holdfast, 1)  # the agent is in the bin, and nothing of its own has followed
     with pytest.raises(DeathError):
-        retain.agents.remove("guide")
+        holdfast.agents.remove("guide")
     assert fuse.is_dead
-    retain.close()
-    with Retain.open(home=home, clock=clock) as again:
+    holdfast.close()
+    with Holdfast.open(home=home, clock=clock) as again:
         memory = again.manager("ann", "guide")
         assert [row["state"] for row in again.agents.list(include_removed=True)] == ["recycled"]
         assert memory.retrieve("friend", ["persona"]) == []
@@ -312,16 +312,16 @@ def kill_a_sweep(home: Path, clock: FakeClock, after: int) -> bool:
     return process.returncode < 0
 
 
-def whole_contents(retain: Retain) -> dict[str, str]:
+def whole_contents(holdfast: Holdfast) -> dict[str, str]:
     """Of every memory that is not deleted: its content, from wherever that lies."""
     found = {}
     for record_id, user_id in raw.rows(
-        retain, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
+        holdfast, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
     ):
-        record = retain.parts.records.get(f"default/{user_id}", record_id)
+        record = holdfast.parts.records.get(f"default/{user_id}", record_id)
         assert record is not None
         cold = record.pack is not None
-        found[record_id] = retain.parts.archives.read(record).document["content"] if cold else record.content
+        found[record_id] = holdfast.parts.archives.read(record).document["content"] if cold else record.content
     return found
 
 
@@ -329,9 +329,9 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(home: Path) -> None:
     clock = FakeClock()
     said: dict[str, str] = {}
     doomed: set[str] = set()
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         for n in range(12):
-            memory = retain.manager(f"user_{n}", "guide", "trip")
+            memory = holdfast.manager(f"user_{n}", "guide", "trip")
             for place in range(6):
                 text = f"{n}.{place}: {LONG}"
                 said[memory.add(text, "long_term")["memory_id"]] = text
@@ -346,41 +346,41 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(home: Path) -> None:
         (0, 9, True),
     ):
         if removes and age:  # half of each user's go to the bin, out of objects that they share with the other half
-            with Retain.open(home=home, clock=clock) as retain:
+            with Holdfast.open(home=home, clock=clock) as holdfast:
                 for place, memory_id in enumerate(sorted(said)):
-                    record = retain.parts.records.find("default", memory_id)
+                    record = holdfast.parts.records.find("default", memory_id)
                     if place % 2 and record is not None:
-                        retain.manager(record.scope.user_id, "guide").delete(memory_id)
+                        holdfast.manager(record.scope.user_id, "guide").delete(memory_id)
                         doomed.add(memory_id)
         clock.advance(days=age)
         killed += kill_a_sweep(home, clock, after)
-        with Retain.open(home=home, clock=clock) as retain:
-            kept = whole_contents(retain)
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            kept = whole_contents(holdfast)
             assert {memory_id: said[memory_id] for memory_id in kept} == kept, "no content is lost or changed"
             assert kept.keys() >= said.keys() - doomed, "and only what was due is gone"
     assert killed >= 2
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.sweep()  # the lease of a process that is dead is free
-        check_sound(retain)
-        assert whole_contents(retain).keys() == said.keys() - doomed
-        assert retain.sweep(dry_run=True).lines == ()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.sweep()  # the lease of a process that is dead is free
+        check_sound(holdfast)
+        assert whole_contents(holdfast).keys() == said.keys() - doomed
+        assert holdfast.sweep(dry_run=True).lines == ()
 
 
 def test_what_had_begun_to_be_deleted_is_finished_even_if_a_hold_comes_and_the_dry_run_says_so(home: Path) -> None:
     """Its object may be gone already: there is nothing left that a hold could keep."""
     clock = FakeClock()
-    retain = Retain.open(home=home, clock=clock)
-    due_purge_of_some_in_a_pack(retain, clock)
-    doomed = cold_ids(retain)[0]
-    retain.close()
+    holdfast = Holdfast.open(home=home, clock=clock)
+    due_purge_of_some_in_a_pack(holdfast, clock)
+    doomed = cold_ids(holdfast)[0]
+    holdfast.close()
     for effect in range(100):
-        retain = Retain.open(home=home, clock=clock)
-        forget_leases(retain)
-        Fuse(retain, effect)
+        holdfast = Holdfast.open(home=home, clock=clock)
+        forget_leases(holdfast)
+        Fuse(holdfast, effect)
         with suppress(DeathError):
-            retain.sweep()
-        retain.close()
-        with Retain.open(home=home, clock=clock) as again:
+            holdfast.sweep()
+        holdfast.close()
+        with Holdfast.open(home=home, clock=clock) as again:
             forget_leases(again)
             if raw.rows(again, "SELECT state FROM records WHERE id = ?", (doomed,)) == [("deleting",)]:
                 again.holds.add(memory_id=doomed, reason="too late", author="counsel")

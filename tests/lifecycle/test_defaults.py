@@ -1,4 +1,4 @@
-"""A default that changes with a new version of Retain holds for everything in a store that an older one made."""
+"""A default that changes with a new version of Holdfast holds for everything in a store that an older one made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import MappingProxyType
 import pytest
 
 from clocks import FakeClock
-from retain import Retain
-from retain.core import rules, version
-from retain.core.rules import DEFAULTS, HISTORY, Terms
-from retain.core.times import DAY
-from retain.storage.relational import rules as stored_rules
+from holdfast import Holdfast
+from holdfast.core import rules, version
+from holdfast.core.rules import DEFAULTS, HISTORY, Terms
+from holdfast.core.times import DAY
+from holdfast.storage.relational import rules as stored_rules
 
 SHORTER = {"episodic": Terms(archive_after=30 * DAY, delete_after=60 * DAY)}
 LONGER = {"episodic": Terms(archive_after=180 * DAY, delete_after=730 * DAY)}
@@ -22,7 +22,7 @@ LONGER = {"episodic": Terms(archive_after=180 * DAY, delete_after=730 * DAY)}
 
 @contextmanager
 def defaults(changed: dict[str, Terms], number: str = version.VERSION) -> Iterator[None]:
-    """A version of Retain that has other defaults."""
+    """A version of Holdfast that has other defaults."""
     with pytest.MonkeyPatch.context() as patch:
         changes = MappingProxyType({**DEFAULTS, **changed})
         for module in (rules, stored_rules):
@@ -32,16 +32,16 @@ def defaults(changed: dict[str, Terms], number: str = version.VERSION) -> Iterat
         yield
 
 
-def seen(retain: Retain, user: str = "ann") -> list[str]:
-    found = retain.manager(user, "guide").retrieve("the trip", memory_type="episodic", top_k=9)
+def seen(holdfast: Holdfast, user: str = "ann") -> list[str]:
+    found = holdfast.manager(user, "guide").retrieve("the trip", memory_type="episodic", top_k=9)
     return sorted(one["content"] for one in found)
 
 
-def due(retain: Retain, memory_id: str) -> str | None:
+def due(holdfast: Holdfast, memory_id: str) -> str | None:
     """What ``explain`` and a plan say happens to a memory; they say the same."""
-    plan = retain.sweep(dry_run=True)
+    plan = holdfast.sweep(dry_run=True)
     said = {one.id: one.target.value for one in plan.decisions}  # type: ignore[union-attr]
-    told = retain.explain(memory_id, user_id="ann")
+    told = holdfast.explain(memory_id, user_id="ann")
     overdue = told["next"] is not None and told["next"]["due"]
     assert overdue == (memory_id in said), (told["next"], said)
     return said.get(memory_id)
@@ -50,61 +50,61 @@ def due(retain: Retain, memory_id: str) -> str | None:
 @pytest.fixture
 def old(home: Path, clock: FakeClock) -> str:
     """An episode in a store that was made before the defaults changed; its id."""
-    with Retain.open(home=home, clock=clock) as retain:
-        return retain.manager("ann", "guide").episodic.record_episode("the trip to Rome", summary="the trip to Rome")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        return holdfast.manager("ann", "guide").episodic.record_episode("the trip to Rome", summary="the trip to Rome")
 
 
 def test_a_shortened_default_holds_for_what_was_there_and_for_what_comes(
     home: Path, clock: FakeClock, old: str
 ) -> None:
     clock.advance(days=61)
-    with defaults(SHORTER), Retain.open(home=home, clock=clock) as retain:
-        assert seen(retain) == []
-        assert due(retain, old) == "recycled"
-        memory = retain.manager("ann", "guide")
+    with defaults(SHORTER), Holdfast.open(home=home, clock=clock) as holdfast:
+        assert seen(holdfast) == []
+        assert due(holdfast, old) == "recycled"
+        memory = holdfast.manager("ann", "guide")
         new = memory.episodic.record_episode("the trip to Oslo", summary="the trip to Oslo")
-        assert seen(retain) == ["the trip to Oslo"]
+        assert seen(holdfast) == ["the trip to Oslo"]
         clock.advance(days=59)
-        assert (seen(retain), due(retain, new)) == (["the trip to Oslo"], "archived")
+        assert (seen(holdfast), due(holdfast, new)) == (["the trip to Oslo"], "archived")
         clock.advance(days=1)
-        assert (seen(retain), due(retain, new)) == ([], "recycled")
-        assert retain.sweep().counts["recycle"] == 2
+        assert (seen(holdfast), due(holdfast, new)) == ([], "recycled")
+        assert holdfast.sweep().counts["recycle"] == 2
 
 
 def test_a_lengthened_default_brings_back_what_no_sweep_has_taken(home: Path, clock: FakeClock, old: str) -> None:
     clock.advance(days=366)
-    with Retain.open(home=home, clock=clock) as retain:
-        assert (seen(retain), due(retain, old)) == ([], "recycled")
-    with defaults(LONGER), Retain.open(home=home, clock=clock) as retain:
-        assert (seen(retain), due(retain, old)) == (["the trip to Rome"], "archived")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert (seen(holdfast), due(holdfast, old)) == ([], "recycled")
+    with defaults(LONGER), Holdfast.open(home=home, clock=clock) as holdfast:
+        assert (seen(holdfast), due(holdfast, old)) == (["the trip to Rome"], "archived")
 
 
 def test_rules_still_come_before_a_default_that_changed(home: Path, clock: FakeClock, old: str) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.policies.set("episodic", archive_after_days=100, delete_after_days=200, user_id="ann", confirm=True)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.policies.set("episodic", archive_after_days=100, delete_after_days=200, user_id="ann", confirm=True)
     clock.advance(days=61)
-    with defaults(SHORTER), Retain.open(home=home, clock=clock) as retain:
-        assert (seen(retain), due(retain, old)) == (["the trip to Rome"], None)
-        retain.policies.remove("episodic", user_id="ann", confirm=True)
-        assert (seen(retain), due(retain, old)) == ([], "recycled")
+    with defaults(SHORTER), Holdfast.open(home=home, clock=clock) as holdfast:
+        assert (seen(holdfast), due(holdfast, old)) == (["the trip to Rome"], None)
+        holdfast.policies.remove("episodic", user_id="ann", confirm=True)
+        assert (seen(holdfast), due(holdfast, old)) == ([], "recycled")
 
 
 def test_conversations_follow_a_default_that_changed(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
     clock.advance(days=8)
-    with defaults({HISTORY: Terms(delete_after=7 * DAY)}), Retain.open(home=home, clock=clock) as retain:
-        assert retain.sessions.list("ann") == []
-        assert retain.sweep().counts["recycle"] == 1
+    with defaults({HISTORY: Terms(delete_after=7 * DAY)}), Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.sessions.list("ann") == []
+        assert holdfast.sweep().counts["recycle"] == 1
 
 
 def test_every_tenant_follows_and_each_is_told_once(home: Path, clock: FakeClock, old: str) -> None:
-    with Retain.open(home=home, clock=clock, tenant="other") as retain:
-        retain.manager("ann", "guide").episodic.record_episode("the trip to Bonn", summary="the trip to Bonn")
+    with Holdfast.open(home=home, clock=clock, tenant="other") as holdfast:
+        holdfast.manager("ann", "guide").episodic.record_episode("the trip to Bonn", summary="the trip to Bonn")
     clock.advance(days=61)
     for _ in range(2):
-        with defaults(SHORTER), Retain.open(home=home, clock=clock) as retain:
-            for one in (retain, retain.of_tenant("other")):
+        with defaults(SHORTER), Holdfast.open(home=home, clock=clock) as holdfast:
+            for one in (holdfast, holdfast.of_tenant("other")):
                 assert seen(one) == []
                 (entry,) = [entry for entry in one.audit.tail(99) if entry["action"] == "defaults.changed"]
                 assert entry["detail"] == {
@@ -117,24 +117,24 @@ def test_every_tenant_follows_and_each_is_told_once(home: Path, clock: FakeClock
 
 
 def test_nothing_is_written_when_no_default_changed(home: Path, clock: FakeClock, old: str) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        before = retain.parts.dues.rules_version("default")
-        assert retain.parts.rules.adopt_defaults(now=lambda: 0) == []
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.parts.dues.rules_version("default") == before
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        before = holdfast.parts.dues.rules_version("default")
+        assert holdfast.parts.rules.adopt_defaults(now=lambda: 0) == []
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.parts.dues.rules_version("default") == before
 
 
 def test_processes_of_two_versions_go_by_the_defaults_of_the_newer_one(home: Path, clock: FakeClock, old: str) -> None:
-    with Retain.open(home=home, clock=clock) as running:
+    with Holdfast.open(home=home, clock=clock) as running:
         clock.advance(days=61)
         assert seen(running) == ["the trip to Rome"]
-        with defaults(SHORTER, "99.0.0"), Retain.open(home=home, clock=clock):
+        with defaults(SHORTER, "99.0.0"), Holdfast.open(home=home, clock=clock):
             pass
 
         assert (seen(running), due(running, old)) == ([], "recycled"), "it was open all the time"
         new = running.manager("ann", "guide").episodic.record_episode("the trip to Oslo", summary="the trip to Oslo")
         bob = running.manager("bob", "guide").episodic.record_episode("the trip to Kyiv", summary="the trip to Kyiv")
-    with Retain.open(home=home, clock=clock) as older:
+    with Holdfast.open(home=home, clock=clock) as older:
         clock.advance(days=60)
         assert (seen(older), seen(older, "bob")) == ([], [])
         assert due(older, new) == "recycled"

@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import HeldError, NotFoundError
-from retain.core.times import iso
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import HeldError, NotFoundError
+from holdfast.core.times import iso
 
 
-def now(retain: Retain) -> str:
-    return iso(retain.parts.now())
+def now(holdfast: Holdfast) -> str:
+    return iso(holdfast.parts.now())
 
 
-def test_a_message_that_was_restored_is_explained_as_live(retain: Retain, memory: MemoryManager) -> None:
+def test_a_message_that_was_restored_is_explained_as_live(holdfast: Holdfast, memory: MemoryManager) -> None:
     message = memory.short_term.add_message("user", "hello")
     memory.delete(message)
     binned = memory.explain(message)
     assert (binned["state"], binned["is_visible"], binned["days_left"]) == ("recycled", False, 15)
-    assert (binned["removed_at"], binned["removed_because"]) == (now(retain), "deleted by the user")
+    assert (binned["removed_at"], binned["removed_because"]) == (now(holdfast), "deleted by the user")
     assert binned["next"]["action"] == "delete"
     assert "Deleted for good" not in binned["summary"]
 
-    retain.recycle.restore(memory_id=message)
+    holdfast.recycle.restore(memory_id=message)
 
     said = memory.explain(message)
     assert (said["state"], said["is_visible"], said["memory_type"]) == ("active", True, "short_term")
@@ -32,20 +32,20 @@ def test_a_message_that_was_restored_is_explained_as_live(retain: Retain, memory
 
 
 def test_a_message_lives_by_the_rule_of_its_session_when_its_short_term_window_is_over(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    retain.policies.set("history", agent_id="travel_agent", delete_after_days=10, confirm=True)
+    holdfast.policies.set("history", agent_id="travel_agent", delete_after_days=10, confirm=True)
     first = memory.short_term.add_message("user", "hello")
     clock.advance(minutes=30)
     memory.short_term.add_message("assistant", "hi")
-    active = retain.parts.now()
+    active = holdfast.parts.now()
     in_window = memory.explain(first)
     assert in_window["summary"].endswith("It leaves short-term memory 3600 seconds from now, unless a message comes.")
     clock.advance(hours=2)
 
     said = memory.explain(first)
 
-    assert said == retain.explain(first, user_id="user_123")
+    assert said == holdfast.explain(first, user_id="user_123")
     assert said["next"] == in_window["next"]
     assert said["next"]["action"] == "recycle"
     assert said["next"]["at"] == iso(active + 10 * 86_400 * 1_000_000)
@@ -55,18 +55,18 @@ def test_a_message_lives_by_the_rule_of_its_session_when_its_short_term_window_i
     clock.advance(days=10)
     assert memory.explain(first)["is_visible"] is False
     assert "Its time was over" in memory.explain(first)["summary"]
-    retain.sweep()
+    holdfast.sweep()
     assert memory.explain(first)["state"] == "recycled", "with its session"
 
 
 def test_a_message_that_is_held_is_explained_with_its_hold(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     message, other = (memory.short_term.add_message("user", text) for text in ("keep this", "and that"))
-    hold = retain.holds.add(memory_id=message, reason="Case 1", author="legal")
+    hold = holdfast.holds.add(memory_id=message, reason="Case 1", author="legal")
     with pytest.raises(HeldError):
         memory.delete(message)
-    for said in (memory.explain(message), retain.explain(message, user_id="user_123"), memory.explain(other)):
+    for said in (memory.explain(message), holdfast.explain(message, user_id="user_123"), memory.explain(other)):
         assert said["state"] == "active"
         assert [one["hold_id"] for one in said["protected_by"]] == [hold.id], "the session goes as a whole"
         assert "A hold keeps it until it is released: Case 1." in said["summary"]
@@ -76,39 +76,39 @@ def test_a_message_that_is_held_is_explained_with_its_hold(
 
 
 def test_a_message_that_is_gone_is_told_by_its_own_end_or_not_at_all(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     alone, along = (memory.short_term.add_message("user", text) for text in ("one", "two"))
     memory.delete(alone)
     memory.delete(along)
-    retain.recycle.restore(memory_id=along)
+    holdfast.recycle.restore(memory_id=along)
     clock.advance(days=15)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.explain(alone)["state"] == "deleted"
-    assert memory.explain(alone)["summary"].endswith(f"Deleted for good on {now(retain)}.")
-    retain.sessions.remove("travel_agent", "sess_abc123")
+    assert memory.explain(alone)["summary"].endswith(f"Deleted for good on {now(holdfast)}.")
+    holdfast.sessions.remove("travel_agent", "sess_abc123")
     clock.advance(days=15)
-    retain.sweep()
+    holdfast.sweep()
     with pytest.raises(NotFoundError, match=r"'restored' on .* went with its whole session"):
         memory.explain(along)
     with pytest.raises(NotFoundError, match="none of this id was ever removed"):
-        retain.explain(along, user_id="somebody else")
+        holdfast.explain(along, user_id="somebody else")
     with pytest.raises(NotFoundError, match=r"of a message, .* say whose it is with user_id"):
-        retain.explain(along)
+        holdfast.explain(along)
 
 
 def test_what_a_hold_keeps_of_a_removed_agent_is_said_to_follow_it(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     persona = memory.add("Speaks softly", "persona")["memory_id"]
     message = memory.short_term.add_message("user", "hello")
-    hold = retain.holds.add(user_id="user_123", reason="Case 1", author="legal")
+    hold = holdfast.holds.add(user_id="user_123", reason="Case 1", author="legal")
     clock.advance(days=1)
-    removed = now(retain)
-    until = retain.agents.remove("travel_agent")["purge_at"]
+    removed = now(holdfast)
+    until = holdfast.agents.remove("travel_agent")["purge_at"]
     clock.advance(days=1)
 
-    for said in (memory.explain(persona), retain.explain(persona), memory.explain(message)):
+    for said in (memory.explain(persona), holdfast.explain(persona), memory.explain(message)):
         assert (said["state"], said["is_visible"]) == ("active", False)
         assert f"Its agent 'travel_agent' was removed on {removed}" in said["summary"]
         assert "A hold keeps it until it is released: Case 1." in said["summary"]
@@ -124,8 +124,8 @@ def test_what_a_hold_keeps_of_a_removed_agent_is_said_to_follow_it(
     with pytest.raises(NotFoundError, match=f"agent 'travel_agent', which was removed on {removed[:10]}.* no hold"):
         memory.get(persona)
 
-    retain.holds.release(hold.id)
+    holdfast.holds.release(hold.id)
     clock.advance(days=14)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.explain(persona)["state"] == "recycled", "as was said"
     assert memory.explain(message)["state"] == "recycled"

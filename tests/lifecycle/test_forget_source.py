@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from holdfast import HeldError, Holdfast, MemoryManager
+from holdfast.core.errors import AgentRemovedError, InvalidScopeError, NotFoundError
 from homes import Homes, fewer
 from lifecycle.soundness import check_sound
-from retain import HeldError, MemoryManager, Retain
-from retain.core.errors import AgentRemovedError, InvalidScopeError, NotFoundError
 
 CRM = "import:crm-2026-05"
 BUNDLE = f"source:{CRM}"
@@ -31,23 +31,23 @@ def live(memory: MemoryManager) -> set[str]:
     return {one["memory_id"] for found in listed for one in found}
 
 
-def in_bin(retain: Retain) -> set[str]:
-    return {item["memory_id"] for item in retain.recycle.list(limit=10_000)}
+def in_bin(holdfast: Holdfast) -> set[str]:
+    return {item["memory_id"] for item in holdfast.recycle.list(limit=10_000)}
 
 
 @pytest.fixture
-def bob(retain: Retain) -> MemoryManager:
-    return retain.manager("bob", "travel_agent")
+def bob(holdfast: Holdfast) -> MemoryManager:
+    return holdfast.manager("bob", "travel_agent")
 
 
 def test_all_that_a_source_wrote_goes_whatever_its_kind(
-    retain: Retain, memory: MemoryManager, bob: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager, bob: MemoryManager
 ) -> None:
     gone = {add(memory, kind=kind, source=CRM) for kind in KINDS}
     theirs = add(bob, source=CRM)
     kept = {add(memory, "of another", source="import:crm"), add(memory, "the agent's own")}
 
-    counts = retain.forget_source(CRM, "user_123")
+    counts = holdfast.forget_source(CRM, "user_123")
 
     assert counts == {
         "source": CRM,
@@ -60,26 +60,26 @@ def test_all_that_a_source_wrote_goes_whatever_its_kind(
         "purge_at": "2026-01-30T12:00:00+00:00",
         "dry_run": False,
     }
-    assert (live(memory), in_bin(retain), live(bob)) == (kept, gone, {theirs})
-    assert retain.forget_source(CRM, "user_123")["memories"] == 0
-    check_sound(retain)
+    assert (live(memory), in_bin(holdfast), live(bob)) == (kept, gone, {theirs})
+    assert holdfast.forget_source(CRM, "user_123")["memories"] == 0
+    check_sound(holdfast)
 
 
 def test_it_goes_for_every_user_of_the_tenant_and_for_nobody_elses(homes: Homes, clock: FakeClock) -> None:
     home = homes.new("tenants")
-    with Retain.open(home=home, tenant="acme", clock=clock) as other:
+    with Holdfast.open(home=home, tenant="acme", clock=clock) as other:
         add(other.manager("ann", "travel_agent"), source=CRM)
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         for user in ("ann", "bob", "zoë"):
-            retain.manager(user, "travel_agent").add_many(["one", "two"], source=CRM)
-        counts = retain.forget_source(CRM)
+            holdfast.manager(user, "travel_agent").add_many(["one", "two"], source=CRM)
+        counts = holdfast.forget_source(CRM)
         assert (counts["memories"], counts["users"]) == (6, 3)
-        assert all(live(retain.manager(user, "travel_agent")) == set() for user in ("ann", "bob", "zoë"))
-    with Retain.open(home=home, tenant="acme", clock=clock) as other:
+        assert all(live(holdfast.manager(user, "travel_agent")) == set() for user in ("ann", "bob", "zoë"))
+    with Holdfast.open(home=home, tenant="acme", clock=clock) as other:
         assert len(live(other.manager("ann", "travel_agent"))) == 1
 
 
-def test_what_was_made_of_it_goes_too_and_is_counted_apart(retain: Retain, memory: MemoryManager) -> None:
+def test_what_was_made_of_it_goes_too_and_is_counted_apart(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory, source=CRM)
     summary = add(memory, "a summary", kind="episodic", derived_from=[root])
     fact = memory.entity.add("Rex", derived_from=[summary])
@@ -87,174 +87,174 @@ def test_what_was_made_of_it_goes_too_and_is_counted_apart(retain: Retain, memor
     kept = add(memory, "what it is made of stays")
     add(memory, "from both", derived_from=[kept, of_theirs])
 
-    counts = retain.forget_source(CRM)
+    counts = holdfast.forget_source(CRM)
 
     assert (counts["memories"], counts["derived"]) == (2, 3)
     assert live(memory) == {kept}
-    assert fact in in_bin(retain)
-    reasons = {item["memory_id"]: item["reason"] for item in retain.recycle.list()}
+    assert fact in in_bin(holdfast)
+    reasons = {item["memory_id"]: item["reason"] for item in holdfast.recycle.list()}
     assert reasons[root] == f"forgotten with its source {CRM}"
     assert reasons[summary] == f"forgotten: derived from what came from {CRM}"
 
 
-def test_what_was_made_of_something_in_the_bin_goes_too(retain: Retain, memory: MemoryManager) -> None:
+def test_what_was_made_of_something_in_the_bin_goes_too(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory, source=CRM)
     summary = add(memory, "a summary", derived_from=[root])
     memory.delete(root)
 
-    counts = retain.forget_source(CRM)
+    counts = holdfast.forget_source(CRM)
 
     assert (counts["memories"], counts["derived"]) == (0, 1)
     assert live(memory) == set()
-    assert retain.recycle.restore(bundle=BUNDLE) == 1
+    assert holdfast.recycle.restore(bundle=BUNDLE) == 1
     assert live(memory) == {summary}, "what went before stays where it is"
 
 
 def test_a_dry_run_says_what_would_go_and_touches_nothing(
-    retain: Retain, memory: MemoryManager, bob: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager, bob: MemoryManager
 ) -> None:
     root = add(memory, source=CRM, metadata={"case": "1"})
     add(memory, "a summary", derived_from=[root])
     add(bob, source=CRM)
     add(bob, "held", source=CRM, metadata={"case": "4711"})
-    retain.holds.add(tag="case=4711", reason="Case 4711", author="legal")
+    holdfast.holds.add(tag="case=4711", reason="Case 4711", author="legal")
     before = live(memory) | live(bob)
 
-    foreseen = retain.forget_source(CRM, dry_run=True)
+    foreseen = holdfast.forget_source(CRM, dry_run=True)
 
     assert live(memory) | live(bob) == before
-    assert in_bin(retain) == set()
-    assert retain.audit.tail(1_000, user_id="bob") == []
-    assert {**foreseen, "dry_run": False} == retain.forget_source(CRM)
+    assert in_bin(holdfast) == set()
+    assert holdfast.audit.tail(1_000, user_id="bob") == []
+    assert {**foreseen, "dry_run": False} == holdfast.forget_source(CRM)
     assert (foreseen["memories"], foreseen["derived"], foreseen["held"]) == (2, 1, 1)
 
 
-def test_all_of_it_comes_back_together_exactly(retain: Retain, memory: MemoryManager, bob: MemoryManager) -> None:
+def test_all_of_it_comes_back_together_exactly(holdfast: Holdfast, memory: MemoryManager, bob: MemoryManager) -> None:
     root = add(memory, source=CRM, metadata={"n": 1})
     made = [root, add(memory, "a summary", derived_from=[root]), add(memory, kind="structured", source=CRM)]
     theirs = add(bob, source=CRM)
     before = [memory.get(one) for one in made]
-    retain.forget_source(CRM)
+    holdfast.forget_source(CRM)
 
-    assert {item["bundle"] for item in retain.recycle.list()} == {BUNDLE}
-    assert retain.recycle.restore(bundle=BUNDLE, user_id="bob") == 1
+    assert {item["bundle"] for item in holdfast.recycle.list()} == {BUNDLE}
+    assert holdfast.recycle.restore(bundle=BUNDLE, user_id="bob") == 1
     assert (live(bob), live(memory)) == ({theirs}, set())
-    assert retain.recycle.restore(bundle=BUNDLE) == 3
+    assert holdfast.recycle.restore(bundle=BUNDLE) == 3
     assert [memory.get(one) for one in made] == before
-    assert in_bin(retain) == set()
+    assert in_bin(holdfast) == set()
     with pytest.raises(NotFoundError, match="recycle bin"):
-        retain.recycle.restore(bundle=BUNDLE)
-    check_sound(retain)
+        holdfast.recycle.restore(bundle=BUNDLE)
+    check_sound(holdfast)
 
 
-def test_it_is_gone_for_good_after_fifteen_days(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_it_is_gone_for_good_after_fifteen_days(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     root = add(memory, source=CRM)
     add(memory, "a summary", derived_from=[root])
-    retain.forget_source(CRM)
+    holdfast.forget_source(CRM)
     clock.advance(days=15)
     with pytest.raises(NotFoundError):
-        retain.recycle.restore(bundle=BUNDLE)
-    retain.recycle.purge()
-    assert raw.rows(retain, "SELECT count(*) FROM records") == [(0,)]
-    assert raw.rows(retain, "SELECT count(*) FROM derivations") == [(0,)]
+        holdfast.recycle.restore(bundle=BUNDLE)
+    holdfast.recycle.purge()
+    assert raw.rows(holdfast, "SELECT count(*) FROM records") == [(0,)]
+    assert raw.rows(holdfast, "SELECT count(*) FROM derivations") == [(0,)]
 
 
-def test_holds_keep_what_they_cover_and_all_of_it_is_refused_aloud(retain: Retain, memory: MemoryManager) -> None:
+def test_holds_keep_what_they_cover_and_all_of_it_is_refused_aloud(holdfast: Holdfast, memory: MemoryManager) -> None:
     kept, gone = add(memory, "kept", source=CRM), add(memory, "gone", source=CRM)
-    retain.holds.add(memory_id=kept, reason="Case 1", author="legal")
+    holdfast.holds.add(memory_id=kept, reason="Case 1", author="legal")
 
-    counts = retain.forget_source(CRM)
+    counts = holdfast.forget_source(CRM)
 
     assert (counts["memories"], counts["held"]) == (1, 1)
-    assert (live(memory), in_bin(retain)) == ({kept}, {gone})
+    assert (live(memory), in_bin(holdfast)) == ({kept}, {gone})
     with pytest.raises(HeldError, match="1 memories that came from"):
-        retain.forget_source(CRM)
+        holdfast.forget_source(CRM)
 
 
-def test_each_is_in_the_audit_chain_with_its_cause(retain: Retain, memory: MemoryManager) -> None:
+def test_each_is_in_the_audit_chain_with_its_cause(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory, source=CRM)
-    retain.forget_source(CRM)
+    holdfast.forget_source(CRM)
     (entry,) = memory.explain(root)["history"]
     assert (entry["action"], entry["cause"]) == ("recycled", "source")
     assert CRM in entry["reason"]
-    retain.recycle.restore(bundle=BUNDLE)
+    holdfast.recycle.restore(bundle=BUNDLE)
     assert [one["action"] for one in memory.explain(root)["history"]] == ["recycled", "restored"]
-    assert retain.audit.verify().ok
+    assert holdfast.audit.verify().ok
 
 
-def test_an_agents_own_is_what_nothing_else_was_said_of(retain: Retain, memory: MemoryManager) -> None:
-    other = retain.manager("user_123", "another")
+def test_an_agents_own_is_what_nothing_else_was_said_of(holdfast: Holdfast, memory: MemoryManager) -> None:
+    other = holdfast.manager("user_123", "another")
     gone = {add(memory, kind=kind) for kind in KINDS} | {add(other, "in its name", source="agent:travel_agent")}
     kept = {add(memory, "imported by it", source=CRM), add(other, "of another")}
 
-    counts = retain.forget_source("agent:travel_agent")
+    counts = holdfast.forget_source("agent:travel_agent")
 
     assert counts["memories"] == 6
-    assert (live(memory) | live(other), in_bin(retain)) == (kept, gone)
+    assert (live(memory) | live(other), in_bin(holdfast)) == (kept, gone)
 
 
-def test_many_go_in_batches_with_what_is_cold(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_many_go_in_batches_with_what_is_cold(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     root = add(memory, "an old one " * 200, source=CRM)
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     memory.add_many([f"fact {n}" for n in range(1_203)], source=CRM)
     memory.add_many([f"made of it {n}" for n in range(700)], derived_from=[root])
-    retain.manager("zoë", "travel_agent").add_many([f"hers {n}" for n in range(501)], source=CRM)
+    holdfast.manager("zoë", "travel_agent").add_many([f"hers {n}" for n in range(501)], source=CRM)
 
-    foreseen = retain.forget_source(CRM, dry_run=True)
-    counts = retain.forget_source(CRM)
+    foreseen = holdfast.forget_source(CRM, dry_run=True)
+    counts = holdfast.forget_source(CRM)
 
     assert {**foreseen, "dry_run": False} == counts
     assert (counts["memories"], counts["derived"], counts["users"]) == (1_705, 700, 2)
     assert memory.count_memories() == 0
-    assert retain.recycle.restore(bundle=BUNDLE) == 2_405
+    assert holdfast.recycle.restore(bundle=BUNDLE) == 2_405
     assert memory.count_memories() == 1_904
-    check_sound(retain)
+    check_sound(holdfast)
 
 
 def test_what_was_cut_short_goes_on_and_comes_back_together(
-    retain: Retain, memory: MemoryManager, bob: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager, bob: MemoryManager
 ) -> None:
     """It goes user by user, batch by batch; whatever had gone by then has the same name in the bin."""
     mine, theirs = add(memory, source=CRM), add(bob, source=CRM)
-    retain.forget_source(CRM, "user_123")
+    holdfast.forget_source(CRM, "user_123")
     assert (live(memory), live(bob)) == (set(), {theirs})
-    assert retain.forget_source(CRM)["memories"] == 1
-    assert retain.recycle.restore(bundle=BUNDLE) == 2
+    assert holdfast.forget_source(CRM)["memories"] == 1
+    assert holdfast.recycle.restore(bundle=BUNDLE) == 2
     assert live(memory) | live(bob) == {mine, theirs}
 
 
-def test_entities_that_are_related_tell_what_is_left(retain: Retain, memory: MemoryManager) -> None:
+def test_entities_that_are_related_tell_what_is_left(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.entity.add("Rex", source=CRM)
     memory.entity.relate("Ann", "owns", "Rex")
-    retain.forget_source(CRM)
+    holdfast.forget_source(CRM)
     assert "Rex" not in memory.list_memories("entity")[0]["content"]
-    retain.recycle.restore(bundle=BUNDLE)
+    holdfast.recycle.restore(bundle=BUNDLE)
     assert any("Ann owns Rex" in one["content"] for one in memory.list_memories("entity"))
 
 
-def test_what_is_a_removed_agents_own_comes_back_with_the_agent(retain: Retain, memory: MemoryManager) -> None:
+def test_what_is_a_removed_agents_own_comes_back_with_the_agent(holdfast: Holdfast, memory: MemoryManager) -> None:
     add(memory, kind="persona", source=CRM)
-    retain.forget_source(CRM)
-    retain.agents.add("travel_agent")
-    retain.agents.remove("travel_agent")
+    holdfast.forget_source(CRM)
+    holdfast.agents.add("travel_agent")
+    holdfast.agents.remove("travel_agent")
     with pytest.raises(AgentRemovedError, match="restore the agent"):
-        retain.recycle.restore(bundle=BUNDLE)
-    retain.agents.restore("travel_agent")
-    assert retain.recycle.restore(bundle=BUNDLE) == 1
+        holdfast.recycle.restore(bundle=BUNDLE)
+    holdfast.agents.restore("travel_agent")
+    assert holdfast.recycle.restore(bundle=BUNDLE) == 1
 
 
 @pytest.mark.parametrize("source", ["", None, 7, "*", "x" * 300])
-def test_a_source_has_to_be_named(retain: Retain, source: Any) -> None:
+def test_a_source_has_to_be_named(holdfast: Holdfast, source: Any) -> None:
     with pytest.raises(InvalidScopeError):
-        retain.forget_source(source)
+        holdfast.forget_source(source)
     with pytest.raises(InvalidScopeError):
-        retain.forget_source(CRM, "*")
+        holdfast.forget_source(CRM, "*")
 
 
-def test_a_source_that_nothing_came_from_leaves_all_as_it_is(retain: Retain, memory: MemoryManager) -> None:
+def test_a_source_that_nothing_came_from_leaves_all_as_it_is(holdfast: Holdfast, memory: MemoryManager) -> None:
     kept = add(memory)
-    counts = retain.forget_source(CRM, "nobody_yet")
+    counts = holdfast.forget_source(CRM, "nobody_yet")
     assert (counts["memories"], counts["derived"], counts["users"], counts["by_kind"]) == (0, 0, 0, {})
     assert live(memory) == {kept}
 
@@ -269,14 +269,14 @@ def families(draw: st.DrawFn) -> list[tuple[bool, list[int]]]:
 
 def test_exactly_what_leads_back_to_the_source_goes_and_comes_back(homes: Homes, engine_name: str) -> None:
     """Whatever was made of whatever, in whatever circles."""
-    with Retain.open(home=homes.new("families"), clock=FakeClock()) as retain:
+    with Holdfast.open(home=homes.new("families"), clock=FakeClock()) as holdfast:
         users = iter(range(10**6))
 
         @settings(max_examples=fewer(engine_name, 60))
         @given(families())
         def check(family: list[tuple[bool, list[int]]]) -> None:
             user = f"user_{next(users)}"
-            memory = retain.manager(user, "travel_agent")
+            memory = holdfast.manager(user, "travel_agent")
             made = [add(memory, f"memory {n}", source=CRM if is_its else None) for n, (is_its, _) in enumerate(family)]
             for n, (_, sources) in enumerate(family):
                 memory.update(made[n], derived_from=[made[one] for one in sources if one != n])
@@ -286,12 +286,12 @@ def test_exactly_what_leads_back_to_the_source_goes_and_comes_back(homes: Homes,
                 gone |= more
             everything = {one["memory_id"]: one for one in memory.list_memories(limit=100)}
 
-            counts = retain.forget_source(CRM, user)
+            counts = holdfast.forget_source(CRM, user)
 
             assert (counts["memories"], counts["derived"]) == (roots, len(gone) - roots)
             assert live(memory) == {made[n] for n in range(len(family)) if n not in gone}
             if gone:
-                assert retain.recycle.restore(bundle=BUNDLE, user_id=user) == len(gone)
+                assert holdfast.recycle.restore(bundle=BUNDLE, user_id=user) == len(gone)
             assert {one["memory_id"]: one for one in memory.list_memories(limit=100)} == everything
 
         check()

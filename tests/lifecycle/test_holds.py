@@ -10,25 +10,25 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.content import unpack
+from holdfast.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
+from holdfast.core.holds import Hold
+from holdfast.lifecycle.holds import digest_of
 from lifecycle.soundness import check_sound
-from retain import MemoryManager, Retain
-from retain.core.content import unpack
-from retain.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
-from retain.core.holds import Hold
-from retain.lifecycle.holds import digest_of
 
 
-def refusals(retain: Retain, hold: Hold) -> int:
-    entries = retain.audit.tail(1_000)
+def refusals(holdfast: Holdfast, hold: Hold) -> int:
+    entries = holdfast.audit.tail(1_000)
     return sum(entry["action"] == "refused" and entry["detail"].get("hold") == hold.id for entry in entries)
 
 
-def states(retain: Retain) -> dict[str, str]:
-    return dict(raw.rows(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions"))
+def states(holdfast: Holdfast) -> dict[str, str]:
+    return dict(raw.rows(holdfast, "SELECT id, state FROM records UNION SELECT id, state FROM sessions"))
 
 
-def hold_all(retain: Retain, **scope: str) -> Hold:
-    return retain.holds.add(**scope, reason="a lawsuit", author="counsel")
+def hold_all(holdfast: Holdfast, **scope: str) -> Hold:
+    return holdfast.holds.add(**scope, reason="a lawsuit", author="counsel")
 
 
 SCOPES: dict[str, Callable[[str], dict[str, str]]] = {
@@ -44,94 +44,94 @@ SCOPES: dict[str, Callable[[str], dict[str, str]]] = {
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("kind", ["long_term", "episodic", "persona", "entity", "structured"])
 def test_a_hold_keeps_a_memory_from_every_sweep_and_delete_until_it_is_released(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str, scope: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, kind: str, scope: str
 ) -> None:
     content = {"city": "Rome"} if kind == "structured" else "Ann lives in Rome"
     memory_id = memory.add(content, kind, {"case": 7})["memory_id"]
-    retain.policies.set(kind, delete_after_days=400, confirm=True)
-    hold = hold_all(retain, **SCOPES[scope](memory_id))
+    holdfast.policies.set(kind, delete_after_days=400, confirm=True)
+    hold = hold_all(holdfast, **SCOPES[scope](memory_id))
     with pytest.raises(HeldError, match="on hold"):
         memory.delete(memory_id)
-    assert refusals(retain, hold) == 1
+    assert refusals(holdfast, hold) == 1
     with pytest.raises(HeldError):
         memory.delete_user_memories("user_123", kind)
-    assert refusals(retain, hold) == 2
+    assert refusals(holdfast, hold) == 2
     clock.advance(days=400)
-    report = retain.sweep()
+    report = holdfast.sweep()
     assert (report.total, report.held) == (0, 1)
-    assert states(retain)[memory_id] == "active"
+    assert states(holdfast)[memory_id] == "active"
     assert memory.retrieve("Rome", [kind]) == [], "past its time it is out of recall, and kept whole"
     assert memory.explain(memory_id)["protected_by"][0]["hold_id"] == hold.id
-    retain.holds.release(hold.id, author="counsel")
-    assert retain.sweep().counts["recycle"] == 1
-    assert states(retain)[memory_id] == "recycled"
-    check_sound(retain)
+    holdfast.holds.release(hold.id, author="counsel")
+    assert holdfast.sweep().counts["recycle"] == 1
+    assert states(holdfast)[memory_id] == "recycled"
+    check_sound(holdfast)
 
 
-def test_a_hold_on_others_keeps_nothing(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_a_hold_on_others_keeps_nothing(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     memory.add("Ann lives in Rome", "long_term", {"case": 70})
     for scope in ({"user_id": "user_12"}, {"agent_id": "travel"}, {"session_id": "sess_abc"}, {"tag": "case=7"}):
-        hold_all(retain, **scope)
-    retain.policies.set("long_term", delete_after_days=400, archive_after_days="never", confirm=True)
+        hold_all(holdfast, **scope)
+    holdfast.policies.set("long_term", delete_after_days=400, archive_after_days="never", confirm=True)
     clock.advance(days=400)
-    assert retain.sweep().counts["recycle"] == 1
+    assert holdfast.sweep().counts["recycle"] == 1
 
 
 def test_what_is_in_the_bin_is_kept_there_by_a_hold_and_can_be_restored(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     ids = [memory.add(f"fact {n}", "long_term")["memory_id"] for n in range(3)]
     for memory_id in ids[:2]:
         memory.delete(memory_id)
-    hold = hold_all(retain, user_id="user_123")
+    hold = hold_all(holdfast, user_id="user_123")
     assert memory.restore(ids[0])
     clock.advance(days=15)
-    assert retain.recycle.purge() == {}
-    assert retain.sweep().held == 1
-    assert states(retain)[ids[1]] == "recycled"
-    retain.holds.release(hold.id)
-    assert retain.recycle.purge() == {"long_term": 1}
-    assert ids[1] not in states(retain)
+    assert holdfast.recycle.purge() == {}
+    assert holdfast.sweep().held == 1
+    assert states(holdfast)[ids[1]] == "recycled"
+    holdfast.holds.release(hold.id)
+    assert holdfast.recycle.purge() == {"long_term": 1}
+    assert ids[1] not in states(holdfast)
 
 
-def test_a_prune_passes_over_what_is_held(retain: Retain, memory: MemoryManager) -> None:
-    retain.quotas.set("long_term", max_memories=20)
+def test_a_prune_passes_over_what_is_held(holdfast: Holdfast, memory: MemoryManager) -> None:
+    holdfast.quotas.set("long_term", max_memories=20)
     ids = [memory.add(f"fact {n}", "long_term", {"n": n})["memory_id"] for n in range(20)]
-    hold_all(retain, memory_id=ids[0])
-    hold_all(retain, tag="n=1")
+    hold_all(holdfast, memory_id=ids[0])
+    hold_all(holdfast, tag="n=1")
     assert memory.add_with_auto_prune("one more", "long_term")["pruned"] == 2
-    gone = {memory_id for memory_id, state in states(retain).items() if state == "recycled"}
+    gone = {memory_id for memory_id, state in states(holdfast).items() if state == "recycled"}
     assert gone == set(ids[2:4])
-    hold_all(retain, user_id="user_123")
+    hold_all(holdfast, user_id="user_123")
     memory.add("to the limit", "long_term")
     with pytest.raises(QuotaExceededError):
         memory.add_with_auto_prune("too much", "long_term")
-    check_sound(retain)
+    check_sound(holdfast)
 
 
 def test_a_prune_that_a_hold_keeps_from_making_room_says_so_and_is_in_the_chain(
-    retain: Retain, memory: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager
 ) -> None:
-    retain.quotas.set("long_term", max_memories=2)
+    holdfast.quotas.set("long_term", max_memories=2)
     oldest = memory.add("fact 1", "long_term")["memory_id"]
     memory.add("fact 2", "long_term")
-    hold = hold_all(retain, user_id="user_123")
+    hold = hold_all(holdfast, user_id="user_123")
     with pytest.raises(QuotaExceededError) as refused:
         memory.add_with_auto_prune("too much", "long_term")
     assert f"hold {hold.id} (a lawsuit) keeps the oldest" in str(refused.value)
-    assert f"retain hold release {hold.id}" in str(refused.value)
+    assert f"holdfast hold release {hold.id}" in str(refused.value)
     assert "auto_prune" not in str(refused.value)
     (entry,) = memory.explain(oldest)["history"]
     assert (entry["action"], entry["to"], entry["cause"], entry["hold"]) == ("refused", "recycled", "prune", hold.id)
     assert memory.count_memories() == 2
-    check_sound(retain)
+    check_sound(holdfast)
     with pytest.raises(QuotaExceededError, match="auto_prune"):
         memory.add("too much", "long_term")
-    assert refusals(retain, hold) == 1
+    assert refusals(holdfast, hold) == 1
 
 
-def test_who_asked_for_pruning_is_not_told_to_ask_for_it(retain: Retain, memory: MemoryManager) -> None:
-    retain.quotas.set("long_term", max_bytes=10)
+def test_who_asked_for_pruning_is_not_told_to_ask_for_it(holdfast: Holdfast, memory: MemoryManager) -> None:
+    holdfast.quotas.set("long_term", max_bytes=10)
     with pytest.raises(QuotaExceededError) as refused:
         memory.add_with_auto_prune("this is far too long", "long_term")
     assert "auto_prune" not in str(refused.value)
@@ -147,115 +147,117 @@ def test_who_asked_for_pruning_is_not_told_to_ask_for_it(retain: Retain, memory:
         ({"tag": "=7"}, "tag '=7' lacks"),
     ],
 )
-def test_a_hold_that_could_keep_nothing_is_refused(retain: Retain, what: dict[str, str], problem: str) -> None:
-    retain.tools.add("search")
+def test_a_hold_that_could_keep_nothing_is_refused(holdfast: Holdfast, what: dict[str, str], problem: str) -> None:
+    holdfast.tools.add("search")
     with pytest.raises(InvalidInputError, match=problem):
-        hold_all(retain, **what)
-    assert retain.holds.list() == []
+        hold_all(holdfast, **what)
+    assert holdfast.holds.list() == []
 
 
-def test_a_hold_says_how_much_it_covers_where_that_is_cheap(retain: Retain, memory: MemoryManager) -> None:
+def test_a_hold_says_how_much_it_covers_where_that_is_cheap(holdfast: Holdfast, memory: MemoryManager) -> None:
     fact = memory.add("a fact", "long_term")["memory_id"]
     memory.add("another", "persona")
     message = memory.short_term.add_message("user", "hello")
-    retain.tools.add("search")
-    covered = retain.holds.covered
-    assert covered(hold_all(retain, user_id="user_123")) == {"memories": 2, "sessions": 1}
-    assert covered(hold_all(retain, user_id="nobody")) == {"memories": 0, "sessions": 0}
-    assert covered(hold_all(retain, memory_id=fact)) == {"memories": 1}
-    assert covered(hold_all(retain, memory_id=fact, user_id="nobody")) == {"memories": 0}
-    assert covered(hold_all(retain, memory_id=message, user_id="user_123")) == {"messages": 1}
-    assert covered(hold_all(retain, memory_id=message)) is None, "whose message it is, is not known"
-    assert covered(hold_all(retain, memory_id="search")) == {"tools": 1}
-    assert covered(hold_all(retain, tag="case=7")) is None
+    holdfast.tools.add("search")
+    covered = holdfast.holds.covered
+    assert covered(hold_all(holdfast, user_id="user_123")) == {"memories": 2, "sessions": 1}
+    assert covered(hold_all(holdfast, user_id="nobody")) == {"memories": 0, "sessions": 0}
+    assert covered(hold_all(holdfast, memory_id=fact)) == {"memories": 1}
+    assert covered(hold_all(holdfast, memory_id=fact, user_id="nobody")) == {"memories": 0}
+    assert covered(hold_all(holdfast, memory_id=message, user_id="user_123")) == {"messages": 1}
+    assert covered(hold_all(holdfast, memory_id=message)) is None, "whose message it is, is not known"
+    assert covered(hold_all(holdfast, memory_id="search")) == {"tools": 1}
+    assert covered(hold_all(holdfast, tag="case=7")) is None
     with pytest.raises(HeldError):
-        retain.tools.remove("search")
+        holdfast.tools.remove("search")
 
 
 @pytest.mark.parametrize("whom", [{"user_id": "user_123"}, {"agent_id": "travel_agent"}])
 def test_what_is_wholly_on_hold_is_held_and_not_set_aside(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, whom: dict[str, str]
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, whom: dict[str, str]
 ) -> None:
     memory.add_many([f"episode {n}" for n in range(1_200)], "episodic")
-    hold = hold_all(retain, **whom)
+    hold = hold_all(holdfast, **whom)
     clock.advance(days=366)
-    plan = retain.sweep(dry_run=True)
+    plan = holdfast.sweep(dry_run=True)
     assert (plan.set_aside, plan.held, plan.total) == ((), 1_200, 0)
-    report = retain.sweep()
+    report = holdfast.sweep()
     assert (report.set_aside, report.held, report.total) == ((), 1_200, 0)
-    retain.holds.release(hold.id)
-    plan = retain.sweep(dry_run=True)
+    holdfast.holds.release(hold.id)
+    plan = holdfast.sweep(dry_run=True)
     assert [(aside.due, aside.of) for aside in plan.set_aside][:1] == [(1_200, 1_200)], "now it is at risk"
     assert plan.held == 0
 
 
-def test_a_prune_passes_over_what_a_rule_keeps(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    retain.quotas.set("long_term", max_memories=10)
+def test_a_prune_passes_over_what_a_rule_keeps(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
+    holdfast.quotas.set("long_term", max_memories=10)
     ids = [memory.add(f"fact {n}", "long_term")["memory_id"] for n in range(10)]
-    retain.policies.set("long_term", user_id="user_123", memory_id=ids[0], keep_days=100)
+    holdfast.policies.set("long_term", user_id="user_123", memory_id=ids[0], keep_days=100)
     memory.add_with_auto_prune("one more", "long_term")
-    assert states(retain)[ids[0]] == "active"
-    assert states(retain)[ids[1]] == "recycled"
+    assert states(holdfast)[ids[0]] == "active"
+    assert states(holdfast)[ids[1]] == "recycled"
 
 
 def test_cleaning_up_old_episodes_passes_over_what_is_held(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     held, free = (memory.episodic.record_episode(task, ["went"]) for task in ("a trip", "another"))
-    hold = hold_all(retain, memory_id=held)
+    hold = hold_all(holdfast, memory_id=held)
     clock.advance(days=90)
     assert memory.episodic.cleanup_old_episodes() == 1
-    assert (states(retain)[held], states(retain)[free]) == ("active", "recycled")
-    assert refusals(retain, hold) == 1
-    retain.holds.release(hold.id)
+    assert (states(holdfast)[held], states(holdfast)[free]) == ("active", "recycled")
+    assert refusals(holdfast, hold) == 1
+    holdfast.holds.release(hold.id)
     assert memory.episodic.cleanup_old_episodes() == 1
 
 
-def test_archiving_by_hand_passes_over_what_is_held(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_archiving_by_hand_passes_over_what_is_held(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     held, free = (memory.add(text, "long_term")["memory_id"] for text in ("one", "two"))
-    hold_all(retain, memory_id=held)
+    hold_all(holdfast, memory_id=held)
     clock.advance(days=365)
     assert memory.long_term.archive_old_memories() == 1
-    assert (states(retain)[held], states(retain)[free]) == ("active", "archived")
+    assert (states(holdfast)[held], states(holdfast)[free]) == ("active", "archived")
 
 
 def test_removing_an_agent_leaves_what_is_held_out_of_sight_and_whole(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     held = memory.add("a trait", "persona")["memory_id"]
     memory.add("another trait", "persona")
-    hold = hold_all(retain, memory_id=held)
-    removed = retain.agents.remove("travel_agent")
+    hold = hold_all(holdfast, memory_id=held)
+    removed = holdfast.agents.remove("travel_agent")
     assert (removed["persona"], removed["held"]) == (1, 1)
-    assert refusals(retain, hold) == 1
+    assert refusals(holdfast, hold) == 1
     assert memory.retrieve("trait", ["persona"]) == []
     with pytest.raises(NotFoundError):
         memory.get(held)
     clock.advance(days=30)
-    retain.sweep()
-    assert states(retain) == {held: "active"}
-    retain.holds.release(hold.id)
-    retain.sweep()
+    holdfast.sweep()
+    assert states(holdfast) == {held: "active"}
+    holdfast.holds.release(hold.id)
+    holdfast.sweep()
     clock.advance(days=15)
-    retain.sweep()
-    retain.sweep()
-    assert states(retain) == {}
-    assert retain.agents.list(include_removed=True) == []
-    check_sound(retain)
+    holdfast.sweep()
+    holdfast.sweep()
+    assert states(holdfast) == {}
+    assert holdfast.agents.list(include_removed=True) == []
+    check_sound(holdfast)
 
 
-def test_an_agent_on_hold_is_not_removed(retain: Retain, memory: MemoryManager) -> None:
+def test_an_agent_on_hold_is_not_removed(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("a trait", "persona")
-    hold = hold_all(retain, agent_id="travel_agent")
+    hold = hold_all(holdfast, agent_id="travel_agent")
     with pytest.raises(HeldError):
-        retain.agents.remove("travel_agent")
-    assert refusals(retain, hold) == 1
+        holdfast.agents.remove("travel_agent")
+    assert refusals(holdfast, hold) == 1
     assert memory.retrieve("trait", ["persona"])
 
 
 @pytest.mark.parametrize("what", ["user", "session", "message", "tag"])
 def test_a_held_conversation_is_kept_by_every_path(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, what: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, what: str
 ) -> None:
     message_id = memory.short_term.add_message("user", "hello", {"case": 7})
     scope = {
@@ -264,45 +266,45 @@ def test_a_held_conversation_is_kept_by_every_path(
         "message": {"memory_id": message_id},
         "tag": {"tag": "case=7"},
     }[what]
-    hold = hold_all(retain, **scope)
+    hold = hold_all(holdfast, **scope)
     with pytest.raises(HeldError):
         memory.short_term.delete(message_id)
     with pytest.raises(HeldError):
-        retain.sessions.remove("travel_agent", "sess_abc123")
+        holdfast.sessions.remove("travel_agent", "sess_abc123")
     with pytest.raises(HeldError):
         memory.delete_user_memories("user_123", "short_term")
-    assert refusals(retain, hold) == 3
+    assert refusals(holdfast, hold) == 3
     clock.advance(days=30)
-    plan = retain.sweep(dry_run=True)
-    report = retain.sweep()
+    plan = holdfast.sweep(dry_run=True)
+    report = holdfast.sweep()
     assert (report.total, report.held) == (0, 1)
     assert (plan.lines, plan.held) == ((), 1), "the dry run knows of the hold"
-    assert list(states(retain).values()) == ["active"]
-    assert retain.sessions.history("travel_agent", "sess_abc123") == []
-    retain.holds.release(hold.id)
-    assert retain.sweep().counts["recycle"] == 1
+    assert list(states(holdfast).values()) == ["active"]
+    assert holdfast.sessions.history("travel_agent", "sess_abc123") == []
+    holdfast.holds.release(hold.id)
+    assert holdfast.sweep().counts["recycle"] == 1
 
 
 def test_sweeping_what_is_held_again_and_again_does_not_fill_the_audit_chain(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     message_id = memory.short_term.add_message("user", "hello")
     memory_id = memory.add("fact", "long_term")["memory_id"]
-    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
     for held in (message_id, memory_id):
-        hold_all(retain, memory_id=held)
+        hold_all(holdfast, memory_id=held)
     clock.advance(days=30)
-    retain.sweep()
-    entries = len(retain.audit.tail(1_000))
+    holdfast.sweep()
+    entries = len(holdfast.audit.tail(1_000))
     for _ in range(3):
         clock.advance(minutes=1)
-        retain.sweep()
-    assert len(retain.audit.tail(1_000)) == entries
+        holdfast.sweep()
+    assert len(holdfast.audit.tail(1_000)) == entries
 
 
 @pytest.mark.parametrize("kind", ["structured", "entity"])
 def test_a_held_memory_past_its_time_gives_up_its_name_and_is_kept_whole(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, kind: str
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, kind: str
 ) -> None:
     """Nobody sees it, and its name is wanted: what is held is kept, and whoever wants the name is not kept waiting."""
     put: dict[str, Callable[[], str]] = {
@@ -310,93 +312,93 @@ def test_a_held_memory_past_its_time_gives_up_its_name_and_is_kept_whole(
         "entity": lambda: memory.entity.add("Ann"),
     }
     memory_id = put[kind]()
-    retain.policies.set(kind, delete_after_days=400, confirm=True)
-    hold = hold_all(retain, memory_id=memory_id)
-    before = retain.parts.records.entries("default/user_123", [memory_id])[memory_id].record
+    holdfast.policies.set(kind, delete_after_days=400, confirm=True)
+    hold = hold_all(holdfast, memory_id=memory_id)
+    before = holdfast.parts.records.entries("default/user_123", [memory_id])[memory_id].record
     clock.advance(days=400)
     assert put[kind]() != memory_id
-    kept = retain.parts.records.entries("default/user_123", [memory_id])[memory_id].record
+    kept = holdfast.parts.records.entries("default/user_123", [memory_id])[memory_id].record
     assert (kept.content, kept.metadata, kept.state) == (before.content, before.metadata, before.state)
-    retain.holds.release(hold.id)
-    retain.sweep()
-    assert retain.explain(memory_id)["state"] == "recycled"
+    holdfast.holds.release(hold.id)
+    holdfast.sweep()
+    assert holdfast.explain(memory_id)["state"] == "recycled"
 
 
-def test_a_hold_is_audited_when_it_is_added_and_when_it_is_released(retain: Retain) -> None:
-    hold = hold_all(retain, user_id="ann")
-    released = retain.holds.release(hold.id, author="judge")
+def test_a_hold_is_audited_when_it_is_added_and_when_it_is_released(holdfast: Holdfast) -> None:
+    hold = hold_all(holdfast, user_id="ann")
+    released = holdfast.holds.release(hold.id, author="judge")
     assert (released.released_by, released.released_at is not None) == ("judge", True)
-    assert [entry["action"] for entry in retain.audit.tail(10)] == ["hold.added", "hold.released"]
-    assert "ann" not in str(retain.audit.tail(10)), "whose memory it is stays out of the chain"
-    assert retain.holds.list() == []
-    assert retain.holds.list(released=True) == [released]
+    assert [entry["action"] for entry in holdfast.audit.tail(10)] == ["hold.added", "hold.released"]
+    assert "ann" not in str(holdfast.audit.tail(10)), "whose memory it is stays out of the chain"
+    assert holdfast.holds.list() == []
+    assert holdfast.holds.list(released=True) == [released]
     with pytest.raises(NotFoundError):
-        retain.holds.release(hold.id)
+        holdfast.holds.release(hold.id)
 
 
-def test_what_a_hold_says_is_in_the_hold_and_the_chain_can_tell_that_it_is_what_was_said(retain: Retain) -> None:
-    hold = retain.holds.add(user_id="ann", tag="about=ann", reason="what Ann said", author="counsel")
+def test_what_a_hold_says_is_in_the_hold_and_the_chain_can_tell_that_it_is_what_was_said(holdfast: Holdfast) -> None:
+    hold = holdfast.holds.add(user_id="ann", tag="about=ann", reason="what Ann said", author="counsel")
 
-    (entry,) = retain.audit.tail(10)
+    (entry,) = holdfast.audit.tail(10)
     assert (entry["detail"]["on"], entry["detail"]["author"]) == (["user", "tag"], "counsel")
     assert entry["detail"]["words"] == digest_of(hold) != digest_of(replace(hold, reason="something else"))
-    retain.holds.release(hold.id, author="counsel")
-    retain.erase_user("ann")
-    rows = str(raw.rows(retain, "SELECT entry FROM audit"))
+    holdfast.holds.release(hold.id, author="counsel")
+    holdfast.erase_user("ann")
+    rows = str(raw.rows(holdfast, "SELECT entry FROM audit"))
     assert "about=ann" not in rows
     assert "what Ann said" not in rows
-    assert retain.audit.verify()
+    assert holdfast.audit.verify()
 
 
-def test_a_hold_says_on_what_and_why(retain: Retain) -> None:
+def test_a_hold_says_on_what_and_why(holdfast: Holdfast) -> None:
     with pytest.raises(InvalidInputError, match="say what to hold"):
-        hold_all(retain)
+        hold_all(holdfast)
     with pytest.raises(InvalidInputError):
-        retain.holds.add(user_id="ann", reason="", author="counsel")
+        holdfast.holds.add(user_id="ann", reason="", author="counsel")
     with pytest.raises(InvalidInputError):
-        retain.holds.add(user_id="ann", reason="a lawsuit", author="")
+        holdfast.holds.add(user_id="ann", reason="a lawsuit", author="")
 
 
 @pytest.mark.parametrize("hold_id", ["", "nonsense", "a\0b", "\ud800", None, 7], ids=repr)
-def test_a_hold_that_does_not_stand_is_not_found(retain: Retain, hold_id: Any) -> None:
+def test_a_hold_that_does_not_stand_is_not_found(holdfast: Holdfast, hold_id: Any) -> None:
     with pytest.raises(NotFoundError, match="no hold"):
-        retain.holds.release(hold_id)
+        holdfast.holds.release(hold_id)
 
 
-def test_holds_stop_at_the_tenant(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    with Retain.open(home=retain.settings.home, tenant="acme", clock=clock) as acme:
+def test_holds_stop_at_the_tenant(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
+    with Holdfast.open(home=holdfast.settings.home, tenant="acme", clock=clock) as acme:
         acme.holds.add(user_id="user_123", reason="a lawsuit", author="counsel")
     memory_id = memory.add("fact", "long_term")["memory_id"]
     assert memory.delete(memory_id)["operation"] == "recycle"
 
 
 def test_a_held_conversation_past_its_time_gives_up_its_name_and_keeps_its_content(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.short_term.add_message("user", "an old secret")
-    hold = hold_all(retain, session_id="sess_abc123")
+    hold = hold_all(holdfast, session_id="sess_abc123")
     clock.advance(days=30)
     memory.short_term.add_message("user", "hello again")
-    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
-    assert retain.sweep().held == 1
-    assert [unpack(content) for (content,) in raw.rows(retain, "SELECT content FROM history ORDER BY key")] == [
+    assert [m["content"] for m in holdfast.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
+    assert holdfast.sweep().held == 1
+    assert [unpack(content) for (content,) in raw.rows(holdfast, "SELECT content FROM history ORDER BY key")] == [
         "an old secret",
         "hello again",
     ]
-    retain.policies.set("history", delete_after_days=100)
-    assert [one["messages"] for one in retain.sessions.list("user_123")] == [1], "one session of a name, not two"
-    retain.policies.remove("history", confirm=True)
-    retain.holds.release(hold.id)
-    assert retain.sweep().counts["recycle"] == 1
-    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
-    check_sound(retain)
+    holdfast.policies.set("history", delete_after_days=100)
+    assert [one["messages"] for one in holdfast.sessions.list("user_123")] == [1], "one session of a name, not two"
+    holdfast.policies.remove("history", confirm=True)
+    holdfast.holds.release(hold.id)
+    assert holdfast.sweep().counts["recycle"] == 1
+    assert [m["content"] for m in holdfast.sessions.history("travel_agent", "sess_abc123")] == ["hello again"]
+    check_sound(holdfast)
 
 
-def test_a_conversation_that_a_hold_keeps_keeps_its_window_too(retain: Retain) -> None:
+def test_a_conversation_that_a_hold_keeps_keeps_its_window_too(holdfast: Holdfast) -> None:
     for session in ("held", "free"):
-        retain.manager("ann", "guide", session).short_term.add_message("user", f"hello from {session}")
-    retain.holds.add(session_id="held", reason="a case", author="counsel")
-    memory = retain.manager("ann", "guide", "held")
+        holdfast.manager("ann", "guide", session).short_term.add_message("user", f"hello from {session}")
+    holdfast.holds.add(session_id="held", reason="a case", author="counsel")
+    memory = holdfast.manager("ann", "guide", "held")
     assert memory.delete_user_memories("ann", "short_term") == 1
     assert [one["content"] for one in memory.short_term.get_conversation_history()] == ["hello from held"]
-    assert retain.manager("ann", "guide", "free").short_term.get_conversation_history() == []
+    assert holdfast.manager("ann", "guide", "free").short_term.get_conversation_history() == []

@@ -11,21 +11,21 @@ import pytest
 from api.client import Client
 from cli.shell import Shell
 from clocks import FakeClock
+from holdfast import Holdfast, InvalidInputError
+from holdfast.api import build_app
+from holdfast.core.rules import DEFAULTS
+from holdfast.core.types import TYPES
+from holdfast.mcp import Defaults
+from holdfast.mcp.catalogue import TOOLS
 from mcp_clients import answer, ask, local_server
-from retain import InvalidInputError, Retain
-from retain.api import build_app
-from retain.core.rules import DEFAULTS
-from retain.core.types import TYPES
-from retain.mcp import Defaults
-from retain.mcp.catalogue import TOOLS
 
 
-def rows(retain: Retain, user: str = "alice", agent: str = "claude", session: str | None = None) -> dict[str, Any]:
-    return {row["memory_type"]: row for row in retain.manager(user, agent, session).rules()["kinds"]}
+def rows(holdfast: Holdfast, user: str = "alice", agent: str = "claude", session: str | None = None) -> dict[str, Any]:
+    return {row["memory_type"]: row for row in holdfast.manager(user, agent, session).rules()["kinds"]}
 
 
-def test_every_kind_and_the_conversation_have_a_rule(retain: Retain) -> None:
-    said = retain.manager("alice", "claude", "s1").rules()
+def test_every_kind_and_the_conversation_have_a_rule(holdfast: Holdfast) -> None:
+    said = holdfast.manager("alice", "claude", "s1").rules()
     assert (said["user_id"], said["agent_id"], said["session_id"]) == ("alice", "claude", "s1")
     assert [row["memory_type"] for row in said["kinds"]] == [*TYPES, "history"]
     assert said["recycle_bin_days"] == 15
@@ -33,8 +33,8 @@ def test_every_kind_and_the_conversation_have_a_rule(retain: Retain) -> None:
     assert said["summary"].count("\n") == len(TYPES)
 
 
-def test_the_defaults_in_numbers(retain: Retain) -> None:
-    found = rows(retain)
+def test_the_defaults_in_numbers(holdfast: Holdfast) -> None:
+    found = rows(holdfast)
     numbers = {kind: (row["archive_after_days"], row["delete_after_days"], row["gone_after_days"]) for kind, row in found.items()}  # fmt: skip
     assert numbers == {
         "working": (None, None, None),
@@ -51,8 +51,8 @@ def test_the_defaults_in_numbers(retain: Retain) -> None:
     assert (found["long_term"]["max_memories"], found["long_term"]["quota_remaining"]) == (10_000, 10_000)
 
 
-def test_the_defaults_in_words(retain: Retain) -> None:
-    words = {kind: row["rule"] for kind, row in rows(retain).items()}
+def test_the_defaults_in_words(holdfast: Holdfast) -> None:
+    words = {kind: row["rule"] for kind, row in rows(holdfast).items()}
     assert "Archived to cold storage 365 days after it was made" in words["long_term"]
     assert "Never deleted by a rule" in words["long_term"]
     assert "365 days after it ended" in words["episodic"]
@@ -63,60 +63,60 @@ def test_the_defaults_in_words(retain: Retain) -> None:
     assert "Never deleted" in words["persona"]
 
 
-def test_the_rules_are_those_that_explain_names(retain: Retain) -> None:
-    memory = retain.manager("alice", "claude")
+def test_the_rules_are_those_that_explain_names(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("alice", "claude")
     memory_id = memory.add("Likes tea")["memory_id"]
-    retain.policies.set("long_term", delete_after_days=400, user_id="alice", confirm=True)
-    retain.policies.set("long_term", archive_after_days=100, agent_id="claude", confirm=True)
+    holdfast.policies.set("long_term", delete_after_days=400, user_id="alice", confirm=True)
+    holdfast.policies.set("long_term", archive_after_days=100, agent_id="claude", confirm=True)
     explained = memory.explain(memory_id)["rules"]
-    row = rows(retain)["long_term"]
+    row = rows(holdfast)["long_term"]
     assert {name: row[name] for name in explained} == explained
     assert (row["archive_after_days"], row["delete_after_days"], row["gone_after_days"]) == (100, 400, 415)
     assert "the user's rule for long_term, version 1" in row["rule"]
-    assert rows(retain, "bob")["long_term"]["delete_after_days"] is None
-    assert rows(retain, agent="other")["long_term"]["archive_after_days"] == 365
+    assert rows(holdfast, "bob")["long_term"]["delete_after_days"] is None
+    assert rows(holdfast, agent="other")["long_term"]["archive_after_days"] == 365
 
 
-def test_a_change_of_the_short_term_window_shows(retain: Retain) -> None:
-    retain.policies.set("short_term", delete_after_days=0.5, confirm=True)
-    row = rows(retain)["short_term"]
+def test_a_change_of_the_short_term_window_shows(holdfast: Holdfast) -> None:
+    holdfast.policies.set("short_term", delete_after_days=0.5, confirm=True)
+    row = rows(holdfast)["short_term"]
     assert row["ttl_seconds"] == 43_200
     assert "12 hours after the session's last message" in row["rule"]
-    memory = retain.manager("alice", "claude", "s1")
+    memory = holdfast.manager("alice", "claude", "s1")
     memory.short_term.add_message("user", "hello")
     assert memory.short_term.get_ttl() == row["ttl_seconds"]
 
 
-def test_exceptions_are_those_of_the_user_and_no_one_else_s(retain: Retain) -> None:
-    memory_id = retain.manager("alice", "claude").add("Likes tea")["memory_id"]
-    retain.policies.set("long_term", keep_days=900, user_id="alice", memory_id=memory_id)
-    retain.policies.set("long_term", keep_days=800, user_id="bob", session_id="bobs-session")
-    retain.policies.set("long_term", keep_days=700, session_id="anyones-session")
-    row = rows(retain)["long_term"]
+def test_exceptions_are_those_of_the_user_and_no_one_else_s(holdfast: Holdfast) -> None:
+    memory_id = holdfast.manager("alice", "claude").add("Likes tea")["memory_id"]
+    holdfast.policies.set("long_term", keep_days=900, user_id="alice", memory_id=memory_id)
+    holdfast.policies.set("long_term", keep_days=800, user_id="bob", session_id="bobs-session")
+    holdfast.policies.set("long_term", keep_days=700, session_id="anyones-session")
+    row = rows(holdfast)["long_term"]
     assert [(rule["memory_id"], rule["keep_days"]) for rule in row["exceptions"]] == [(memory_id, 900)]
     assert "more specific rules" in row["rule"]
-    assert rows(retain, agent="other")["long_term"]["exceptions"] == row["exceptions"]
-    assert "bobs-session" not in json.dumps(retain.manager("alice", "claude").rules())
-    assert rows(retain, "carol")["long_term"]["exceptions"] == []
+    assert rows(holdfast, agent="other")["long_term"]["exceptions"] == row["exceptions"]
+    assert "bobs-session" not in json.dumps(holdfast.manager("alice", "claude").rules())
+    assert rows(holdfast, "carol")["long_term"]["exceptions"] == []
 
 
-def test_a_domain_s_policy_that_became_a_rule_is_told_with_what_it_is_for(retain: Retain) -> None:
-    before = rows(retain)["long_term"]["rule"]
-    retain.domains.configure(
+def test_a_domain_s_policy_that_became_a_rule_is_told_with_what_it_is_for(holdfast: Holdfast) -> None:
+    before = rows(holdfast)["long_term"]["rule"]
+    holdfast.domains.configure(
         "memory", {"older_than_days": 45, "source_types": ["thought"], "keep_session_ids": ["bobs"]}
     )
-    assert rows(retain)["long_term"]["rule"] == before, "a policy that collects nothing is no rule"
-    retain.domains.configure("memory", {"auto_gc": True}, confirm=True)
-    rule = rows(retain)["long_term"]["rule"]
+    assert rows(holdfast)["long_term"]["rule"] == before, "a policy that collects nothing is no rule"
+    holdfast.domains.configure("memory", {"auto_gc": True}, confirm=True)
+    rule = rows(holdfast)["long_term"]["rule"]
     assert rule.startswith(before)
     assert "With source_type thought in its metadata" in rule
     assert "45 days after it was made, by the memory domain's policy" in rule
-    assert "bobs" not in json.dumps(retain.manager("alice", "claude").rules())
-    assert "source_type" not in rows(retain)["persona"]["rule"]
+    assert "bobs" not in json.dumps(holdfast.manager("alice", "claude").rules())
+    assert "source_type" not in rows(holdfast)["persona"]["rule"]
 
 
-def test_holds_that_name_the_user_the_agent_or_the_session_are_told(retain: Retain) -> None:
-    add = retain.holds.add
+def test_holds_that_name_the_user_the_agent_or_the_session_are_told(holdfast: Holdfast) -> None:
+    add = holdfast.holds.add
     mine = add(user_id="alice", reason="court case 4711", author="legal")
     agents = add(agent_id="claude", reason="an audit of claude", author="legal")
     session = add(session_id="s1", reason="a look at s1", author="legal")
@@ -124,46 +124,46 @@ def test_holds_that_name_the_user_the_agent_or_the_session_are_told(retain: Reta
     add(user_id="bob", reason="bob's own matter", author="legal")
     add(user_id="alice", agent_id="other", reason="other's", author="legal")
     add(tag="customer=bob", reason="a tag of everyone", author="legal")
-    said = retain.manager("alice", "claude", "s1").rules()
+    said = holdfast.manager("alice", "claude", "s1").rules()
     assert [hold["hold_id"] for hold in said["holds"]] == [mine.id, agents.id, session.id, tagged.id]
     assert "court case 4711" in said["summary"]
     assert "bob" not in json.dumps(said)
-    retain.holds.release(mine.id, author="legal")
-    assert "court case 4711" not in json.dumps(retain.manager("alice", "claude").rules())
+    holdfast.holds.release(mine.id, author="legal")
+    assert "court case 4711" not in json.dumps(holdfast.manager("alice", "claude").rules())
 
 
-def test_a_removed_agent_and_a_quota_of_one_s_own_show(retain: Retain, clock: FakeClock) -> None:
-    retain.quotas.set("long_term", max_memories=3, user_id="alice")
-    retain.agents.add("claude")
-    memory = retain.manager("alice", "claude")
+def test_a_removed_agent_and_a_quota_of_one_s_own_show(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.quotas.set("long_term", max_memories=3, user_id="alice")
+    holdfast.agents.add("claude")
+    memory = holdfast.manager("alice", "claude")
     memory.add("Likes tea")
-    row = rows(retain)["long_term"]
+    row = rows(holdfast)["long_term"]
     assert (row["max_memories"], row["quota_remaining"]) == (3, 2)
-    retain.agents.remove("claude")
+    holdfast.agents.remove("claude")
     assert "The agent 'claude' was removed on" in memory.rules()["summary"]
 
 
-def test_all_users_have_no_rules_in_common(retain: Retain) -> None:
+def test_all_users_have_no_rules_in_common(holdfast: Holdfast) -> None:
     with pytest.raises(InvalidInputError):
-        retain.manager("*", "claude").rules()
+        holdfast.manager("*", "claude").rules()
 
 
-def test_the_edges_say_the_same(retain: Retain, home: Path) -> None:
-    retain.policies.set("episodic", delete_after_days=100, archive_after_days=10, user_id="alice", confirm=True)
-    said = retain.manager("alice", "claude", "s1").rules()
-    with Client(build_app(retain, keys_required=False)) as client:
+def test_the_edges_say_the_same(holdfast: Holdfast, home: Path) -> None:
+    holdfast.policies.set("episodic", delete_after_days=100, archive_after_days=10, user_id="alice", confirm=True)
+    said = holdfast.manager("alice", "claude", "s1").rules()
+    with Client(build_app(holdfast, keys_required=False)) as client:
         where = {"user_id": "alice", "agent_id": "claude", "session_id": "s1"}
         assert client.get("/v1/rules", params=where).json() == said
-    server = local_server(retain, defaults=Defaults("alice", "claude"))
+    server = local_server(holdfast, defaults=Defaults("alice", "claude"))
     assert answer(ask(server, "memory_rules", {"session_id": "s1"})) == said
     whose = ("--user", "alice", "--agent", "claude", "--session", "s1")
     assert Shell(home).json("policy", "show", *whose) == said
     assert "10 days after it ended" in Shell(home).ok("policy", "show", *whose)
 
 
-def test_a_model_that_is_asked_how_long_finds_the_rule_and_no_domain_s_policy(retain: Retain) -> None:
+def test_a_model_that_is_asked_how_long_finds_the_rule_and_no_domain_s_policy(holdfast: Holdfast) -> None:
     """Asked "how long do you keep this?", 30 days (a domain's default) is the wrong answer."""
-    server = local_server(retain, defaults=Defaults("alice", "claude"))
+    server = local_server(holdfast, defaults=Defaults("alice", "claude"))
     row = {one["memory_type"]: one for one in answer(ask(server, "memory_rules"))["kinds"]}["long_term"]
     assert row["archive_after_days"] * 86_400_000_000 == DEFAULTS["long_term"].archive_after
     assert row["delete_after_days"] is None

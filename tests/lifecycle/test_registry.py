@@ -10,8 +10,8 @@ import pytest
 
 import raw
 from conformance.samples import NOW, Person, entry, message
-from retain.core.chain import Event
-from retain.core.errors import (
+from holdfast.core.chain import Event
+from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
     HeldError,
@@ -22,22 +22,22 @@ from retain.core.errors import (
     NotFoundError,
     StaleError,
 )
-from retain.core.holds import Hold
-from retain.core.records import Cause, Move, Outcome, Record, Scope
-from retain.core.rules import BIN
-from retain.core.times import DAY, SECOND, iso
-from retain.core.types import TYPES, MemoryType, State
-from retain.lifecycle.registry import Registry
-from retain.lifecycle.sessions import roll
-from retain.ports import RegistryStore
-from retain.storage.relational.audit import SqlAudit
-from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
-from retain.storage.relational.database import Database
-from retain.storage.relational.feed import SqlFeed
-from retain.storage.relational.holds import SqlHolds
-from retain.storage.relational.jobs import SqlLeases
-from retain.storage.relational.records import SqlRecords
-from retain.storage.relational.registry import SqlRegistry
+from holdfast.core.holds import Hold
+from holdfast.core.records import Cause, Move, Outcome, Record, Scope
+from holdfast.core.rules import BIN
+from holdfast.core.times import DAY, SECOND, iso
+from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.lifecycle.registry import Registry
+from holdfast.lifecycle.sessions import roll
+from holdfast.ports import RegistryStore
+from holdfast.storage.relational.audit import SqlAudit
+from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.feed import SqlFeed
+from holdfast.storage.relational.holds import SqlHolds
+from holdfast.storage.relational.jobs import SqlLeases
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.registry import SqlRegistry
 
 TENANT = "acme"
 ANN, BOB = Person(TENANT, "ann"), Person(TENANT, "bob")
@@ -657,7 +657,7 @@ def test_a_name_is_not_free_while_something_of_its_agent_is_left_or_held(busy: W
     hold = busy.hold(memory_id="search")
     busy.now += BIN
     for roster, name in ((busy.registry.agents, "guide"), (busy.registry.tools, "search")):
-        with pytest.raises(ConflictError, match=r"not gone yet.*retain sweep"):
+        with pytest.raises(ConflictError, match=r"not gone yet.*holdfast sweep"):
             roster.add(name)
     with pytest.raises(AgentRemovedError, match=f"restore it until {iso(NOW + BIN)[:10]}"):
         busy.remember(ANN, MemoryType.PERSONA)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import AgentRemovedError, ConflictError, HeldError
-from retain.kinds.entity import Entity
-from retain.kinds.episodic import Episodic
-from retain.kinds.short_term import ShortTerm
-from retain.kinds.structured import Structured
-from retain.kinds.working import Working
-from retain.manager import Memory, Plain
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError
+from holdfast.kinds.entity import Entity
+from holdfast.kinds.episodic import Episodic
+from holdfast.kinds.short_term import ShortTerm
+from holdfast.kinds.structured import Structured
+from holdfast.kinds.working import Working
+from holdfast.manager import Memory, Plain
 
 LONG = "notes " * 200
 
@@ -137,12 +137,12 @@ def test_every_verb_is_known_to_change_something_or_not() -> None:
 
 
 @pytest.fixture
-def ids(retain: Retain, clock: FakeClock) -> Ids:
-    memory = retain.manager("ann", "guide", "trip")
+def ids(holdfast: Holdfast, clock: FakeClock) -> Ids:
+    memory = holdfast.manager("ann", "guide", "trip")
     cold = memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="cold")
     clock.advance(days=181)
-    retain.sweep()
-    assert retain.parts.records.get("default/ann", cold).pack is not None  # type: ignore[union-attr]
+    holdfast.sweep()
+    assert holdfast.parts.records.get("default/ann", cold).pack is not None  # type: ignore[union-attr]
     memory.entity.add("Rome", attributes={"country": "Italy"})
     memory.structured.put("trips", {"city": "Rome"}, key="rome")
     binned = memory.add("likes coffee")["memory_id"]
@@ -154,36 +154,36 @@ def ids(retain: Retain, clock: FakeClock) -> Ids:
         memory.short_term.add_message("user", "hello"),
         memory.working.add("a note"),
     )
-    retain.agents.remove("guide")
+    holdfast.agents.remove("guide")
     return made
 
 
-def whole(retain: Retain) -> dict[str, Any]:
+def whole(holdfast: Holdfast) -> dict[str, Any]:
     """All that is kept of the user."""
-    export = retain.export_user("ann")
+    export = holdfast.export_user("ann")
     return {name: value for name, value in export.items() if name not in ("export_date", "audit")}
 
 
 @pytest.mark.parametrize("verb", REFUSED)
-def test_a_removed_agent_changes_nothing(retain: Retain, ids: Ids, verb: str) -> None:
-    before = whole(retain)
+def test_a_removed_agent_changes_nothing(holdfast: Holdfast, ids: Ids, verb: str) -> None:
+    before = whole(holdfast)
 
     with pytest.raises(AgentRemovedError, match="agent 'guide' is in the recycle bin") as refused:
-        REFUSED[verb](retain.manager("ann", "guide", "trip"), ids)
+        REFUSED[verb](holdfast.manager("ann", "guide", "trip"), ids)
 
     assert not refused.value.retryable
-    assert whole(retain) == before
+    assert whole(holdfast) == before
 
 
 @pytest.mark.parametrize("verb", ALLOWED)
-def test_what_is_done_for_a_user_goes_on_after_an_agent_was_removed(retain: Retain, ids: Ids, verb: str) -> None:
-    ALLOWED[verb](retain.manager("ann", "guide", "trip"), ids)
+def test_what_is_done_for_a_user_goes_on_after_an_agent_was_removed(holdfast: Holdfast, ids: Ids, verb: str) -> None:
+    ALLOWED[verb](holdfast.manager("ann", "guide", "trip"), ids)
 
 
-def test_another_agent_and_a_restored_one_change_what_they_like(retain: Retain, ids: Ids) -> None:
-    retain.manager("ann", "other").update(ids.shared, "likes green tea")
-    retain.agents.restore("guide")
-    memory = retain.manager("ann", "guide", "trip")
+def test_another_agent_and_a_restored_one_change_what_they_like(holdfast: Holdfast, ids: Ids) -> None:
+    holdfast.manager("ann", "other").update(ids.shared, "likes green tea")
+    holdfast.agents.restore("guide")
+    memory = holdfast.manager("ann", "guide", "trip")
     memory.structured.put("trips", {"city": "Oslo"}, key="rome")
     assert memory.get(ids.shared)["content"] == "likes green tea"
     assert memory.structured.get("trips", "rome") == {"city": "Oslo"}
@@ -192,55 +192,55 @@ def test_another_agent_and_a_restored_one_change_what_they_like(retain: Retain, 
 # --- documents in cold storage ------------------------------------------------------------------------------------------
 
 
-def archived(retain: Retain, clock: FakeClock) -> tuple[MemoryManager, str]:
-    memory = retain.manager("ann", "guide")
+def archived(holdfast: Holdfast, clock: FakeClock) -> tuple[MemoryManager, str]:
+    memory = holdfast.manager("ann", "guide")
     made = memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome", metadata={"case": "7"})
     clock.advance(days=181)
-    retain.sweep()
+    holdfast.sweep()
     return memory, made
 
 
 def test_a_put_that_a_hold_refuses_leaves_a_document_in_cold_storage_as_it_was(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    memory, made = archived(retain, clock)
-    retain.holds.add(tag="case=7", reason="case 7", author="legal")
+    memory, made = archived(holdfast, clock)
+    holdfast.holds.add(tag="case=7", reason="case 7", author="legal")
     clock.advance(days=5)
-    before = retain.parts.records.get("default/ann", made)
+    before = holdfast.parts.records.get("default/ann", made)
     assert before is not None
     assert before.pack is not None
 
     with pytest.raises(HeldError, match="leave the tag in its metadata"):
         memory.structured.put("trips", {"city": "Oslo"}, key="rome")
 
-    assert retain.parts.records.get("default/ann", made) == before
+    assert holdfast.parts.records.get("default/ann", made) == before
     assert memory.structured.get("trips", "rome") == {"city": "Rome", "notes": LONG}
-    assert retain.explain(made)["is_archived"]
+    assert holdfast.explain(made)["is_archived"]
 
 
-def test_a_put_over_a_document_in_cold_storage_brings_it_back_changed(retain: Retain, clock: FakeClock) -> None:
-    memory, made = archived(retain, clock)
-    retain.holds.add(tag="case=7", reason="case 7", author="legal")
-    before = retain.quotas.get("structured", "ann")
+def test_a_put_over_a_document_in_cold_storage_brings_it_back_changed(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory, made = archived(holdfast, clock)
+    holdfast.holds.add(tag="case=7", reason="case 7", author="legal")
+    before = holdfast.quotas.get("structured", "ann")
     clock.advance(days=5)
 
     again = memory.structured.put("trips", {"city": "Oslo"}, key="rome", metadata={"case": "7", "new": True})
 
     assert again == made
-    record = retain.parts.records.get("default/ann", made)
+    record = holdfast.parts.records.get("default/ann", made)
     assert record is not None
     assert (record.state, record.pack, record.metadata["new"]) == ("active", None, True)
-    assert record.aged_from == retain.parts.now(), "its age counts anew"
+    assert record.aged_from == holdfast.parts.now(), "its age counts anew"
     assert memory.structured.get("trips", "rome") == {"city": "Oslo"}
     assert [one["document"] for one in memory.structured.find("trips")] == [{"city": "Oslo"}]
     assert [one["content"] for one in memory.retrieve("Oslo", memory_type="structured")] == ['{"city":"Oslo"}']
-    after = retain.quotas.get("structured", "ann")
+    after = holdfast.quotas.get("structured", "ann")
     assert (after.memories, after.bytes < before.bytes) == (1, True)
-    actions = [entry["action"] for entry in retain.audit.tail(99, user_id="ann") if entry["item"] == made]
+    actions = [entry["action"] for entry in holdfast.audit.tail(99, user_id="ann") if entry["item"] == made]
     assert actions[-1] == "rehydrated"
     clock.advance(days=1)
-    retain.sweep()
-    assert list(retain.parts.objects().names()) == [], "nothing of the old one is left in cold storage"
+    holdfast.sweep()
+    assert list(holdfast.parts.objects().names()) == [], "nothing of the old one is left in cold storage"
 
 
 def test_agent_removed_is_a_conflict_and_not_one_to_try_again() -> None:

@@ -20,15 +20,15 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast.core.errors import ClosedError, InvalidInputError, LeaseLostError
+from holdfast.core.times import SECOND, moment
+from holdfast.lifecycle.leadership import LEASE_TTL, SWEEPER, Leadership
+from holdfast.lifecycle.schedule import JOBS, Job, Runner, Schedule, take_back
+from holdfast.ports import Lease
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
+from holdfast.storage.stores import open_database
 from homes import database_of, on_sqlite, settings_of
-from retain.core.errors import ClosedError, InvalidInputError, LeaseLostError
-from retain.core.times import SECOND, moment
-from retain.lifecycle.leadership import LEASE_TTL, SWEEPER, Leadership
-from retain.lifecycle.schedule import JOBS, Job, Runner, Schedule, take_back
-from retain.ports import Lease
-from retain.storage.relational.database import Database
-from retain.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
-from retain.storage.stores import open_database
 
 TTL = 15 * SECOND
 NIGHTLY = (Job("nightly", "30 2 * * *", "everything", "A job of these tests."),)
@@ -227,7 +227,7 @@ def test_a_job_that_waits_for_a_clock_that_was_set_back_is_told_of(bench: Bench)
     problems = schedule.problems()
     assert len(problems) == len(SWEEPS)
     assert "the job daily waits until 2030-06-02T03:00:00+00:00" in "\n".join(problems)
-    assert "retain sweep --confirm" in problems[0]
+    assert "holdfast sweep --confirm" in problems[0]
     assert schedule.run("daily") == {"moved": 3}, "by hand it can be run meanwhile"
 
 
@@ -337,7 +337,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure(bench: Bench, deed: Callable[
 
 
 def test_an_error_that_is_hardly_text_is_recorded(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL + 1, "retain.schedule")  # the text itself cannot be told to another process
+    caplog.set_level(logging.CRITICAL + 1, "holdfast.schedule")  # the text itself cannot be told to another process
 
     def fail_oddly() -> dict[str, Any]:
         raise RuntimeError("\ud800\x00" + "x" * 9_000)
@@ -756,7 +756,7 @@ def test_while_one_engine_runs_jobs_another_runs_none_and_says_so(
     schedule = bench.known()
     bench.deeds["minutely"] = look
     bench.clock.advance(minutes=1)
-    with caplog.at_level(logging.INFO, "retain.schedule"):
+    with caplog.at_level(logging.INFO, "holdfast.schedule"):
         schedule.run_due()
     assert answers == [[]]
     assert bench.ran == ["minutely"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from retain import Retain
-from retain.core.chain import Event
-from retain.core.errors import (
+from holdfast import Holdfast
+from holdfast.core.chain import Event
+from holdfast.core.errors import (
     ConflictError,
     HeldError,
     InvalidInputError,
@@ -23,20 +23,20 @@ from retain.core.errors import (
     LeaseLostError,
     NotFoundError,
 )
-from retain.core.holds import Hold
-from retain.core.ids import IdSource
-from retain.core.records import Cause, Message, Move, Outcome, Scope
-from retain.core.rules import BIN, HISTORY, Rule, Terms
-from retain.core.times import DAY, SECOND
-from retain.core.types import State
-from retain.lifecycle.sessions import Sessions, roll
-from retain.ports import Session
-from retain.storage.relational.audit import SqlAudit
-from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
-from retain.storage.relational.database import Database
-from retain.storage.relational.holds import SqlHolds
-from retain.storage.relational.jobs import SqlLeases
-from retain.storage.relational.rules import SqlRules
+from holdfast.core.holds import Hold
+from holdfast.core.ids import IdSource
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope
+from holdfast.core.rules import BIN, HISTORY, Rule, Terms
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import State
+from holdfast.lifecycle.sessions import Sessions, roll
+from holdfast.ports import Session
+from holdfast.storage.relational.audit import SqlAudit
+from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.holds import SqlHolds
+from holdfast.storage.relational.jobs import SqlLeases
+from holdfast.storage.relational.rules import SqlRules
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000
@@ -107,7 +107,7 @@ def who(user_id: str = "ann", agent_id: str = "guide", session_id: str | None = 
     return Scope(TENANT, user_id, agent_id, session_id)
 
 
-# --- retain.sessions -----------------------------------------------------------------------------------------------------
+# --- holdfast.sessions -----------------------------------------------------------------------------------------------------
 
 
 def test_two_users_with_a_session_of_one_name_keep_their_own(world: World) -> None:
@@ -431,34 +431,34 @@ def test_two_parts_of_one_name_cannot_belong_to_sessions(world: World, bookmarks
         world.sessions.belongings.add(Bookmarks(world.sessions))
 
 
-def _state(retain: Retain, session: Session) -> State | None:
-    found = retain.parts.history.get(session.subject, session.id)
+def _state(holdfast: Holdfast, session: Session) -> State | None:
+    found = holdfast.parts.history.get(session.subject, session.id)
     return None if found is None else found.state
 
 
 def test_sweeps_take_an_idle_session_to_the_bin_and_then_away_with_all_that_belongs_to_it(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    bookmarks = Bookmarks(retain.sessions)
-    retain.sessions.belongings.add(bookmarks)
-    scope = Scope(retain.tenant, "ann", "guide", "trip")
-    retain.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    bookmarks = Bookmarks(holdfast.sessions)
+    holdfast.sessions.belongings.add(bookmarks)
+    scope = Scope(holdfast.tenant, "ann", "guide", "trip")
+    holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
     bookmarks.mark(scope, "page 7")
-    session = retain.sessions.find(scope)
+    session = holdfast.sessions.find(scope)
     assert session is not None
-    kept = partial(_state, retain, session)
+    kept = partial(_state, holdfast, session)
 
     clock.advance(days=30, microseconds=-1)
-    retain.sweep()
+    holdfast.sweep()
     assert kept() is State.ACTIVE
     clock.advance(microseconds=1)
-    retain.sweep()
+    holdfast.sweep()
     assert kept() is State.RECYCLED
     clock.advance(days=15, microseconds=-1)
-    retain.sweep()
+    holdfast.sweep()
     assert bookmarks.count(session.subject, session.id) == 1
     clock.advance(microseconds=1)
-    retain.sweep()
+    holdfast.sweep()
 
     assert kept() is None
     assert bookmarks.count(session.subject, session.id) == 0

@@ -26,20 +26,20 @@ from hypothesis.stateful import (
 )
 
 from clocks import FakeClock
-from homes import Homes, fewer
-from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window
-from lifecycle.soundness import check_chain, check_counts, check_sound
-from retain import MemoryManager, Retain
-from retain.core.errors import (
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
     HeldError,
+    HoldfastError,
     NotFoundError,
-    RetainError,
 )
-from retain.core.rules import EVERY, HISTORY, Rule, Terms, days
-from retain.core.times import DAY, iso, moment, when
-from retain.lifecycle import upkeep
+from holdfast.core.rules import EVERY, HISTORY, Rule, Terms, days
+from holdfast.core.times import DAY, iso, moment, when
+from holdfast.lifecycle import upkeep
+from homes import Homes, fewer
+from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window
+from lifecycle.soundness import check_chain, check_counts, check_sound
 
 USERS, AGENTS, SESSIONS = ("ann", "bob"), ("guide", "cook"), ("trip", "home")
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")
@@ -61,12 +61,12 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self, engine_name: str) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="retain-model-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-model-"))
         self.homes = Homes(engine_name, self.folder)
         self.home = self.homes.new()
         self.clock = FakeClock()
-        self.retain = Retain.open(home=self.home, clock=self.clock)
-        self.retain.schedule.enrol()
+        self.holdfast = Holdfast.open(home=self.home, clock=self.clock)
+        self.holdfast.schedule.enrol()
         self.model = Model()
         self.count = self.steps = 0
 
@@ -74,7 +74,7 @@ class Machine(RuleBasedStateMachine):
         try:
             self.check_cold_content()
         finally:
-            self.retain.close()
+            self.holdfast.close()
             self.homes.remove(self.home)
             self.folder.rmdir()
 
@@ -85,7 +85,7 @@ class Machine(RuleBasedStateMachine):
         return moment(self.clock.now)
 
     def memory(self, thing: Thing) -> MemoryManager:
-        return self.retain.manager(thing.user, thing.agent, thing.session)
+        return self.holdfast.manager(thing.user, thing.agent, thing.session)
 
     def text(self) -> str:
         self.count += 1
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
         found = [thing for thing in self.model.things if thing.state in states and thing.kind in kinds]
         return found[place % len(found)] if found else None
 
-    def refused(self, error: type[RetainError], act: Any, *arguments: Any, **options: Any) -> None:
+    def refused(self, error: type[HoldfastError], act: Any, *arguments: Any, **options: Any) -> None:
         with pytest.raises(error):
             act(*arguments, **options)
 
@@ -199,7 +199,7 @@ class Machine(RuleBasedStateMachine):
             return
         names = ("archive_after_days", "delete_after_days", "keep_days")
         given: dict[str, Any] = {**scope, **dict(zip(names, terms, strict=True))}
-        self.retain.policies.set(kind, **given, confirm=True, author="ops")
+        self.holdfast.policies.set(kind, **given, confirm=True, author="ops")
         said = Terms(*(None if value is None else days(value, "days") for value in terms))
         key = (kind, *(scope.get(part) for part in ("user_id", "agent_id", "session_id", "memory_id")))
         parts: dict[str, Any] = dict(scope)
@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
         key = list(self.model.rules)[place % len(self.model.rules)]
         gone = self.model.rules.pop(key)
         scope: dict[str, Any] = gone.scope
-        self.retain.policies.remove(gone.kind, **scope, confirm=True)
+        self.holdfast.policies.remove(gone.kind, **scope, confirm=True)
 
     @rule(
         what=st.sampled_from(["user", "agent", "session", "memory", "tag", "user and tag"]),
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
             "user and tag": {"user_id": user, "tag": "case=7"},
         }[what]
         if scope is not None:
-            hold = self.retain.holds.add(**scope, reason="a lawsuit", author="counsel")
+            hold = self.holdfast.holds.add(**scope, reason="a lawsuit", author="counsel")
             self.model.holds[hold.id] = hold
             for thing in [one for one in self.model.records() if one.state in LIVE and hold.covers(one.held)]:
                 self.delete_one(thing)
@@ -242,7 +242,7 @@ class Machine(RuleBasedStateMachine):
     @rule(place=Places)
     def release_hold(self, place: int) -> None:
         hold_id = list(self.model.holds)[place % len(self.model.holds)]
-        self.retain.holds.release(hold_id)
+        self.holdfast.holds.release(hold_id)
         del self.model.holds[hold_id]
 
     # --- changing, deleting, restoring ----------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Machine(RuleBasedStateMachine):
         thing = self.some(place, "recycled")
         if thing is None or (thing.kind in OWN and self.model.is_removed(thing.agent)):
             return
-        restore: Any = self.retain.recycle.restore if by_bin else self.memory(thing).restore
+        restore: Any = self.holdfast.recycle.restore if by_bin else self.memory(thing).restore
         arguments = {"memory_id": thing.id}
         if not by_bin and self.model.is_removed(thing.agent):
             self.refused(AgentRemovedError, restore, **arguments)
@@ -315,7 +315,7 @@ class Machine(RuleBasedStateMachine):
     def delete_user_memories(self, user: str) -> None:
         records = [thing for thing in self.model.records() if thing.user == user and thing.state in LIVE]
         talks = [s for s in self.model.sessions() if s.user == user and self.model.is_visible(s, self.now)]
-        memory = self.retain.manager("somebody", "guide")
+        memory = self.holdfast.manager("somebody", "guide")
         everything = [*records, *talks]
         if everything and all(map(self.model.is_held, everything)):
             self.refused(HeldError, memory.delete_user_memories, user)
@@ -334,7 +334,7 @@ class Machine(RuleBasedStateMachine):
             if mine and ends and thing.aged_from + min(ends) <= self.now:
                 old.append(thing)
         moved, _ = self.model.recycle_unheld(old, self.now)
-        assert self.retain.manager(user, agent).episodic.cleanup_old_episodes() == moved
+        assert self.holdfast.manager(user, agent).episodic.cleanup_old_episodes() == moved
 
     # --- sessions and agents ----------------------------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class Machine(RuleBasedStateMachine):
         talk = self.some(place, "active", kinds=(HISTORY,))
         if talk is None or talk.aside:
             return
-        remove = self.retain.sessions.remove
+        remove = self.holdfast.sessions.remove
         arguments: dict[str, Any] = {"agent_id": talk.agent, "session_id": talk.session, "user_id": talk.user}
         if not self.model.is_visible(talk, self.now):
             self.refused(NotFoundError, remove, **arguments)
@@ -368,9 +368,9 @@ class Machine(RuleBasedStateMachine):
         there = self.model.active_session(talk.user, talk.agent, talk.session or "")
         in_the_way = there is not None and not self.model.is_over(there, self.now)
         if talk.purge_at <= self.now or in_the_way:
-            self.refused(ConflictError, self.retain.recycle.restore, **arguments)
+            self.refused(ConflictError, self.holdfast.recycle.restore, **arguments)
             return
-        assert self.retain.recycle.restore(**arguments) == 1
+        assert self.holdfast.recycle.restore(**arguments) == 1
         if there is not None:
             self.model.make_way(there, self.now)
         self.model.restore(talk, self.now)
@@ -378,14 +378,14 @@ class Machine(RuleBasedStateMachine):
     @rule(agent=Agents)
     def remove_agent(self, agent: str) -> None:
         if self.model.is_removed(agent):
-            self.refused(ConflictError, self.retain.agents.remove, agent)
+            self.refused(ConflictError, self.holdfast.agents.remove, agent)
             return
-        self.retain.agents.add(agent)
+        self.holdfast.agents.add(agent)
         self.model.agents[agent] = None
         if self.model.agent_is_held(agent):
-            self.refused(HeldError, self.retain.agents.remove, agent)
+            self.refused(HeldError, self.holdfast.agents.remove, agent)
             return
-        self.retain.agents.remove(agent)
+        self.holdfast.agents.remove(agent)
         self.model.remove_agent(agent, self.now)
 
     @rule(agent=Agents)
@@ -394,60 +394,60 @@ class Machine(RuleBasedStateMachine):
         if until is None:
             return
         if until <= self.now:
-            self.refused(ConflictError, self.retain.agents.restore, agent)
+            self.refused(ConflictError, self.holdfast.agents.restore, agent)
             return
         talks = [talk for talk in self.model.sessions() if talk.agent == agent]
         back = [(talk.user, talk.session) for talk in talks if talk.bundle == agent or talk.state == "active"]
         if len(set(back)) < len(back):  # a hold kept another of the same name; what then is tested elsewhere
             return
-        self.retain.agents.restore(agent)
+        self.holdfast.agents.restore(agent)
         self.model.restore_agent(agent, self.now)
 
     # --- sweeping ---------------------------------------------------------------------------------------------------------------
 
     def check_swept(self) -> None:
-        plan = self.retain.sweep(dry_run=True)
+        plan = self.holdfast.sweep(dry_run=True)
         assert plan.lines == (), "a sweep leaves nothing to the next one"
-        check_sound(self.retain)
+        check_sound(self.holdfast)
 
     @rule(how=st.sampled_from(["here", "by another engine", "by its plan", "twice"]))
     def sweep(self, how: str) -> None:
         if how == "by another engine":
-            with Retain.open(home=self.home, clock=self.clock) as other:
+            with Holdfast.open(home=self.home, clock=self.clock) as other:
                 other.sweep()
         elif how == "by its plan":
-            plan = self.retain.sweep(dry_run=True)
-            report = self.retain.sweep(digest=plan.digest)
+            plan = self.holdfast.sweep(dry_run=True)
+            report = self.holdfast.sweep(digest=plan.digest)
             assert (report.lines, report.held) == (plan.lines, plan.held)
         else:
-            self.retain.sweep()
+            self.holdfast.sweep()
         self.model.sweep(self.now, Part())
         if how == "twice":
-            assert self.retain.sweep().lines == ()
+            assert self.holdfast.sweep().lines == ()
             self.model.sweep(self.now, Part())
         self.check_swept()
 
     @rule(name=st.sampled_from(sorted(PARTS)))
     def sweep_a_part(self, name: str) -> None:
         extent, part = PARTS[name]
-        self.retain.upkeep.sweep(extent=extent)
+        self.holdfast.upkeep.sweep(extent=extent)
         self.model.sweep(self.now, part)
 
     @rule()
     def run_the_jobs_that_are_due(self) -> None:
-        for done in self.retain.schedule.run_due():
+        for done in self.holdfast.schedule.run_due():
             assert done["error"] is None
             if done["name"] in PARTS:  # a backup moves nothing
                 self.model.sweep(self.now, PARTS[done["name"]][1])
 
     @rule()
     def empty_the_bin(self) -> None:
-        self.retain.recycle.purge()
+        self.holdfast.recycle.purge()
         self.model.sweep(self.now, Part(kinds=frozenset()))
 
     @rule(user=Users)
     def archive_by_hand(self, user: str) -> None:
-        self.retain.manager(user, "guide").long_term.archive_old_memories()
+        self.holdfast.manager(user, "guide").long_term.archive_old_memories()
         mine = [thing for thing in self.model.things if thing.user == user]
         everything, self.model.things = self.model.things, mine
         self.model.sweep(self.now, Part(frozenset({"long_term"}), recycles=False, bin=False))
@@ -455,8 +455,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.retain.close()
-        self.retain = Retain.open(home=self.home, clock=self.clock)
+        self.holdfast.close()
+        self.holdfast = Holdfast.open(home=self.home, clock=self.clock)
 
     # --- what must be true after each step ----------------------------------------------------------------------------------------
 
@@ -472,7 +472,7 @@ class Machine(RuleBasedStateMachine):
                         for thing in visible
                         if (thing.user, thing.kind) == (user, kind) and (kind not in OWN or thing.agent == agent)
                     ]
-                    self.check_seen(self.retain.manager(user, agent), kind, mine)
+                    self.check_seen(self.holdfast.manager(user, agent), kind, mine)
 
     def check_seen(self, memory: MemoryManager, kind: str, mine: list[Thing]) -> None:
         everything = {thing.id for thing in mine}
@@ -504,8 +504,8 @@ class Machine(RuleBasedStateMachine):
         for user in USERS:
             for kind in KINDS:
                 live = [t for t in self.model.records() if (t.user, t.kind) == (user, kind) and t.state in LIVE]
-                assert self.retain.quotas.get(kind, user).memories == len(live)
-        check_counts(self.retain)
+                assert self.holdfast.quotas.get(kind, user).memories == len(live)
+        check_counts(self.holdfast)
 
     @invariant()
     def conversations_are_what_the_model_says(self) -> None:
@@ -513,24 +513,26 @@ class Machine(RuleBasedStateMachine):
             for agent in AGENTS:
                 for session in SESSIONS:
                     talk = self.model.active_session(user, agent, session)
-                    seen = self.retain.sessions.history(agent, session, user_id=user)
+                    seen = self.holdfast.sessions.history(agent, session, user_id=user)
                     there = talk is not None and self.model.is_visible(talk, self.now)
                     assert [m["content"] for m in seen] == (talk.messages if there and talk else [])
                     window = talk.window if there and talk else None
                     fresh = window is not None and window.expires_at > self.now
-                    short = self.retain.manager(user, agent, session).short_term.get_conversation_history()
+                    short = self.holdfast.manager(user, agent, session).short_term.get_conversation_history()
                     assert [m["content"] for m in short] == (window.messages if fresh and window else [])
 
     @invariant()
     def sessions_are_listed_as_the_model_says(self) -> None:
         for user in USERS:
             talks = [s for s in self.model.sessions() if s.user == user and self.model.is_visible(s, self.now)]
-            listed = [(one["agent_id"], one["session_id"], one["messages"]) for one in self.retain.sessions.list(user)]
+            listed = [
+                (one["agent_id"], one["session_id"], one["messages"]) for one in self.holdfast.sessions.list(user)
+            ]
             assert sorted(listed) == sorted((talk.agent, talk.session, len(talk.messages)) for talk in talks)
 
     @invariant()
     def the_bin_holds_what_the_model_says(self) -> None:
-        listed = self.retain.recycle.list(limit=10_000)
+        listed = self.holdfast.recycle.list(limit=10_000)
         binned = {
             thing.id: iso(thing.purge_at)
             for thing in self.model.records()
@@ -550,15 +552,15 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_audit_chain_is_whole(self) -> None:
-        check_chain(self.retain)
+        check_chain(self.holdfast)
 
     def check_cold_content(self) -> None:
         """Everything in cold storage can be read from there, as it was."""
         for thing in self.model.things:
             if thing.cold and thing.state in (*LIVE, "recycled"):
-                record = self.retain.parts.records.get(f"default/{thing.user}", thing.id)
+                record = self.holdfast.parts.records.get(f"default/{thing.user}", thing.id)
                 assert record is not None
-                assert thing.content in self.retain.parts.archives.read(record).document["content"]
+                assert thing.content in self.holdfast.parts.archives.read(record).document["content"]
 
 
 def test_the_lifecycle_is_what_its_model_says(engine_name: str) -> None:

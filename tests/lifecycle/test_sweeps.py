@@ -9,37 +9,37 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import State
+from holdfast.lifecycle import archive, batches, clearing, recycle, survey
+from holdfast.lifecycle.plan import Plan, Report
+from holdfast.lifecycle.safety import ClockWatch, takes_too_much
+from holdfast.lifecycle.schedule import JOBS
+from holdfast.storage.relational import rules
+from holdfast.storage.relational.jobs import SqlLeases
 from lifecycle.soundness import check_sound
-from retain import MemoryManager, Retain
-from retain.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
-from retain.core.times import DAY, SECOND
-from retain.core.types import State
-from retain.lifecycle import archive, batches, clearing, recycle, survey
-from retain.lifecycle.plan import Plan, Report
-from retain.lifecycle.safety import ClockWatch, takes_too_much
-from retain.lifecycle.schedule import JOBS
-from retain.storage.relational import rules
-from retain.storage.relational.jobs import SqlLeases
 
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")
 
 
-def planned(retain: Retain, *, confirm: bool = False) -> Plan:
-    plan = retain.sweep(dry_run=True, confirm=confirm)
+def planned(holdfast: Holdfast, *, confirm: bool = False) -> Plan:
+    plan = holdfast.sweep(dry_run=True, confirm=confirm)
     assert isinstance(plan, Plan)
     return plan
 
 
-def swept(retain: Retain, **options: object) -> Report:
-    report = retain.sweep(**options)  # type: ignore[arg-type]
+def swept(holdfast: Holdfast, **options: object) -> Report:
+    report = holdfast.sweep(**options)  # type: ignore[arg-type]
     assert isinstance(report, Report)
     return report
 
 
-def fill(retain: Retain, clock: FakeClock, users: int = 3) -> None:
+def fill(holdfast: Holdfast, clock: FakeClock, users: int = 3) -> None:
     """Something of every kind that is due something, of several users, and something that is not."""
     for n in range(users):
-        memory = retain.manager(f"user_{n}", f"agent_{n % 2}", "trip")
+        memory = holdfast.manager(f"user_{n}", f"agent_{n % 2}", "trip")
         for place in range(4):
             memory.add(f"fact {place} of {n}", "long_term", {"place": place})
             memory.structured.put("trips", {"place": place}, key=str(place))
@@ -51,25 +51,26 @@ def fill(retain: Retain, clock: FakeClock, users: int = 3) -> None:
         memory.delete(memory.add("binned", "long_term")["memory_id"])
     clock.advance(days=300)
     for n in range(users):
-        retain.manager(f"user_{n}", "agent_0").add("young", "long_term")
+        holdfast.manager(f"user_{n}", "agent_0").add("young", "long_term")
 
 
 # --- dry runs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_does_exactly_what_its_dry_run_said(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock)
-    plan = planned(retain)
-    before = raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key")
-    assert planned(retain) == plan, "a dry run changes nothing"
+def test_a_sweep_does_exactly_what_its_dry_run_said(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock)
+    plan = planned(holdfast)
+    before = raw.rows(holdfast, "SELECT id, state, version FROM records ORDER BY key")
+    assert planned(holdfast) == plan, "a dry run changes nothing"
     decided = {decision.id: decision for decision in plan.decisions}
     assert len(decided) == plan.total == len(plan.decisions)
-    report = swept(retain, digest=plan.digest)
+    report = swept(holdfast, digest=plan.digest)
     assert report.lines == plan.lines
     assert report.counts == plan.counts
     assert (report.held, report.stale, report.set_aside) == (0, 0, ())
     after = {
-        row[0]: row[1] for row in raw.rows(retain, "SELECT id, state FROM records UNION SELECT id, state FROM sessions")
+        row[0]: row[1]
+        for row in raw.rows(holdfast, "SELECT id, state FROM records UNION SELECT id, state FROM sessions")
     }
     for decision in decided.values():
         target = State.DELETED if decision.target is State.DELETING else decision.target
@@ -77,232 +78,232 @@ def test_a_sweep_does_exactly_what_its_dry_run_said(retain: Retain, clock: FakeC
     for record_id, state, _ in before:
         if record_id not in decided:
             assert after[record_id] == state, "what was not planned did not move"
-    check_sound(retain)
+    check_sound(holdfast)
 
 
 @pytest.mark.parametrize("hold", [{"user_id": "user_1"}, {"agent_id": "agent_1"}, {"tag": "place=2"}])
 def test_with_a_hold_a_sweep_does_exactly_what_its_dry_run_said(
-    retain: Retain, clock: FakeClock, hold: dict[str, str]
+    holdfast: Holdfast, clock: FakeClock, hold: dict[str, str]
 ) -> None:
-    fill(retain, clock)
-    free = planned(retain)
-    retain.holds.add(**hold, reason="a lawsuit", author="ann")
-    plan = planned(retain)
+    fill(holdfast, clock)
+    free = planned(holdfast)
+    holdfast.holds.add(**hold, reason="a lawsuit", author="ann")
+    plan = planned(holdfast)
     assert plan.held > 0
     assert plan.total + plan.held == free.total
-    report = swept(retain, digest=plan.digest)
+    report = swept(holdfast, digest=plan.digest)
     assert report.lines == plan.lines
     assert report.held == plan.held
-    check_sound(retain)
-    again = planned(retain)
+    check_sound(holdfast)
+    again = planned(holdfast)
     assert (again.lines, again.held) == ((), plan.held)
 
 
-def went(retain: Retain, **options: object) -> dict[tuple[str, str], int]:
+def went(holdfast: Holdfast, **options: object) -> dict[tuple[str, str], int]:
     """What a sweep did, which is what its dry run had said."""
-    plan = planned(retain)
-    report = swept(retain, **options)
+    plan = planned(holdfast)
+    report = swept(holdfast, **options)
     assert report.lines == plan.lines
     return {(line.memory_type, line.action): line.records for line in report.lines}
 
 
 @pytest.mark.parametrize("by_digest", [False, True])
 def test_messages_agents_and_tools_that_go_are_in_the_plan_and_in_the_report(
-    retain: Retain, clock: FakeClock, by_digest: bool
+    holdfast: Holdfast, clock: FakeClock, by_digest: bool
 ) -> None:
-    memory = retain.manager("ann", "guide", "trip")
+    memory = holdfast.manager("ann", "guide", "trip")
     memory.short_term.add_message("user", "hello")
     said = memory.short_term.add_message("user", "my number is 4711")
     memory.delete(said)
     for name in ("one", "two"):
-        retain.tools.add(name)
-    retain.agents.add("clerk")
-    retain.tools.remove("one")
-    retain.agents.remove("clerk")
-    assert planned(retain).lines == ()
+        holdfast.tools.add(name)
+    holdfast.agents.add("clerk")
+    holdfast.tools.remove("one")
+    holdfast.agents.remove("clerk")
+    assert planned(holdfast).lines == ()
     clock.advance(days=16)
-    plan = planned(retain)
+    plan = planned(holdfast)
     assert plan.counts["delete"] == plan.total == 3
     options = {"digest": plan.digest} if by_digest else {}
-    gone = went(retain, **options)
+    gone = went(holdfast, **options)
     assert gone == {("agent", "delete"): 1, ("message", "delete"): 1, ("tool", "delete"): 1}
     assert plan.bytes == len("my number is 4711")
-    assert [tool["tool_id"] for tool in retain.tools.list(include_removed=True)] == ["two"]
-    assert retain.agents.list(include_removed=True) == []
-    assert planned(retain).lines == ()
+    assert [tool["tool_id"] for tool in holdfast.tools.list(include_removed=True)] == ["two"]
+    assert holdfast.agents.list(include_removed=True) == []
+    assert planned(holdfast).lines == ()
 
 
-def test_a_plan_is_stale_once_another_message_or_tool_was_held(retain: Retain, clock: FakeClock) -> None:
-    retain.tools.add("one")
-    retain.tools.remove("one")
+def test_a_plan_is_stale_once_another_message_or_tool_was_held(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.tools.add("one")
+    holdfast.tools.remove("one")
     clock.advance(days=16)
-    plan = planned(retain)
-    retain.holds.add(memory_id="one", reason="a lawsuit", author="ann")
+    plan = planned(holdfast)
+    holdfast.holds.add(memory_id="one", reason="a lawsuit", author="ann")
     with pytest.raises(PlanChangedError):
-        swept(retain, digest=plan.digest)
-    assert planned(retain).lines == ()
-    assert went(retain) == {}
+        swept(holdfast, digest=plan.digest)
+    assert planned(holdfast).lines == ()
+    assert went(holdfast) == {}
 
 
-def test_what_was_due_after_a_plan_is_not_taken_with_it(retain: Retain, clock: FakeClock) -> None:
+def test_what_was_due_after_a_plan_is_not_taken_with_it(holdfast: Holdfast, clock: FakeClock) -> None:
     for name in ("one", "two"):
-        retain.tools.add(name)
-        retain.tools.remove(name)
+        holdfast.tools.add(name)
+        holdfast.tools.remove(name)
         clock.advance(days=1)
     clock.advance(days=13, hours=1)
-    plan = planned(retain)
+    plan = planned(holdfast)
     clock.advance(days=2)
-    assert swept(retain, digest=plan.digest).lines == plan.lines
+    assert swept(holdfast, digest=plan.digest).lines == plan.lines
     assert plan.counts["delete"] == 1
-    assert [tool["tool_id"] for tool in retain.tools.list(include_removed=True)] == ["two"]
-    assert retain.recycle.purge() == {"tool": 1}
+    assert [tool["tool_id"] for tool in holdfast.tools.list(include_removed=True)] == ["two"]
+    assert holdfast.recycle.purge() == {"tool": 1}
 
 
 def test_what_follows_an_agent_once_a_hold_is_released_is_in_the_plan_and_in_the_report(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    memory = retain.manager("ann", "guide", "trip")
+    memory = holdfast.manager("ann", "guide", "trip")
     kept = memory.add("speaks like a friend", "persona")["memory_id"]
     memory.add("is brief", "persona")
     memory.short_term.add_message("user", "hello")
-    hold = retain.holds.add(memory_id=kept, reason="a lawsuit", author="ann")
-    retain.agents.remove("guide")
+    hold = holdfast.holds.add(memory_id=kept, reason="a lawsuit", author="ann")
+    holdfast.agents.remove("guide")
     clock.advance(days=16)
-    assert went(retain) == {("persona", "delete"): 1, ("history", "delete"): 1}, "the agent waits for what is held"
-    assert went(retain) == {}
-    retain.holds.release(hold.id, author="ann")
-    assert went(retain) == {("persona", "recycle"): 1}
-    assert went(retain) == {}, "it is in the bin, and the agent with it"
+    assert went(holdfast) == {("persona", "delete"): 1, ("history", "delete"): 1}, "the agent waits for what is held"
+    assert went(holdfast) == {}
+    holdfast.holds.release(hold.id, author="ann")
+    assert went(holdfast) == {("persona", "recycle"): 1}
+    assert went(holdfast) == {}, "it is in the bin, and the agent with it"
     clock.advance(days=15)
-    assert went(retain) == {("persona", "delete"): 1, ("agent", "delete"): 1}
+    assert went(holdfast) == {("persona", "delete"): 1, ("agent", "delete"): 1}
 
 
-def test_what_a_rule_takes_is_not_counted_again_for_following_its_agent(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("ann", "guide")
+def test_what_a_rule_takes_is_not_counted_again_for_following_its_agent(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("ann", "guide")
     memory.episodic.record_episode("Book a flight", ["booked"])
-    hold = retain.holds.add(user_id="ann", reason="a lawsuit", author="ann")
-    retain.agents.remove("guide")
+    hold = holdfast.holds.add(user_id="ann", reason="a lawsuit", author="ann")
+    holdfast.agents.remove("guide")
     clock.advance(days=366)
-    assert went(retain) == {}
-    retain.holds.release(hold.id, author="ann")
-    assert went(retain) == {("episodic", "recycle"): 1, ("agent", "delete"): 1}
+    assert went(holdfast) == {}
+    holdfast.holds.release(hold.id, author="ann")
+    assert went(holdfast) == {("episodic", "recycle"): 1, ("agent", "delete"): 1}
     clock.advance(days=16)
-    assert went(retain) == {("episodic", "delete"): 1}
+    assert went(holdfast) == {("episodic", "delete"): 1}
 
 
 def test_an_agent_stays_in_the_plan_as_in_the_bin_while_a_hold_keeps_what_went_with_it(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    memory = retain.manager("ann", "guide", "trip")
+    memory = holdfast.manager("ann", "guide", "trip")
     memory_id = memory.add("speaks like a friend", "persona")["memory_id"]
     memory.short_term.add_message("user", "hello")
-    retain.agents.remove("guide")
-    hold = retain.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+    holdfast.agents.remove("guide")
+    hold = holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
     clock.advance(days=16)
-    assert went(retain) == {("history", "delete"): 1}
-    retain.holds.release(hold.id, author="ann")
-    assert went(retain) == {("persona", "delete"): 1, ("agent", "delete"): 1}
+    assert went(holdfast) == {("history", "delete"): 1}
+    holdfast.holds.release(hold.id, author="ann")
+    assert went(holdfast) == {("persona", "delete"): 1, ("agent", "delete"): 1}
 
 
 def test_a_message_that_goes_with_its_whole_conversation_is_not_counted_by_itself(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    memory = retain.manager("ann", "guide", "trip")
+    memory = holdfast.manager("ann", "guide", "trip")
     memory.short_term.add_message("user", "hello")
     said = memory.short_term.add_message("user", "my number is 4711")
     memory.delete(said)
-    retain.agents.remove("guide")
+    holdfast.agents.remove("guide")
     clock.advance(days=16)
-    assert went(retain) == {("history", "delete"): 1, ("agent", "delete"): 1}
-    check_sound(retain)
+    assert went(holdfast) == {("history", "delete"): 1, ("agent", "delete"): 1}
+    check_sound(holdfast)
 
 
-def test_sweeping_twice_plans_nothing(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock)
-    assert swept(retain).total > 0
-    assert planned(retain).lines == ()
-    assert swept(retain).lines == ()
+def test_sweeping_twice_plans_nothing(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock)
+    assert swept(holdfast).total > 0
+    assert planned(holdfast).lines == ()
+    assert swept(holdfast).lines == ()
 
 
-def test_a_plan_whose_records_changed_is_refused_and_nothing_is_done(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock)
-    plan = planned(retain)
-    memory = retain.manager("user_0", "agent_0")
+def test_a_plan_whose_records_changed_is_refused_and_nothing_is_done(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock)
+    plan = planned(holdfast)
+    memory = holdfast.manager("user_0", "agent_0")
     memory.delete(memory.list_memories("structured", include_archived=True)[0]["memory_id"])
-    before = raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key")
+    before = raw.rows(holdfast, "SELECT id, state, version FROM records ORDER BY key")
     with pytest.raises(PlanChangedError, match="nothing was changed"):
-        swept(retain, digest=plan.digest)
-    assert raw.rows(retain, "SELECT id, state, version FROM records ORDER BY key") == before
+        swept(holdfast, digest=plan.digest)
+    assert raw.rows(holdfast, "SELECT id, state, version FROM records ORDER BY key") == before
 
 
 @pytest.mark.parametrize("change", ["update", "rule", "hold", "message"])
-def test_any_change_that_bears_on_a_plan_makes_it_stale(retain: Retain, clock: FakeClock, change: str) -> None:
-    memory = retain.manager("ann", "guide", "trip")
+def test_any_change_that_bears_on_a_plan_makes_it_stale(holdfast: Holdfast, clock: FakeClock, change: str) -> None:
+    memory = holdfast.manager("ann", "guide", "trip")
     memory_id = memory.add("fact", "long_term")["memory_id"]
     memory.short_term.add_message("user", "hello")
-    retain.policies.set("long_term", archive_after_days="never", delete_after_days=400, confirm=True)
+    holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=400, confirm=True)
     clock.advance(days=400)
-    retain.policies.set("history", delete_after_days=500)
+    holdfast.policies.set("history", delete_after_days=500)
     clock.advance(days=-1)
     extra = memory.add("another", "long_term")["memory_id"]
     plan_at = clock.now + timedelta(days=1)
     clock.now = plan_at
-    plan = planned(retain)
+    plan = planned(holdfast)
     assert plan.counts["recycle"] == 1
     clock.now = plan_at - timedelta(days=1)
     if change == "update":
         memory.update(memory_id, "changed")
     elif change == "rule":
-        retain.policies.set("long_term", archive_after_days="never", delete_after_days=399, confirm=True)
+        holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=399, confirm=True)
     elif change == "hold":
-        retain.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+        holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
     else:
-        retain.policies.set("history", delete_after_days=300, confirm=True)
+        holdfast.policies.set("history", delete_after_days=300, confirm=True)
     clock.now = plan_at
     with pytest.raises(PlanChangedError):
-        swept(retain, digest=plan.digest)
+        swept(holdfast, digest=plan.digest)
     assert memory.get(extra)
 
 
-def test_what_came_after_a_plan_does_not_make_it_stale(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock)
-    plan = planned(retain)
+def test_what_came_after_a_plan_does_not_make_it_stale(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock)
+    plan = planned(holdfast)
     clock.advance(days=1)
-    retain.manager("user_0", "agent_0").add("brand new", "long_term")
-    assert swept(retain, digest=plan.digest).lines == plan.lines
+    holdfast.manager("user_0", "agent_0").add("brand new", "long_term")
+    assert swept(holdfast, digest=plan.digest).lines == plan.lines
 
 
-def test_a_forecast_can_be_looked_at_and_not_carried_out(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock)
+def test_a_forecast_can_be_looked_at_and_not_carried_out(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock)
     ahead = clock.now + timedelta(days=100)
-    forecast = retain.sweep(dry_run=True, at=ahead)
+    forecast = holdfast.sweep(dry_run=True, at=ahead)
     assert isinstance(forecast, Plan)
-    assert forecast.total > planned(retain).total
+    assert forecast.total > planned(holdfast).total
     with pytest.raises(InvalidInputError, match="lies ahead"):
-        swept(retain, digest=forecast.digest)
+        swept(holdfast, digest=forecast.digest)
     with pytest.raises(InvalidInputError, match="lies ahead"):
-        swept(retain, at=ahead)
+        swept(holdfast, at=ahead)
     clock.now = ahead
-    assert planned(retain).lines == forecast.lines, "it comes as it was forecast"
+    assert planned(holdfast).lines == forecast.lines, "it comes as it was forecast"
 
 
 @pytest.mark.parametrize("digest", ["", "x", "abc-def", "-" * 40, "zz-" + "0" * 32])
-def test_what_is_no_digest_is_refused(retain: Retain, digest: str) -> None:
+def test_what_is_no_digest_is_refused(holdfast: Holdfast, digest: str) -> None:
     with pytest.raises(InvalidInputError, match="not the digest of a plan"):
-        swept(retain, digest=digest)
+        swept(holdfast, digest=digest)
 
 
 @pytest.mark.parametrize("digest", ["junk", "", "a plan's own"])
-def test_a_dry_run_takes_no_digest(retain: Retain, digest: str) -> None:
-    given = planned(retain).digest if digest == "a plan's own" else digest
+def test_a_dry_run_takes_no_digest(holdfast: Holdfast, digest: str) -> None:
+    given = planned(holdfast).digest if digest == "a plan's own" else digest
     with pytest.raises(InvalidInputError, match="leave dry_run out, or make a new plan without a digest"):
-        retain.sweep(dry_run=True, digest=given)
+        holdfast.sweep(dry_run=True, digest=given)
 
 
-def test_a_digest_of_nobody_is_refused(retain: Retain, clock: FakeClock) -> None:
-    plan = planned(retain)
+def test_a_digest_of_nobody_is_refused(holdfast: Holdfast, clock: FakeClock) -> None:
+    plan = planned(holdfast)
     with pytest.raises(PlanChangedError):
-        swept(retain, digest=plan.digest[:-1] + ("0" if plan.digest[-1] != "0" else "1"))
+        swept(holdfast, digest=plan.digest[:-1] + ("0" if plan.digest[-1] != "0" else "1"))
 
 
 # --- distrust ----------------------------------------------------------------------------------------------------------
@@ -332,24 +333,26 @@ def test_a_clock_behind_what_a_sweep_has_seen_halts() -> None:
         watch.check(NOW, seen=NOW + 301 * SECOND, steady=0)
 
 
-def test_a_store_that_has_seen_the_future_is_not_swept_by_the_machines_clock(retain: Retain, clock: FakeClock) -> None:
+def test_a_store_that_has_seen_the_future_is_not_swept_by_the_machines_clock(
+    holdfast: Holdfast, clock: FakeClock
+) -> None:
     clock.now = clock.now.replace(year=2190)
-    retain.sweep()
-    retain.close()
-    with Retain.open(home=retain.settings.home) as honest:
+    holdfast.sweep()
+    holdfast.close()
+    with Holdfast.open(home=holdfast.settings.home) as honest:
         with pytest.raises(ClockError, match="nothing was done"):
             honest.sweep()
         assert isinstance(honest.sweep(confirm=True), Report)
         assert isinstance(honest.sweep(), Report), "the clock was confirmed, and is trusted from there on"
 
 
-def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(retain: Retain, clock: FakeClock) -> None:
-    retain.manager("ann", "guide").add("Likes tea")
+def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.manager("ann", "guide").add("Likes tea")
     clock.now = clock.now.replace(year=2190)
-    assert retain.schedule.run_due()
-    retain.sweep()
-    retain.close()
-    with Retain.open(home=retain.settings.home) as honest:
+    assert holdfast.schedule.run_due()
+    holdfast.sweep()
+    holdfast.close()
+    with Holdfast.open(home=holdfast.settings.home) as honest:
         with pytest.raises(ClockError, match="check the clock, then confirm"):
             honest.schedule.run("daily")
         with pytest.raises(ClockError, match="check the clock, then confirm"):
@@ -368,13 +371,13 @@ def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(retain: Retain, clock:
         assert honest.audit.verify()
 
 
-def test_a_confirmed_sweep_leaves_what_a_clock_a_little_ahead_has_seen(retain: Retain, clock: FakeClock) -> None:
-    retain.sweep()
-    seen = retain.trust.seen()
+def test_a_confirmed_sweep_leaves_what_a_clock_a_little_ahead_has_seen(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.sweep()
+    seen = holdfast.trust.seen()
     clock.advance(seconds=-60)
-    retain.sweep(confirm=True)
-    assert retain.trust.seen() == seen
-    assert "clock.accept" not in [entry["action"] for entry in retain.audit.tail()]
+    holdfast.sweep(confirm=True)
+    assert holdfast.trust.seen() == seen
+    assert "clock.accept" not in [entry["action"] for entry in holdfast.audit.tail()]
 
 
 def test_a_clock_whose_leap_was_accepted_is_trusted_until_it_leaps_again() -> None:
@@ -413,159 +416,159 @@ def test_more_than_1000_and_more_than_a_fifth_is_too_much(due: int, of: int, too
     assert takes_too_much(due, of) is too_much
 
 
-def much(retain: Retain, clock: FakeClock, *, agent: str, users: dict[str, int]) -> None:
+def much(holdfast: Holdfast, clock: FakeClock, *, agent: str, users: dict[str, int]) -> None:
     """Users who are about to lose so many memories each."""
-    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+    holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
     for user_id, count in users.items():
-        retain.manager(user_id, f"{agent}_{user_id}").add_many([f"fact {n}" for n in range(count)], "long_term")
+        holdfast.manager(user_id, f"{agent}_{user_id}").add_many([f"fact {n}" for n in range(count)], "long_term")
     clock.advance(days=30)
 
 
-def test_someone_who_would_lose_much_is_set_aside_while_others_are_swept(retain: Retain, clock: FakeClock) -> None:
-    much(retain, clock, agent="agent", users={"ann": 1_001, "bob": 1_000, "cy": 5})
-    plan = planned(retain)
+def test_someone_who_would_lose_much_is_set_aside_while_others_are_swept(holdfast: Holdfast, clock: FakeClock) -> None:
+    much(holdfast, clock, agent="agent", users={"ann": 1_001, "bob": 1_000, "cy": 5})
+    plan = planned(holdfast)
     assert plan.set_aside == (("ann", None, 1_001, 1_001),)
     assert plan.counts["recycle"] == 1_005
-    report = swept(retain)
+    report = swept(holdfast)
     assert report.counts["recycle"] == 1_005
     assert report.lines == plan.lines
-    assert retain.quotas.get("long_term", "ann").memories == 1_001
-    assert not retain.manager("ann", "agent_ann").list_memories(), "set aside, and out of sight all the same"
+    assert holdfast.quotas.get("long_term", "ann").memories == 1_001
+    assert not holdfast.manager("ann", "agent_ann").list_memories(), "set aside, and out of sight all the same"
     assert "user 'ann' would lose 1,001 of 1,001" in report.set_aside[0].told()
-    confirmed = planned(retain, confirm=True)
+    confirmed = planned(holdfast, confirm=True)
     assert confirmed.counts["recycle"] == 1_001
-    assert swept(retain, confirm=True).counts["recycle"] == 1_001
-    check_sound(retain)
+    assert swept(holdfast, confirm=True).counts["recycle"] == 1_001
+    check_sound(holdfast)
 
 
 @pytest.mark.parametrize("kind", ["long_term", "episodic"])
 def test_someone_set_aside_does_not_hold_back_others_who_share_their_agent(
-    retain: Retain, clock: FakeClock, kind: str
+    holdfast: Holdfast, clock: FakeClock, kind: str
 ) -> None:
-    retain.policies.set(kind, archive_after_days="never", delete_after_days=30, confirm=True)
+    holdfast.policies.set(kind, archive_after_days="never", delete_after_days=30, confirm=True)
     for user_id, count in (("ann", 1_001), ("bob", 5)):
-        retain.manager(user_id, "guide").add_many([f"fact {n}" for n in range(count)], kind)
+        holdfast.manager(user_id, "guide").add_many([f"fact {n}" for n in range(count)], kind)
     clock.advance(days=30)
-    assert swept(retain).counts["recycle"] == 5
-    assert retain.quotas.get(kind, "bob").memories == 0
-    assert retain.quotas.get(kind, "ann").memories == 1_001
+    assert swept(holdfast).counts["recycle"] == 5
+    assert holdfast.quotas.get(kind, "bob").memories == 0
+    assert holdfast.quotas.get(kind, "ann").memories == 1_001
 
 
-def test_an_agent_that_would_lose_much_over_many_users_is_set_aside(retain: Retain, clock: FakeClock) -> None:
-    retain.policies.set("persona", agent_id="guide", delete_after_days=30, confirm=True)
+def test_an_agent_that_would_lose_much_over_many_users_is_set_aside(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.policies.set("persona", agent_id="guide", delete_after_days=30, confirm=True)
     for n in range(3):
-        retain.manager(f"user_{n}", "guide").add_many([f"trait {k}" for k in range(400)], "persona")
-        retain.manager(f"user_{n}", "other").add_many([f"trait {k}" for k in range(10)], "persona")
-    retain.policies.set("persona", agent_id="other", delete_after_days=30, confirm=True)
+        holdfast.manager(f"user_{n}", "guide").add_many([f"trait {k}" for k in range(400)], "persona")
+        holdfast.manager(f"user_{n}", "other").add_many([f"trait {k}" for k in range(10)], "persona")
+    holdfast.policies.set("persona", agent_id="other", delete_after_days=30, confirm=True)
     clock.advance(days=30)
-    report = swept(retain)
+    report = swept(holdfast)
     assert [(aside.agent_id, aside.due) for aside in report.set_aside] == [("guide", 1_200)]
     assert report.counts["recycle"] == 30
-    assert swept(retain, confirm=True).counts["recycle"] == 1_200
+    assert swept(holdfast, confirm=True).counts["recycle"] == 1_200
 
 
-def test_an_agents_loss_is_added_up_over_all_its_kinds_and_states(retain: Retain, clock: FakeClock) -> None:
+def test_an_agents_loss_is_added_up_over_all_its_kinds_and_states(holdfast: Holdfast, clock: FakeClock) -> None:
     for n in range(2):
-        memory = retain.manager(f"user_{n}", "guide")
+        memory = holdfast.manager(f"user_{n}", "guide")
         memory.add_many([f"episode {k}" for k in range(300)], "episodic")
         memory.add_many([f"trait {k}" for k in range(300)], "persona")
-    retain.policies.set("persona", agent_id="guide", delete_after_days=365, confirm=True)
+    holdfast.policies.set("persona", agent_id="guide", delete_after_days=365, confirm=True)
     clock.advance(days=365)
-    report = swept(retain)
+    report = swept(holdfast)
     assert [(aside.agent_id, aside.due) for aside in report.set_aside] == [("guide", 1_200)]
 
 
-def test_archiving_much_is_no_loss(retain: Retain, clock: FakeClock) -> None:
-    retain.manager("ann", "guide").add_many([f"episode {n}" for n in range(1_500)], "episodic")
+def test_archiving_much_is_no_loss(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.manager("ann", "guide").add_many([f"episode {n}" for n in range(1_500)], "episodic")
     clock.advance(days=90)
-    report = swept(retain)
+    report = swept(holdfast)
     assert (report.set_aside, report.counts["archive"]) == ((), 1_500)
 
 
 # --- one at a time -----------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_held_elsewhere_refuses(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock, users=1)
-    leases = SqlLeases(retain.database)
+def test_a_lease_held_elsewhere_refuses(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock, users=1)
+    leases = SqlLeases(holdfast.database)
     lease = leases.acquire("sweeper", "another host:1:x", now=time.time_ns() // 1_000, ttl=60 * SECOND)
     assert lease is not None
     with pytest.raises(LeaseLostError, match="another host:1:x is sweeping"):
-        swept(retain)
+        swept(holdfast)
     with pytest.raises(LeaseLostError):
-        retain.recycle.purge()
-    assert planned(retain).total > 0, "nothing was swept, and a dry run needs no lease"
+        holdfast.recycle.purge()
+    assert planned(holdfast).total > 0, "nothing was swept, and a dry run needs no lease"
     leases.release(lease)
-    assert swept(retain).total > 0
+    assert swept(holdfast).total > 0
 
 
-def test_a_lease_that_is_lost_midway_stops_the_sweep_with_the_next_batch(retain: Retain, clock: FakeClock) -> None:
-    much(retain, clock, agent="agent", users={f"user_{n}": 900 for n in range(4)})
+def test_a_lease_that_is_lost_midway_stops_the_sweep_with_the_next_batch(holdfast: Holdfast, clock: FakeClock) -> None:
+    much(holdfast, clock, agent="agent", users={f"user_{n}": 900 for n in range(4)})
     moved: list[int] = []
 
     def progress(count: int) -> None:
         moved.append(count)
         if len(moved) == 2:
-            raw.run(retain, "UPDATE leases SET holder = 'thief', epoch = epoch + 1")
+            raw.run(holdfast, "UPDATE leases SET holder = 'thief', epoch = epoch + 1")
 
     with pytest.raises(LeaseLostError, match="thief"):
-        swept(retain, progress=progress)
-    left = planned(retain).counts["recycle"]
+        swept(holdfast, progress=progress)
+    left = planned(holdfast).counts["recycle"]
     assert left == 3_600 - sum(moved) > 0
-    raw.run(retain, "DELETE FROM leases")
-    assert swept(retain).counts["recycle"] == left
-    check_sound(retain)
+    raw.run(holdfast, "DELETE FROM leases")
+    assert swept(holdfast).counts["recycle"] == left
+    check_sound(holdfast)
 
 
-def test_batches_of_many_users_are_swept_whole(retain: Retain, clock: FakeClock) -> None:
-    retain.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
+def test_batches_of_many_users_are_swept_whole(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
     for n in range(300):
-        retain.manager(f"user_{n}", "guide").add(f"fact {n}", "long_term")
+        holdfast.manager(f"user_{n}", "guide").add(f"fact {n}", "long_term")
     clock.advance(days=29)
     for n in range(0, 300, 2):
-        retain.manager(f"user_{n}", "guide").add("young", "long_term")
+        holdfast.manager(f"user_{n}", "guide").add("young", "long_term")
     clock.advance(days=1)
     heard: list[int] = []
-    report = swept(retain, progress=heard.append)
+    report = swept(holdfast, progress=heard.append)
     assert report.counts["recycle"] == sum(heard) == 300
-    assert raw.rows(retain, "SELECT count(*) FROM records WHERE state = 'active'") == [(150,)]
-    check_sound(retain)
+    assert raw.rows(holdfast, "SELECT count(*) FROM records WHERE state = 'active'") == [(150,)]
+    check_sound(holdfast)
 
 
-def test_another_tenants_memories_are_left_alone(retain: Retain, clock: FakeClock) -> None:
-    with Retain.open(home=retain.settings.home, tenant="acme", clock=clock) as acme:
+def test_another_tenants_memories_are_left_alone(holdfast: Holdfast, clock: FakeClock) -> None:
+    with Holdfast.open(home=holdfast.settings.home, tenant="acme", clock=clock) as acme:
         acme.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
         acme.manager("ann", "guide").add("acme's", "long_term")
-        retain.manager("ann", "guide").add("ours", "long_term")
+        holdfast.manager("ann", "guide").add("ours", "long_term")
         clock.advance(days=30)
-        assert swept(retain).total == 0
-        assert planned(retain).total == 0
+        assert swept(holdfast).total == 0
+        assert planned(holdfast).total == 0
         assert planned(acme).total == 1
         assert swept(acme).counts["recycle"] == 1
-        assert retain.manager("ann", "guide").list_memories()
-        assert retain.recycle.list() == []
+        assert holdfast.manager("ann", "guide").list_memories()
+        assert holdfast.recycle.list() == []
 
 
-def test_each_job_sweeps_its_part_and_all_of_them_everything(retain: Retain, clock: FakeClock) -> None:
-    retain.schedule.enrol()
-    fill(retain, clock)
-    done = retain.schedule.run_due()
+def test_each_job_sweeps_its_part_and_all_of_them_everything(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.schedule.enrol()
+    fill(holdfast, clock)
+    done = holdfast.schedule.run_due()
     assert {run["name"]: run["error"] for run in done} == dict.fromkeys(job.name for job in JOBS)
     clock.advance(minutes=1)
-    assert planned(retain).lines == ()
-    check_sound(retain)
+    assert planned(holdfast).lines == ()
+    check_sound(holdfast)
 
 
-def test_a_report_and_a_plan_can_be_shown(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock, users=1)
-    shown = planned(retain).shown()
+def test_a_report_and_a_plan_can_be_shown(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock, users=1)
+    shown = planned(holdfast).shown()
     assert len(shown["samples"]) == 5
     assert {sample["action"] for sample in shown["samples"]} <= {"archive", "recycle", "delete"}
-    assert swept(retain).shown()["counts"] == shown["counts"]
+    assert swept(holdfast).shown()["counts"] == shown["counts"]
 
 
 def test_the_memory_says_what_comes_next_and_that_comes(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = memory.episodic.record_episode("a trip", ["went"])
     for action, days in (("archive", 90), ("recycle", 275), ("delete", 15)):
@@ -575,7 +578,7 @@ def test_the_memory_says_what_comes_next_and_that_comes(
         told = memory.explain(memory_id)["next"]
         assert (told["action"], told["due"]) == (action, True)
         assert told["at"] == clock.now.isoformat()
-        assert swept(retain).counts[action] == 1
+        assert swept(holdfast).counts[action] == 1
     assert memory.explain(memory_id)["state"] == "deleted"
 
 
@@ -601,32 +604,32 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("hold", [None, {"user_id": "user_1"}, {"tag": "place=2"}, {"session_id": "trip"}])
 @pytest.mark.usefixtures("small_pages")
-def test_small_pages_come_to_the_same(retain: Retain, clock: FakeClock, hold: dict[str, str] | None) -> None:
-    fill(retain, clock)
-    free = planned(retain).total
+def test_small_pages_come_to_the_same(holdfast: Holdfast, clock: FakeClock, hold: dict[str, str] | None) -> None:
+    fill(holdfast, clock)
+    free = planned(holdfast).total
     if hold is not None:
-        retain.holds.add(**hold, reason="a lawsuit", author="ann")
-    plan = planned(retain)
+        holdfast.holds.add(**hold, reason="a lawsuit", author="ann")
+    plan = planned(holdfast)
     decided = [decision.id for decision in plan.decisions]
     assert len(set(decided)) == len(decided) == plan.total == free - plan.held
-    report = swept(retain, digest=plan.digest)
+    report = swept(holdfast, digest=plan.digest)
     assert (report.lines, report.held, report.stale) == (plan.lines, plan.held, 0)
-    assert (planned(retain).lines, planned(retain).held) == ((), plan.held)
-    check_sound(retain)
+    assert (planned(holdfast).lines, planned(holdfast).held) == ((), plan.held)
+    check_sound(holdfast)
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_much_is_cleared_and_restored_in_small_pages(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock, users=2)
-    memory = retain.manager("user_0", "agent_0")
+def test_much_is_cleared_and_restored_in_small_pages(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock, users=2)
+    memory = holdfast.manager("user_0", "agent_0")
     live = raw.rows(
-        retain,
+        holdfast,
         "SELECT count(*) FROM records JOIN subjects ON subjects.no = records.subject "
         "WHERE subjects.subject = 'default/user_0' AND state = 'active'",
     )[0][0]
     assert memory.delete_user_memories("user_0") == live
-    assert retain.recycle.restore(user_id="user_0") == live, "what was in the bin before has had its time"
-    retain.policies.set("*", user_id="user_0", delete_after_days=1, confirm=True)
-    assert planned(retain).counts["recycle"] > 10
-    swept(retain)
-    check_sound(retain)
+    assert holdfast.recycle.restore(user_id="user_0") == live, "what was in the bin before has had its time"
+    holdfast.policies.set("*", user_id="user_0", delete_after_days=1, confirm=True)
+    assert planned(holdfast).counts["recycle"] > 10
+    swept(holdfast)
+    check_sound(holdfast)

@@ -12,16 +12,16 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import ConflictError, HeldError, NotFoundError
+from holdfast.storage.relational.database import DuplicateError
 from lifecycle.soundness import check_sound
-from retain import Retain
-from retain.core.errors import ConflictError, HeldError, NotFoundError
-from retain.storage.relational.database import DuplicateError
 
 
-def deeds(retain: Retain, clock: FakeClock, chance: random.Random) -> list[Callable[[], object]]:
+def deeds(holdfast: Holdfast, clock: FakeClock, chance: random.Random) -> list[Callable[[], object]]:
     """What somebody may do next."""
     user, agent, session = chance.choice(("ann", "bob")), chance.choice(("guide", "cook")), chance.choice("xy")
-    memory = retain.manager(user, agent, session)
+    memory = holdfast.manager(user, agent, session)
     kind = chance.choice(("long_term", "episodic", "persona"))
 
     def some() -> str:
@@ -39,15 +39,15 @@ def deeds(retain: Retain, clock: FakeClock, chance: random.Random) -> list[Calla
         lambda: memory.delete(some()),
         lambda: memory.retrieve("train", ["long_term", "episodic"]),
         lambda: memory.delete_user_memories(user),
-        lambda: retain.recycle.restore(user_id=user),
-        lambda: retain.sessions.remove(agent, session, user_id=user),
-        lambda: retain.policies.set(kind, user_id=user, delete_after_days=chance.randint(5, 50), confirm=True),
-        lambda: retain.policies.set("*", agent_id=agent, delete_after_days=chance.randint(5, 50), confirm=True),
-        lambda: retain.holds.release(retain.holds.add(user_id=user, reason="a case", author="counsel").id),
-        lambda: (retain.agents.add(agent), retain.agents.remove(agent), retain.agents.restore(agent)),
-        lambda: retain.sweep(confirm=True),
-        retain.schedule.run_due,
-        retain.audit.seal,
+        lambda: holdfast.recycle.restore(user_id=user),
+        lambda: holdfast.sessions.remove(agent, session, user_id=user),
+        lambda: holdfast.policies.set(kind, user_id=user, delete_after_days=chance.randint(5, 50), confirm=True),
+        lambda: holdfast.policies.set("*", agent_id=agent, delete_after_days=chance.randint(5, 50), confirm=True),
+        lambda: holdfast.holds.release(holdfast.holds.add(user_id=user, reason="a case", author="counsel").id),
+        lambda: (holdfast.agents.add(agent), holdfast.agents.remove(agent), holdfast.agents.restore(agent)),
+        lambda: holdfast.sweep(confirm=True),
+        holdfast.schedule.run_due,
+        holdfast.audit.seal,
         lambda: clock.advance(days=chance.choice((0, 1, 20))),
     ]
 
@@ -66,16 +66,16 @@ def told_of_others() -> Iterator[None]:
 def test_whatever_many_do_at_once_nobody_fails_for_it(home: Path, clock: FakeClock, seed: int) -> None:
     unexpected: list[BaseException] = []
 
-    def live(retain: Retain, chance: random.Random) -> None:
+    def live(holdfast: Holdfast, chance: random.Random) -> None:
         try:
             for _ in range(40):
                 with told_of_others():
-                    chance.choice(deeds(retain, clock, chance))()
+                    chance.choice(deeds(holdfast, clock, chance))()
         except BaseException as problem:  # noqa: BLE001 - told below
             unexpected.append(problem)
 
     with ExitStack() as stack:
-        engines = [stack.enter_context(Retain.open(home=home, clock=clock)) for _ in range(2)]
+        engines = [stack.enter_context(Holdfast.open(home=home, clock=clock)) for _ in range(2)]
         threads = [threading.Thread(target=live, args=(engines[n % 2], random.Random(10 * seed + n))) for n in range(4)]
         for thread in threads:
             thread.start()

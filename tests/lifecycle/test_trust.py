@@ -12,14 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.client import Client
 from clocks import FakeClock
+from holdfast import ClockError, Holdfast
+from holdfast.api import build_app
+from holdfast.core.clock import Seen
+from holdfast.core.times import DAY, SECOND, moment
+from holdfast.health.lifecycle import check_lifecycle
+from holdfast.lifecycle.safety import ClockWatch
+from holdfast.storage.relational.database import Database
 from homes import settings_of
-from retain import ClockError, Retain
-from retain.api import build_app
-from retain.core.clock import Seen
-from retain.core.times import DAY, SECOND, moment
-from retain.health.lifecycle import check_lifecycle
-from retain.lifecycle.safety import ClockWatch
-from retain.storage.relational.database import Database
 
 START = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
@@ -47,33 +47,35 @@ class Clocks:
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
-    monkeypatch.setattr("retain.foundation.system_clock", lambda: made.wall)
-    monkeypatch.setattr("retain.health.lifecycle.system_clock", lambda: made.wall)
-    monkeypatch.setattr("retain.lifecycle.safety.steady_now", lambda: made.steady)
+    monkeypatch.setattr("holdfast.foundation.system_clock", lambda: made.wall)
+    monkeypatch.setattr("holdfast.health.lifecycle.system_clock", lambda: made.wall)
+    monkeypatch.setattr("holdfast.lifecycle.safety.steady_now", lambda: made.steady)
     return made
 
 
 @pytest.fixture
-def opened(home: Path, clocks: Clocks) -> Iterator[Retain]:
+def opened(home: Path, clocks: Clocks) -> Iterator[Holdfast]:
     """A store that is open under the machine's clock, with something in the recycle bin."""
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         memory.delete(memory.add("Likes tea")["memory_id"])
-        yield retain
+        yield holdfast
     assert clocks.wall >= START
 
 
-def purged(retain: Retain) -> int:
-    return sum(retain.recycle.purge().values())
+def purged(holdfast: Holdfast) -> int:
+    return sum(holdfast.recycle.purge().values())
 
 
-def test_a_clock_that_was_believed_is_believed_however_long_nothing_was_written(opened: Retain, clocks: Clocks) -> None:
+def test_a_clock_that_was_believed_is_believed_however_long_nothing_was_written(
+    opened: Holdfast, clocks: Clocks
+) -> None:
     clocks.pass_by(days=40)
     assert purged(opened) == 1
     assert opened.trust.seen() == Seen(clocks.now)
 
 
-def test_a_leap_forward_halts_and_is_believed_when_it_has_gone_on_for_a_day(opened: Retain, clocks: Clocks) -> None:
+def test_a_leap_forward_halts_and_is_believed_when_it_has_gone_on_for_a_day(opened: Holdfast, clocks: Clocks) -> None:
     clocks.leap(days=20)
     for _ in range(3):
         with pytest.raises(ClockError, match="leaped forward by 20 days"):
@@ -86,12 +88,12 @@ def test_a_leap_forward_halts_and_is_believed_when_it_has_gone_on_for_a_day(open
 
 
 def test_a_leap_forward_is_believed_once_another_process_has_made_the_store_see_that_time(
-    opened: Retain, clocks: Clocks
+    opened: Holdfast, clocks: Clocks
 ) -> None:
     clocks.leap(days=2)
     with pytest.raises(ClockError, match="leaped forward"):
         opened.sweep()
-    with Retain.open(home=opened.settings.home) as another:
+    with Holdfast.open(home=opened.settings.home) as another:
         another.sweep()
     opened.sweep()
 
@@ -111,24 +113,24 @@ def test_a_clock_that_runs_fast_is_noticed_however_often_it_is_asked() -> None:
 
 @pytest.mark.parametrize("wrong", [20, -20])
 def test_a_clock_that_was_wrong_at_the_start_and_is_put_right_goes_on(home: Path, clocks: Clocks, wrong: float) -> None:
-    with Retain.open(home=home) as retain:
-        retain.manager("ann", "guide").add("Likes tea")
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.manager("ann", "guide").add("Likes tea")
     clocks.leap(days=wrong)
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         clocks.pass_by(minutes=1)
         clocks.leap(days=-wrong)
-        retain.sweep()
-        assert retain.trust.seen() == Seen(clocks.now)
+        holdfast.sweep()
+        assert holdfast.trust.seen() == Seen(clocks.now)
 
 
-def test_jobs_that_were_run_under_a_wrong_clock_go_on_when_it_is_right(opened: Retain, clocks: Clocks) -> None:
+def test_jobs_that_were_run_under_a_wrong_clock_go_on_when_it_is_right(opened: Holdfast, clocks: Clocks) -> None:
     opened.close()
     clocks.leap(days=20)
-    with Retain.open(home=opened.settings.home) as ahead:
+    with Holdfast.open(home=opened.settings.home) as ahead:
         assert [one["error"] for one in ahead.schedule.run_due()] == [None] * 7
     clocks.leap(days=-20)
     clocks.pass_by(minutes=1)
-    with Retain.open(home=opened.settings.home) as right:
+    with Holdfast.open(home=opened.settings.home) as right:
         assert [row["clock_set_back"] for row in right.schedule.list()] == [True] * 7
         right.schedule.run_due()
         assert [row["clock_set_back"] for row in right.schedule.list()] == [False] * 7
@@ -137,44 +139,44 @@ def test_jobs_that_were_run_under_a_wrong_clock_go_on_when_it_is_right(opened: R
 
 
 @pytest.fixture
-def ahead(opened: Retain, clocks: Clocks) -> Iterator[Retain]:
+def ahead(opened: Holdfast, clocks: Clocks) -> Iterator[Holdfast]:
     """The same store, opened anew 20 days ahead."""
     home = opened.settings.home
     opened.close()
     clocks.leap(days=20)
-    with Retain.open(home=home) as retain:
-        yield retain
+    with Holdfast.open(home=home) as holdfast:
+        yield holdfast
 
 
-def test_the_doctor_says_what_waits_and_since_when(ahead: Retain, clocks: Clocks, database: Database) -> None:
+def test_the_doctor_says_what_waits_and_since_when(ahead: Holdfast, clocks: Clocks, database: Database) -> None:
     ahead.sweep()
     clocks.pass_by(hours=2)
     (clock,) = [one for one in check_lifecycle(database, settings_of(ahead.settings.home)) if one.name == "clock"]
     assert clock.status == "warning"
     assert "1 to be deleted or cleared for good: they wait since 2026-02-04T12:00:00" in clock.detail
     assert clock.fix is not None
-    assert "retain sweep --confirm" in clock.fix
+    assert "holdfast sweep --confirm" in clock.fix
     assert ahead.trust.seen() == Seen(moment(START), moment(START) + 20 * DAY), "it only looks"
     ahead.sweep(confirm=True)
     (clock,) = [one for one in check_lifecycle(database, settings_of(ahead.settings.home)) if one.name == "clock"]
     assert clock.status == "ok"
 
 
-def test_metrics_say_what_waits_and_for_how_long(ahead: Retain, clocks: Clocks) -> None:
+def test_metrics_say_what_waits_and_for_how_long(ahead: Holdfast, clocks: Clocks) -> None:
     def read() -> dict[str, list[tuple[dict[str, str], float]]]:
         families = text_string_to_metric_families(ahead.metrics().decode())
         return {one.name: [(sample.labels, sample.value) for sample in one.samples] for one in families}
 
     ahead.sweep()
     clocks.pass_by(hours=2)
-    assert read()["retain_clock_waiting_seconds"] == [({}, 7_200.0)]
-    assert read()["retain_clock_waiting_records"] == [({"memory_type": "long_term", "action": "delete"}, 1.0)]
+    assert read()["holdfast_clock_waiting_seconds"] == [({}, 7_200.0)]
+    assert read()["holdfast_clock_waiting_records"] == [({"memory_type": "long_term", "action": "delete"}, 1.0)]
     ahead.sweep(confirm=True)
-    assert read()["retain_clock_waiting_seconds"] == [({}, 0.0)]
-    assert read()["retain_clock_waiting_records"] == []
+    assert read()["holdfast_clock_waiting_seconds"] == [({}, 0.0)]
+    assert read()["holdfast_clock_waiting_records"] == []
 
 
-def test_an_explanation_says_what_a_memory_waits_for(ahead: Retain) -> None:
+def test_an_explanation_says_what_a_memory_waits_for(ahead: Holdfast) -> None:
     (memory_id,) = ahead.parts.records.binned("default", None, limit=5)[0]
     said = ahead.explain(memory_id.id, user_id="ann")
     assert said["next"]["due"]
@@ -182,7 +184,7 @@ def test_an_explanation_says_what_a_memory_waits_for(ahead: Retain) -> None:
     assert "It waits: the clock says" in said["summary"]
 
 
-def test_over_rest_a_plan_says_what_waits_and_one_confirmation_believes_the_time(ahead: Retain) -> None:
+def test_over_rest_a_plan_says_what_waits_and_one_confirmation_believes_the_time(ahead: Holdfast) -> None:
     with Client(build_app(ahead, keys_required=False)) as client:
         plan = client.post("/v1/sweeps/plan", {}).json()
         assert (plan["counts"]["delete"], plan["waiting"]["records"]) == (0, 1)
@@ -194,8 +196,8 @@ def test_over_rest_a_plan_says_what_waits_and_one_confirmation_believes_the_time
         assert client.post("/v1/sweeps/plan", {}).json()["waiting"] is None
 
 
-def test_an_injected_clock_is_trusted(opened: Retain, clocks: Clocks) -> None:
+def test_an_injected_clock_is_trusted(opened: Holdfast, clocks: Clocks) -> None:
     opened.close()
     clock = FakeClock(clocks.wall + timedelta(days=3_650))
-    with Retain.open(home=opened.settings.home, clock=clock) as retain:
-        assert purged(retain) == 1
+    with Holdfast.open(home=opened.settings.home, clock=clock) as holdfast:
+        assert purged(holdfast) == 1

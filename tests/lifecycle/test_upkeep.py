@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import raw
 from clocks import FakeClock
+from holdfast import ClockError, Holdfast
+from holdfast.core.times import DAY, SECOND
+from holdfast.lifecycle.safety import ClockWatch
 from homes import on_sqlite
-from retain import ClockError, Retain
-from retain.core.times import DAY, SECOND
-from retain.lifecycle.safety import ClockWatch
 
 
 def test_jobs_look_after_every_tenant_of_the_store(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock, tenant="a") as a, Retain.open(home=home, clock=clock, tenant="b") as b:
+    with Holdfast.open(home=home, clock=clock, tenant="a") as a, Holdfast.open(home=home, clock=clock, tenant="b") as b:
         for engine in (a, b):
             engine.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
         clock.advance(days=91)
@@ -28,7 +28,7 @@ def test_jobs_look_after_every_tenant_of_the_store(home: Path, clock: FakeClock)
 
 
 def test_a_sweep_of_one_tenant_leaves_the_others_alone(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock, tenant="a") as a, Retain.open(home=home, clock=clock, tenant="b") as b:
+    with Holdfast.open(home=home, clock=clock, tenant="a") as a, Holdfast.open(home=home, clock=clock, tenant="b") as b:
         for engine in (a, b):
             engine.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
         clock.advance(days=91)
@@ -37,43 +37,43 @@ def test_a_sweep_of_one_tenant_leaves_the_others_alone(home: Path, clock: FakeCl
 
 
 @on_sqlite
-def test_freed_space_goes_back_to_the_disk(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("user", "agent")
+def test_freed_space_goes_back_to_the_disk(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("user", "agent")
     ids = memory.add_many([f"{n} " * 500 for n in range(500)])["memory_ids"]
     assert len(ids) == 500
-    retain.manager("user", "agent").delete_user_memories("user")
+    holdfast.manager("user", "agent").delete_user_memories("user")
     clock.advance(days=15)
-    database = raw.sqlite(retain)
+    database = raw.sqlite(holdfast)
     before = database.path.stat().st_size
-    assert retain.sweep().counts["delete"] == 500
+    assert holdfast.sweep().counts["delete"] == 500
     with database.write() as tx:
         tx.connection.execute("SELECT 1")
-    retain.close()
+    holdfast.close()
     assert database.path.stat().st_size < before / 2
 
 
-def test_how_late_things_are_is_told(retain: Retain, clock: FakeClock) -> None:
-    retain.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
-    assert retain.upkeep.lateness() == {}
+def test_how_late_things_are_is_told(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
+    assert holdfast.upkeep.lateness() == {}
     clock.advance(days=90, hours=6)
-    assert retain.upkeep.lateness() == {"episodic": 6 * 3_600}
-    families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
-    (late,) = families["retain_overdue_seconds"].samples
+    assert holdfast.upkeep.lateness() == {"episodic": 6 * 3_600}
+    families = {family.name: family for family in text_string_to_metric_families(holdfast.metrics().decode())}
+    (late,) = families["holdfast_overdue_seconds"].samples
     assert (late.labels, late.value) == ({"memory_type": "episodic"}, 21_600)
-    retain.sweep()
-    assert retain.upkeep.lateness() == {}
+    holdfast.sweep()
+    assert holdfast.upkeep.lateness() == {}
 
 
-def test_a_job_that_failed_is_visible(retain: Retain, clock: FakeClock, home: Path) -> None:
-    retain.manager("user", "agent").add("Enjoys skiing")
+def test_a_job_that_failed_is_visible(holdfast: Holdfast, clock: FakeClock, home: Path) -> None:
+    holdfast.manager("user", "agent").add("Enjoys skiing")
     clock.advance(days=372)
     (home / "archive").write_text("a file where the folder should be")
-    failed = {run["name"]: run["error"] for run in retain.schedule.run_due() if run["error"]}
+    failed = {run["name"]: run["error"] for run in holdfast.schedule.run_due() if run["error"]}
     assert set(failed) == {"archive"}, "what needs cold storage; the others go on"
-    assert any("archive" in problem for problem in retain.schedule.problems())
-    families = {family.name: family for family in text_string_to_metric_families(retain.metrics().decode())}
-    assert {s.labels["job_name"]: s.value for s in families["retain_job_failed"].samples}["archive"] == 1
-    assert retain.manager("user", "agent").retrieve("skiing", include_archived=True), "and nothing is lost"
+    assert any("archive" in problem for problem in holdfast.schedule.problems())
+    families = {family.name: family for family in text_string_to_metric_families(holdfast.metrics().decode())}
+    assert {s.labels["job_name"]: s.value for s in families["holdfast_job_failed"].samples}["archive"] == 1
+    assert holdfast.manager("user", "agent").retrieve("skiing", include_archived=True), "and nothing is lost"
 
 
 @pytest.mark.parametrize("leap", [timedelta(days=400), timedelta(days=-1)])
@@ -94,10 +94,10 @@ def test_a_clock_behind_what_the_store_has_seen_halts_the_sweep() -> None:
 
 
 def test_the_machines_own_clock_is_watched_and_an_injected_one_is_trusted(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         clock.advance(days=36_500)
-        retain.sweep()
-    with Retain.open(home=home) as retain:
+        holdfast.sweep()
+    with Holdfast.open(home=home) as holdfast:
         with pytest.raises(ClockError, match="but the store has seen"):
-            retain.sweep()
-        retain.sweep(confirm=True)
+            holdfast.sweep()
+        holdfast.sweep(confirm=True)

@@ -10,9 +10,9 @@ import pytest
 from bench.servers import ValkeyServer, valkey
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import HeldError, StoreAwayError
-from retain.ports import ShortWindow
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import HeldError, StoreAwayError
+from holdfast.ports import ShortWindow
 
 KNOWN = [("guide", "trip"), ("guide", "other")]
 
@@ -28,29 +28,29 @@ def kept(request: pytest.FixtureRequest, server: ValkeyServer, monkeypatch: pyte
     """Where short-term windows are kept."""
     if request.param == "on Valkey":
         server.flush()
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url)
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url)
     return str(request.param)
 
 
 @pytest.fixture
 def on_valkey(server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> ValkeyServer:
     server.flush()
-    monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url)
+    monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url)
     return server
 
 
 @pytest.fixture
-def opened(home: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[Retain]:
+def opened(home: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[Holdfast]:
     for name in ("kept", "on_valkey"):  # before the store is opened
         if name in request.fixturenames:
             request.getfixturevalue(name)
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.policies.set("short_term", delete_after_days=400)
-        yield retain
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.policies.set("short_term", delete_after_days=400)
+        yield holdfast
 
 
-def talk(retain: Retain, *contents: str, session: str = "trip", user: str = "ann") -> MemoryManager:
-    memory = retain.manager(user, "guide", session)
+def talk(holdfast: Holdfast, *contents: str, session: str = "trip", user: str = "ann") -> MemoryManager:
+    memory = holdfast.manager(user, "guide", session)
     for content in contents or ("I like tea", "and mountains"):
         memory.short_term.add_message("user", content)
     return memory
@@ -66,53 +66,53 @@ def seen(memory: MemoryManager) -> list[str]:
     return said
 
 
-def left(retain: Retain, user: str = "ann") -> list[ShortWindow]:
+def left(holdfast: Holdfast, user: str = "ann") -> list[ShortWindow]:
     """What a store still has of a user's windows, seen by anybody or not."""
-    return list(retain.parts.short_term.windows("default", user, known=KNOWN))
+    return list(holdfast.parts.short_term.windows("default", user, known=KNOWN))
 
 
-def sweep_twice(retain: Retain, clock: FakeClock) -> None:
+def sweep_twice(holdfast: Holdfast, clock: FakeClock) -> None:
     clock.advance(days=31)
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=16)
-    retain.sweep()
+    holdfast.sweep()
 
 
-def idle(retain: Retain, clock: FakeClock) -> None:
+def idle(holdfast: Holdfast, clock: FakeClock) -> None:
     clock.advance(days=31)
-    retain.sweep()
+    holdfast.sweep()
 
 
-def rule(retain: Retain, clock: FakeClock) -> None:
-    retain.policies.set("history", delete_after_days=1, confirm=True)
+def rule(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.policies.set("history", delete_after_days=1, confirm=True)
     clock.advance(days=2)
-    retain.sweep()
+    holdfast.sweep()
 
 
-def purge(retain: Retain, clock: FakeClock) -> None:
-    retain.sessions.remove("guide", "trip", user_id="ann")
+def purge(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.sessions.remove("guide", "trip", user_id="ann")
     clock.advance(days=16)
-    retain.recycle.purge()
+    holdfast.recycle.purge()
 
 
-PATHS: dict[str, Callable[[Retain, FakeClock], object]] = {
+PATHS: dict[str, Callable[[Holdfast, FakeClock], object]] = {
     "the idle sweep": idle,
     "the idle sweep, and the end of the bin": sweep_twice,
     "a shorter rule": rule,
-    "a user": lambda retain, _: retain.sessions.remove("guide", "trip", user_id="ann"),
+    "a user": lambda holdfast, _: holdfast.sessions.remove("guide", "trip", user_id="ann"),
     "a user, and the end of the bin": purge,
-    "the removal of the agent": lambda retain, _: retain.agents.remove("guide"),
-    "the removal of all memories": lambda retain, _: retain.manager("x", "y").delete_user_memories("ann"),
-    "the removal of conversations": lambda retain, _: retain.manager("x", "y").delete_user_memories(
+    "the removal of the agent": lambda holdfast, _: holdfast.agents.remove("guide"),
+    "the removal of all memories": lambda holdfast, _: holdfast.manager("x", "y").delete_user_memories("ann"),
+    "the removal of conversations": lambda holdfast, _: holdfast.manager("x", "y").delete_user_memories(
         "ann", "short_term"
     ),
-    "an erasure": lambda retain, _: retain.erase_user("ann"),
+    "an erasure": lambda holdfast, _: holdfast.erase_user("ann"),
 }
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_whoever_removes_a_session_ends_its_short_term_window(
-    opened: Retain, clock: FakeClock, kept: str, path: str
+    opened: Holdfast, clock: FakeClock, kept: str, path: str
 ) -> None:
     memory = talk(opened)
     assert len(seen(memory)) == 2
@@ -124,7 +124,7 @@ def test_whoever_removes_a_session_ends_its_short_term_window(
 
 
 def test_a_window_is_out_of_sight_when_the_time_of_its_session_is_over_swept_or_not(
-    opened: Retain, clock: FakeClock, kept: str
+    opened: Holdfast, clock: FakeClock, kept: str
 ) -> None:
     memory = talk(opened)
     clock.advance(days=29, hours=23)
@@ -138,7 +138,7 @@ def test_a_window_is_out_of_sight_when_the_time_of_its_session_is_over_swept_or_
 
 
 def test_what_was_said_before_the_session_ended_does_not_come_back_with_the_next_one(
-    opened: Retain, clock: FakeClock, kept: str
+    opened: Holdfast, clock: FakeClock, kept: str
 ) -> None:
     memory = talk(opened)
     clock.advance(days=31)
@@ -150,7 +150,7 @@ def test_what_was_said_before_the_session_ended_does_not_come_back_with_the_next
     assert seen(memory) == ["and again"]
 
 
-def test_short_term_memory_is_a_window_of_the_last_thousand_messages(opened: Retain, kept: str) -> None:
+def test_short_term_memory_is_a_window_of_the_last_thousand_messages(opened: Holdfast, kept: str) -> None:
     memory = opened.manager("ann", "guide", "trip")
     first = memory.add_many([f"message {n}" for n in range(999)], "short_term")
     assert (first["quota_remaining"], "dropped" in first) == (1, False)
@@ -169,7 +169,7 @@ def test_short_term_memory_is_a_window_of_the_last_thousand_messages(opened: Ret
     assert [one["content"] for one in memory.short_term.get_full_history()] == [f"message {n}" for n in range(1_003)]
 
 
-def test_other_sessions_keep_their_windows(opened: Retain, kept: str) -> None:
+def test_other_sessions_keep_their_windows(opened: Holdfast, kept: str) -> None:
     talk(opened)
     other, bob = talk(opened, session="other"), talk(opened, user="bob")
 
@@ -178,7 +178,7 @@ def test_other_sessions_keep_their_windows(opened: Retain, kept: str) -> None:
     assert len(seen(other)) == len(seen(bob)) == 2
 
 
-def test_a_restored_session_has_its_history_and_an_empty_window(opened: Retain, kept: str) -> None:
+def test_a_restored_session_has_its_history_and_an_empty_window(opened: Holdfast, kept: str) -> None:
     memory = talk(opened)
     opened.sessions.remove("guide", "trip", user_id="ann")
 
@@ -191,7 +191,7 @@ def test_a_restored_session_has_its_history_and_an_empty_window(opened: Retain, 
     assert len(memory.short_term.get_full_history()) == 3
 
 
-def test_a_hold_that_keeps_a_session_keeps_its_window(opened: Retain, kept: str) -> None:
+def test_a_hold_that_keeps_a_session_keeps_its_window(opened: Holdfast, kept: str) -> None:
     memory, other = talk(opened), talk(opened, session="other")
     opened.holds.add(reason="case 7", author="legal", user_id="ann", session_id="trip")
 
@@ -206,7 +206,7 @@ def test_a_hold_that_keeps_a_session_keeps_its_window(opened: Retain, kept: str)
 
 
 def test_a_held_session_whose_time_is_over_is_out_of_sight_and_whole(
-    opened: Retain, clock: FakeClock, kept: str
+    opened: Holdfast, clock: FakeClock, kept: str
 ) -> None:
     memory = talk(opened)
     hold = opened.holds.add(reason="case 7", author="legal", user_id="ann", session_id="trip")
@@ -228,7 +228,7 @@ class DeathError(BaseException):
 
 
 def test_a_crash_between_the_removal_and_the_end_of_the_window_shows_nothing_and_leaves_nothing(
-    opened: Retain, clock: FakeClock, home: Path, on_valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    opened: Holdfast, clock: FakeClock, home: Path, on_valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(opened)
 
@@ -241,7 +241,7 @@ def test_a_crash_between_the_removal_and_the_end_of_the_window_shows_nothing_and
             opened.sessions.remove("guide", "trip", user_id="ann")
     assert len(left(opened)) == 1, "this is the crash"
 
-    with Retain.open(home=home, clock=clock) as again:
+    with Holdfast.open(home=home, clock=clock) as again:
         memory = again.manager("ann", "guide", "trip")
         assert seen(memory) == []
         clock.advance(days=16)
@@ -252,7 +252,7 @@ def test_a_crash_between_the_removal_and_the_end_of_the_window_shows_nothing_and
 
 
 def test_a_server_that_is_away_does_not_keep_a_session_from_being_removed(
-    opened: Retain, clock: FakeClock, on_valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+    opened: Holdfast, clock: FakeClock, on_valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = talk(opened)
     on_valkey.stop()
@@ -272,7 +272,7 @@ def test_a_server_that_is_away_does_not_keep_a_session_from_being_removed(
 
 
 def test_a_message_that_the_server_does_not_take_is_not_in_the_history_either(
-    opened: Retain, on_valkey: ValkeyServer
+    opened: Holdfast, on_valkey: ValkeyServer
 ) -> None:
     memory = talk(opened, "first")
     on_valkey.stop()

@@ -13,12 +13,12 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
+from holdfast import Holdfast
+from holdfast.access import Right
+from holdfast.mcp.catalogue import TOOLS
+from holdfast.mcp.resources import TEMPLATES
+from holdfast.mcp.tools import Reach
 from mcp_clients import connected, good, run, serving
-from retain import Retain
-from retain.access import Right
-from retain.mcp.catalogue import TOOLS
-from retain.mcp.resources import TEMPLATES
-from retain.mcp.tools import Reach
 
 ALLERGY = "Is allergic to peanuts"
 PRIVATE = "Speaks softly to her"
@@ -27,8 +27,8 @@ PRIVATE = "Speaks softly to her"
 class Stage(NamedTuple):
     """A service with a victim in the tenant ``acme``: alice, and what her agent claude knows of her."""
 
-    engine: Retain
-    acme: Retain
+    engine: Holdfast
+    acme: Holdfast
     url: str
     shared: str
     """A memory that all of her agents share."""
@@ -48,7 +48,7 @@ class Stage(NamedTuple):
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     home: Path = tmp_path_factory.mktemp("boundaries") / "home"
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         acme = engine.of_tenant("acme")
         claude = acme.manager("alice", "claude")
         shared = claude.add(ALLERGY, "long_term")["memory_id"]
@@ -119,7 +119,7 @@ def test_a_key_of_another_tenant_finds_nothing_and_changes_nothing(stage: Stage)
                     code, said = await look(client, uri)
                     assert ALLERGY not in said
                     assert PRIVATE not in said
-        async with connected(stage.url, secret, **{"X-Retain-Tenant": "acme"}) as client:
+        async with connected(stage.url, secret, **{"X-Holdfast-Tenant": "acme"}) as client:
             for name in TOOLS:
                 arguments = good(name, stage.shared, user_id="alice", agent_id="claude")
                 assert (await attempt(client, name, arguments))[0] == "forbidden", name
@@ -212,7 +212,7 @@ def test_an_operator_acts_for_the_tenant_that_it_names(stage: Stage) -> None:
 
     async def talk() -> None:
         secret = stage.key("*", Right.ADMIN)
-        async with connected(stage.url, secret, **{"X-Retain-Tenant": "acme"}) as client:
+        async with connected(stage.url, secret, **{"X-Holdfast-Tenant": "acme"}) as client:
             assert ALLERGY in await found(client)
         async with connected(stage.url, secret) as client:
             assert ALLERGY not in await found(client), "the default tenant is another one"

@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
-from retain.cli.app import app
-from retain.mcp.catalogue import TOOLS
-from retain.mcp.reference import render
-from retain.mcp.resources import TEMPLATES
+from holdfast.cli.app import app
+from holdfast.mcp.catalogue import TOOLS
+from holdfast.mcp.reference import render
+from holdfast.mcp.resources import TEMPLATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "mcp.md").read_text(encoding="utf-8")
 
@@ -21,11 +21,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "mcp.md").read_text(encod
 def pasted() -> list[dict[str, Any]]:
     """The servers of every configuration on the page."""
     found = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    return [(one.get("mcpServers") or one["servers"])["retain"] for one in found]
+    return [(one.get("mcpServers") or one["servers"])["holdfast"] for one in found]
 
 
 def check_command(words: list[str]) -> None:
-    """That ``retain`` has the command, and the command its options."""
+    """That ``holdfast`` has the command, and the command its options."""
     found: Any = typer.main.get_command(app)
     rest = list(words)
     while rest and hasattr(found, "commands"):
@@ -39,7 +39,7 @@ def test_every_configuration_names_a_command_or_an_address_that_there_is() -> No
     assert len(servers) == 5
     for server in servers:
         if "command" in server:
-            assert server["command"] == "retain"
+            assert server["command"] == "holdfast"
             check_command(server["args"])
         else:
             assert server["url"].endswith("/mcp")
@@ -52,16 +52,16 @@ def test_every_command_on_the_page_is_there() -> None:
     for words in commands:
         if words[0] == "claude" and "--" in words:
             words = words[words.index("--") + 1 :]  # noqa: PLW2901 - what it starts is ours
-        if words[0] == "retain":
+        if words[0] == "holdfast":
             check_command(words[1:])
 
 
 def test_the_table_of_tools_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+) \| (\w+) \|$", PAGE, re.MULTILINE)
     assert rows == [(tool.name, tool.right.value, tool.reach.value) for tool in TOOLS.values()]
-    assert re.findall(r"^\| `(retain://\S+)` \|", PAGE, re.MULTILINE) == [str(one.uri) for one in TEMPLATES]
+    assert re.findall(r"^\| `(holdfast://\S+)` \|", PAGE, re.MULTILINE) == [str(one.uri) for one in TEMPLATES]
 
 
 def test_the_reference_says_what_the_code_says() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "mcp.md"
-    assert page.read_text(encoding="utf-8") == render(), "renew it: python -m retain.cli.reference mcp"
+    assert page.read_text(encoding="utf-8") == render(), "renew it: python -m holdfast.cli.reference mcp"

@@ -14,13 +14,13 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.access import Right
+from holdfast.core.errors import InvalidInputError
+from holdfast.mcp import McpApp
+from holdfast.mcp.catalogue import TOOLS
+from holdfast.mcp.tools import Reach
 from mcp_clients import MODES, answer, connected, error, listening, run, serving
-from retain import Retain
-from retain.access import Right
-from retain.core.errors import InvalidInputError
-from retain.mcp import McpApp
-from retain.mcp.catalogue import TOOLS
-from retain.mcp.tools import Reach
 
 CALL = {
     "jsonrpc": "2.0",
@@ -32,17 +32,17 @@ ACCEPTS = {"Accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture
-def url(retain: Retain) -> Iterator[str]:
-    with serving(retain) as address:
+def url(holdfast: Holdfast) -> Iterator[str]:
+    with serving(holdfast) as address:
         yield address
 
 
 @pytest.fixture
-def alices(retain: Retain) -> str:
+def alices(holdfast: Holdfast) -> str:
     """A key for alice's memory, as the agent claude."""
-    return retain.access.create("alice's", rights=[Right.WRITE], tenant="default", users=["alice"], agents=["claude"])[
-        1
-    ]
+    return holdfast.access.create(
+        "alice's", rights=[Right.WRITE], tenant="default", users=["alice"], agents=["claude"]
+    )[1]
 
 
 def post(url: str, body: Any, secret: str | None = None, **headers: str) -> httpx.Response:
@@ -53,23 +53,25 @@ def post(url: str, body: Any, secret: str | None = None, **headers: str) -> http
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_agent_remembers_over_http(retain: Retain, url: str, alices: str, mode: str) -> None:
+def test_an_agent_remembers_over_http(holdfast: Holdfast, url: str, alices: str, mode: str) -> None:
     async def talk() -> None:
         async with connected(url, alices, mode=mode) as client:
             assert "memory_add" in [tool.name for tool in (await client.list_tools()).tools]
             memory_id = answer(await client.call_tool("memory_add", {"content": "Likes tea"}))["memory_id"]
             (found,) = answer(await client.call_tool("memory_search", {"query": "drinks"}))["memories"]
             assert (found["memory_id"], found["agent_id"]) == (memory_id, "claude")
-            (read,) = (await client.read_resource(f"retain://memories/alice/{memory_id}")).contents
+            (read,) = (await client.read_resource(f"holdfast://memories/alice/{memory_id}")).contents
             assert "Likes tea" in read.model_dump_json()
             assert (await client.list_resources()).resources[-1].name == "Likes tea"
 
     run(talk)
-    assert retain.manager("alice", "claude").count_memories() == 1
+    assert holdfast.manager("alice", "claude").count_memories() == 1
 
 
-def test_a_key_is_asked_for_and_a_revoked_one_lets_nobody_in(retain: Retain, url: str, clock: FakeClock) -> None:
-    key, secret = retain.access.create("short", rights=["read"], tenant="default", expires_at=clock().timestamp() + 60)
+def test_a_key_is_asked_for_and_a_revoked_one_lets_nobody_in(holdfast: Holdfast, url: str, clock: FakeClock) -> None:
+    key, secret = holdfast.access.create(
+        "short", rights=["read"], tenant="default", expires_at=clock().timestamp() + 60
+    )
     assert post(url, CALL, secret).status_code == 200
     assert post(url, CALL, **{"X-API-Key": secret}).status_code == 200
     wrong = [
@@ -88,14 +90,16 @@ def test_a_key_is_asked_for_and_a_revoked_one_lets_nobody_in(retain: Retain, url
         assert secret not in refused.text
     clock.advance(seconds=61)
     assert post(url, CALL, secret).status_code == 401, "its time is over"
-    other = retain.access.create("other", rights=["read"], tenant="default")
+    other = holdfast.access.create("other", rights=["read"], tenant="default")
     assert post(url, CALL, other[1]).status_code == 200
-    retain.access.revoke(other[0].id)
+    holdfast.access.revoke(other[0].id)
     assert post(url, CALL, other[1]).status_code == 401
     assert key.id != other[0].id
 
 
-def test_without_keys_the_local_caller_may_do_everything_and_a_key_still_counts(retain: Retain, alices: str) -> None:
+def test_without_keys_the_local_caller_may_do_everything_and_a_key_still_counts(
+    holdfast: Holdfast, alices: str
+) -> None:
     async def talk(url: str) -> None:
         async with connected(url) as client:
             assert len((await client.list_tools()).tools) == len(TOOLS)
@@ -103,16 +107,16 @@ def test_without_keys_the_local_caller_may_do_everything_and_a_key_still_counts(
         async with connected(url, alices) as client:
             assert error(await client.call_tool("sweep_preview"))["code"] == "forbidden"
 
-    with serving(retain, keys_required=False) as url:
+    with serving(holdfast, keys_required=False) as url:
         run(lambda: talk(url))
-        assert post(url, CALL, "retain_wrong").status_code == 401
+        assert post(url, CALL, "holdfast_wrong").status_code == 401
 
 
-def test_a_page_in_somebodys_browser_gets_nowhere(retain: Retain) -> None:
+def test_a_page_in_somebodys_browser_gets_nowhere(holdfast: Holdfast) -> None:
     def status(**headers: str) -> int:
         return post(address, CALL, **headers).status_code
 
-    with serving(retain, keys_required=False, hosts=["memory.example"]) as address:
+    with serving(holdfast, keys_required=False, hosts=["memory.example"]) as address:
         assert status() == 200
         assert status(Host="evil.example") == 421
         assert status(Host="127.0.0.1.evil.example:80") == 421
@@ -121,14 +125,14 @@ def test_a_page_in_somebodys_browser_gets_nowhere(retain: Retain) -> None:
         assert status(Host="memory.example", Origin="https://memory.example") == 200
         assert status(Host="localhost:8000", Origin="http://localhost:8000") == 200
     with pytest.raises(InvalidInputError, match="name the hosts"):
-        McpApp(retain, keys_required=False, hosts=None)
-    secret = retain.access.create("reader", rights=["read"], tenant="default")[1]
-    with serving(retain, hosts=None) as address:
+        McpApp(holdfast, keys_required=False, hosts=None)
+    secret = holdfast.access.create("reader", rights=["read"], tenant="default")[1]
+    with serving(holdfast, hosts=None) as address:
         assert status(Host="anything.example", Authorization=f"Bearer {secret}") == 200
 
 
-def test_what_is_no_request_is_refused(retain: Retain, alices: str) -> None:
-    with serving(retain, max_request_bytes=100_000) as url:
+def test_what_is_no_request_is_refused(holdfast: Holdfast, alices: str) -> None:
+    with serving(holdfast, max_request_bytes=100_000) as url:
         for method in ("GET", "DELETE", "PUT"):
             refused = httpx.request(method, url, headers={"Authorization": f"Bearer {alices}"}, trust_env=False)
             assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
@@ -140,8 +144,8 @@ def test_what_is_no_request_is_refused(retain: Retain, alices: str) -> None:
         assert post(url, CALL, alices).status_code == 200, "and it goes on serving"
 
 
-def test_a_memory_that_is_too_large_is_told_so(retain: Retain, url: str, alices: str) -> None:
-    most = retain.settings.max_content_bytes
+def test_a_memory_that_is_too_large_is_told_so(holdfast: Holdfast, url: str, alices: str) -> None:
+    most = holdfast.settings.max_content_bytes
 
     async def talk() -> None:
         async with connected(url, alices) as client:
@@ -150,13 +154,13 @@ def test_a_memory_that_is_too_large_is_told_so(retain: Retain, url: str, alices:
             assert len(said["message"]) < 500
 
     run(talk)
-    assert retain.manager("alice", "claude").count_memories() == 0
+    assert holdfast.manager("alice", "claude").count_memories() == 0
 
 
-def test_many_clients_at_once_lose_nothing(retain: Retain, url: str) -> None:
+def test_many_clients_at_once_lose_nothing(holdfast: Holdfast, url: str) -> None:
     """Each with a key of its own; each finds its own user's memories, and no other's."""
     users = [f"user{number}" for number in range(6)]
-    keys = {user: retain.access.create(user, rights=["write"], tenant="default", users=[user])[1] for user in users}
+    keys = {user: holdfast.access.create(user, rights=["write"], tenant="default", users=[user])[1] for user in users}
 
     async def one(user: str, mode: str) -> None:
         async with connected(url, keys[user], mode=mode) as client:
@@ -173,10 +177,10 @@ def test_many_clients_at_once_lose_nothing(retain: Retain, url: str) -> None:
     run(talk)
 
 
-def test_one_request_is_like_another_whichever_process_answers(retain: Retain, alices: str) -> None:
+def test_one_request_is_like_another_whichever_process_answers(holdfast: Holdfast, alices: str) -> None:
     """There are no sessions: what one server was told, another goes on with."""
     legacy = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
-    with serving(retain) as one, serving(retain) as other:
+    with serving(holdfast) as one, serving(holdfast) as other:
         for url in (one, other):
             response = post(url, legacy, alices, **{"MCP-Protocol-Version": "2025-06-18"})
             assert response.status_code == 200
@@ -186,8 +190,8 @@ def test_one_request_is_like_another_whichever_process_answers(retain: Retain, a
             )
 
 
-def test_it_is_part_of_another_application_and_can_be_started_again(retain: Retain, alices: str) -> None:
-    app = McpApp(retain, keys_required=True)
+def test_it_is_part_of_another_application_and_can_be_started_again(holdfast: Holdfast, alices: str) -> None:
+    app = McpApp(holdfast, keys_required=True)
     for _ in range(2):
         outer = Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.running())
         with listening(outer) as url:
@@ -195,11 +199,11 @@ def test_it_is_part_of_another_application_and_can_be_started_again(retain: Reta
             assert post(url.replace("/mcp", "/other"), CALL, alices).status_code == 404
 
 
-def test_a_client_is_told_which_server_it_speaks_to(retain: Retain, url: str, alices: str) -> None:
+def test_a_client_is_told_which_server_it_speaks_to(holdfast: Holdfast, url: str, alices: str) -> None:
     async def talk(mode: str) -> None:
         async with connected(url, alices, mode=mode) as client:
             assert client.server_info is not None
-            assert client.server_info.name == "retain"
+            assert client.server_info.name == "holdfast"
             assert client.server_capabilities.tools is not None
             assert client.server_capabilities.resources is not None
             assert "memory_search" in (client.session.instructions or "")

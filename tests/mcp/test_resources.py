@@ -10,9 +10,9 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.mcp import Defaults
 from mcp_clients import MODES, local_server, run
-from retain import Retain
-from retain.mcp import Defaults
 
 ALICE = Defaults("alice", "claude")
 
@@ -26,16 +26,16 @@ async def read(client: Client, uri: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_users_memories_are_read_page_by_page(retain: Retain, mode: str) -> None:
-    memory = retain.manager("alice", "claude")
+def test_a_users_memories_are_read_page_by_page(holdfast: Holdfast, mode: str) -> None:
+    memory = holdfast.manager("alice", "claude")
     ids = memory.add_many([f"Fact {number}" for number in range(25)], "long_term")["memory_ids"]
 
     async def talk() -> list[str]:
         seen: list[str] = []
-        async with Client(local_server(retain, defaults=ALICE), mode=mode) as client:
+        async with Client(local_server(holdfast, defaults=ALICE), mode=mode) as client:
             templates = (await client.list_resource_templates()).resource_templates
             assert [one.name for one in templates] == ["memories", "memory"]
-            uri: str | None = "retain://users/alice/memories?limit=10"
+            uri: str | None = "holdfast://users/alice/memories?limit=10"
             while uri is not None:
                 page = await read(client, uri)
                 if not seen:  # what comes and goes meanwhile neither repeats nor hides anything else
@@ -50,14 +50,14 @@ def test_a_users_memories_are_read_page_by_page(retain: Retain, mode: str) -> No
     assert run(talk) == ids[::-1]
 
 
-def test_the_resources_of_the_servers_user_are_listed(retain: Retain) -> None:
-    memory = retain.manager("alice", "claude")
+def test_the_resources_of_the_servers_user_are_listed(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("alice", "claude")
     memory.add_many([f"Fact {number}" for number in range(101)], "long_term")
     memory.add("Speaks softly", "persona")
-    retain.manager("bob", "claude").add("Not hers", "long_term")
+    holdfast.manager("bob", "claude").add("Not hers", "long_term")
 
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=ALICE)) as client:
+        async with Client(local_server(holdfast, defaults=ALICE)) as client:
             first = await client.list_resources()
             names = [one.name for one in first.resources]
             assert names[:5] == [
@@ -71,18 +71,18 @@ def test_the_resources_of_the_servers_user_are_listed(retain: Retain) -> None:
             assert [one["content"] for one in persona["memories"]] == ["Speaks softly"]
             with pytest.raises(MCPError, match="must be the id of a memory"):
                 await client.list_resources(cursor="elsewhere")
-        async with Client(local_server(retain)) as client:
+        async with Client(local_server(holdfast)) as client:
             assert (await client.list_resources()).resources == [], "nobody is meant, so nobody's are listed"
 
     run(talk)
 
 
-def test_a_user_with_an_odd_name_has_resources_too(retain: Retain) -> None:
+def test_a_user_with_an_odd_name_has_resources_too(holdfast: Holdfast) -> None:
     odd = "a/b?c=d#e%41 ö"
-    retain.manager(odd, "claude").add("Likes tea", "long_term")
+    holdfast.manager(odd, "claude").add("Likes tea", "long_term")
 
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=Defaults(odd))) as client:
+        async with Client(local_server(holdfast, defaults=Defaults(odd))) as client:
             listed = (await client.list_resources()).resources
             assert (await read(client, str(listed[-1].uri)))["content"] == "Likes tea"
             assert (await read(client, str(listed[0].uri)))["user_id"] == odd
@@ -91,24 +91,24 @@ def test_a_user_with_an_odd_name_has_resources_too(retain: Retain) -> None:
 
 
 WRONG = [
-    ("retain://memories/alice/nothing", "not_found"),
-    ("retain://users/alice/memories?limit=0", "invalid_input"),
-    ("retain://users/alice/memories?limit=1000", "invalid_input"),
-    ("retain://users/alice/memories?cursor=x", "invalid_input"),
-    ("retain://users/alice/memories?memory_type=working", "invalid_input"),
-    ("retain://users/alice/memories?memory_type=short_term", "invalid_kind"),
-    ("retain://users/*/memories", "invalid_scope"),
-    ("retain://users//memories", "invalid_scope"),
-    ("retain://elsewhere", "not_found"),
+    ("holdfast://memories/alice/nothing", "not_found"),
+    ("holdfast://users/alice/memories?limit=0", "invalid_input"),
+    ("holdfast://users/alice/memories?limit=1000", "invalid_input"),
+    ("holdfast://users/alice/memories?cursor=x", "invalid_input"),
+    ("holdfast://users/alice/memories?memory_type=working", "invalid_input"),
+    ("holdfast://users/alice/memories?memory_type=short_term", "invalid_kind"),
+    ("holdfast://users/*/memories", "invalid_scope"),
+    ("holdfast://users//memories", "invalid_scope"),
+    ("holdfast://elsewhere", "not_found"),
     ("file:///etc/passwd", "not_found"),
     ("", "not_found"),
-    ("retain://users/" + "x" * 10_000 + "/memories", "not_found"),
+    ("holdfast://users/" + "x" * 10_000 + "/memories", "not_found"),
 ]
 
 
-def test_a_resource_that_is_not_there_is_an_error_with_a_code(retain: Retain) -> None:
+def test_a_resource_that_is_not_there_is_an_error_with_a_code(holdfast: Holdfast) -> None:
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=ALICE)) as client:
+        async with Client(local_server(holdfast, defaults=ALICE)) as client:
             for uri, code in WRONG:
                 with pytest.raises(MCPError) as caught:
                     await client.read_resource(uri)
@@ -119,15 +119,15 @@ def test_a_resource_that_is_not_there_is_an_error_with_a_code(retain: Retain) ->
     run(talk)
 
 
-def test_what_has_come_to_its_end_is_no_resource_any_more(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("alice", "claude")
+def test_what_has_come_to_its_end_is_no_resource_any_more(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("alice", "claude")
     memory_id = memory.add("Booked a flight", "episodic")["memory_id"]
     clock.advance(days=366)
 
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=ALICE)) as client:
-            assert (await read(client, "retain://users/alice/memories?memory_type=episodic"))["memories"] == []
+        async with Client(local_server(holdfast, defaults=ALICE)) as client:
+            assert (await read(client, "holdfast://users/alice/memories?memory_type=episodic"))["memories"] == []
             with pytest.raises(MCPError, match="end of its time"):
-                await client.read_resource(f"retain://memories/alice/{memory_id}")
+                await client.read_resource(f"holdfast://memories/alice/{memory_id}")
 
     run(talk)

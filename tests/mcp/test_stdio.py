@@ -1,4 +1,4 @@
-"""Standard input and output: ``retain mcp`` as a client starts it."""
+"""Standard input and output: ``holdfast mcp`` as a client starts it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
+from holdfast import Holdfast
+from holdfast.cli.app import app
+from holdfast.mcp.catalogue import TOOLS
+from holdfast.mcp.tools import Reach
 from mcp_clients import MODES, answer, error, run
-from retain import Retain
-from retain.cli.app import app
-from retain.mcp.catalogue import TOOLS
-from retain.mcp.tools import Reach
 
-COMMAND = [sys.executable, "-m", "retain.cli", "mcp"]
+COMMAND = [sys.executable, "-m", "holdfast.cli", "mcp"]
 ADD = {"content": "Likes tea"}
 
 
@@ -57,7 +57,7 @@ def test_two_clients_at_once_share_one_memory(home: Path, tmp_path: Path) -> Non
             for number in range(5):
                 answer(await client.call_tool("memory_add", {"content": f"{mode} likes number {number}"}))
             found[mode] = answer(await client.call_tool("memory_search", {"query": "likes", "top_k": 20}))
-            (page,) = (await client.read_resource("retain://users/alice/memories")).contents
+            (page,) = (await client.read_resource("holdfast://users/alice/memories")).contents
             assert f"{mode} likes number 4" in page.model_dump_json()
 
     async def talk() -> None:
@@ -71,9 +71,9 @@ def test_two_clients_at_once_share_one_memory(home: Path, tmp_path: Path) -> Non
     run(talk)
     for mode in MODES:
         assert (tmp_path / mode).read_text() == "", "nothing is said on stderr while all goes well"
-    with Retain.open(home=home) as retain:
-        assert retain.manager("alice", "any").count_memories() == 10
-        agents = {one["agent_id"] for one in retain.manager("alice", "any").list_memories()}
+    with Holdfast.open(home=home) as holdfast:
+        assert holdfast.manager("alice", "any").count_memories() == 10
+        agents = {one["agent_id"] for one in holdfast.manager("alice", "any").list_memories()}
     assert agents == set(MODES)
 
 
@@ -110,23 +110,23 @@ def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) ->
         server.stdin.close()
         assert server.wait(60) == 0
         assert (server.stdout.read(), b"Traceback" in server.stderr.read()) == (b"", False)
-    assert answers[0]["result"]["serverInfo"]["name"] == "retain"
+    assert answers[0]["result"]["serverInfo"]["name"] == "holdfast"
     assert answers[2]["result"]["structuredContent"]["error"]["code"] == "invalid_content"
     assert answers[3]["result"]["structuredContent"]["operation"] == "add"
     assert "error" in answers[4]
     assert "error" in answers[5]
     assert answers[6]["result"] == {}
-    with Retain.open(home=home) as retain:
-        assert retain.manager("alice", "mcp").count_memories() == 1
+    with Holdfast.open(home=home) as holdfast:
+        assert holdfast.manager("alice", "mcp").count_memories() == 1
 
 
 def test_the_key_in_the_environment_decides_what_the_agent_may_do(home: Path, tmp_path: Path) -> None:
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         bounds = {"tenant": "acme", "users": ["alice"], "agents": ["claude"]}
-        key, secret = retain.access.create("alice's", rights=["write"], **bounds)  # type: ignore[arg-type]
+        key, secret = holdfast.access.create("alice's", rights=["write"], **bounds)  # type: ignore[arg-type]
 
     async def talk() -> None:
-        async with started(home, tmp_path / "log", RETAIN_API_KEY=secret) as client:
+        async with started(home, tmp_path / "log", HOLDFAST_API_KEY=secret) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == {
                 name for name, tool in TOOLS.items() if tool.reach is Reach.MEMORY
             }
@@ -135,13 +135,13 @@ def test_the_key_in_the_environment_decides_what_the_agent_may_do(home: Path, tm
             assert error(await client.call_tool("sweep_preview"))["code"] == "forbidden"
 
     run(talk)
-    elsewhere = CliRunner().invoke(app, ["mcp", "--home", str(home), "--tenant", "b"], env={"RETAIN_API_KEY": secret})
+    elsewhere = CliRunner().invoke(app, ["mcp", "--home", str(home), "--tenant", "b"], env={"HOLDFAST_API_KEY": secret})
     assert (elsewhere.exit_code, elsewhere.stdout) == (1, "")
     assert "another tenant than 'b'" in elsewhere.stderr
-    with Retain.open(home=home, tenant="acme") as retain:
-        assert retain.manager("alice", "claude").count_memories() == 1
-        retain.access.revoke(key.id)
-    refused = CliRunner().invoke(app, ["mcp", "--home", str(home)], env={"RETAIN_API_KEY": secret})
+    with Holdfast.open(home=home, tenant="acme") as holdfast:
+        assert holdfast.manager("alice", "claude").count_memories() == 1
+        holdfast.access.revoke(key.id)
+    refused = CliRunner().invoke(app, ["mcp", "--home", str(home)], env={"HOLDFAST_API_KEY": secret})
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "unknown, revoked or expired" in refused.stderr
     assert secret not in refused.stderr
@@ -157,10 +157,12 @@ def test_the_tools_can_be_looked_at_without_a_store(home: Path) -> None:
 
 
 def test_without_the_extra_it_says_how_to_install_it() -> None:
-    probe = "import sys; sys.modules['mcp'] = None; sys.argv = ['retain', 'mcp']; from retain.cli import main; main()"
+    probe = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['holdfast', 'mcp']; from holdfast.cli import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: retain mcp needs an extra: pip install 'retain[mcp]'\n"
+    assert done.stderr == "error: holdfast mcp needs an extra: pip install 'holdfast[mcp]'\n"
 
 
 @pytest.mark.parametrize("arguments", [["--user", ""], ["--agent", "*"], ["--tenant", "a/b"]])

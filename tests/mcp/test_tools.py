@@ -15,29 +15,29 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Tool as ShownTool
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.access import LOCAL, Gate, Principal, Right
+from holdfast.mcp import Defaults, build_server
+from holdfast.mcp.catalogue import TOOLS, shown
+from holdfast.mcp.memories import MAX_SHOWN_CHARS
+from holdfast.mcp.models import Explanation
+from holdfast.mcp.tools import Reach
 from mcp_clients import GOOD, MODES, answer, ask, error, good, local_server, run
-from retain import Retain
-from retain.access import LOCAL, Gate, Principal, Right
-from retain.mcp import Defaults, build_server
-from retain.mcp.catalogue import TOOLS, shown
-from retain.mcp.memories import MAX_SHOWN_CHARS
-from retain.mcp.models import Explanation
-from retain.mcp.tools import Reach
 
 ALICE = Defaults("alice", "claude")
 NAMES = sorted(TOOLS)
 
 
 @pytest.fixture
-def peanuts(retain: Retain) -> str:
-    added = retain.manager("alice", "claude").add("Is allergic to peanuts", "long_term", {"topic": "food"})
+def peanuts(holdfast: Holdfast) -> str:
+    added = holdfast.manager("alice", "claude").add("Is allergic to peanuts", "long_term", {"topic": "food"})
     memory_id: str = added["memory_id"]
     return memory_id
 
 
-def shown_tools(retain: Retain, principal: Principal = LOCAL, mode: str = "auto") -> dict[str, ShownTool]:
+def shown_tools(holdfast: Holdfast, principal: Principal = LOCAL, mode: str = "auto") -> dict[str, ShownTool]:
     async def talk() -> dict[str, ShownTool]:
-        async with Client(local_server(retain, principal, ALICE), mode=mode) as client:
+        async with Client(local_server(holdfast, principal, ALICE), mode=mode) as client:
             return {tool.name: tool for tool in (await client.list_tools()).tools}
 
     return run(talk)
@@ -68,8 +68,8 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_tool_has_a_title_a_description_schemas_and_hints(retain: Retain, mode: str) -> None:
-    tools = shown_tools(retain, mode=mode)
+def test_every_tool_has_a_title_a_description_schemas_and_hints(holdfast: Holdfast, mode: str) -> None:
+    tools = shown_tools(holdfast, mode=mode)
     assert list(tools) == list(TOOLS)
     for name, tool in tools.items():
         assert tool.title
@@ -96,11 +96,11 @@ def test_a_tool_that_only_looks_needs_no_more_than_the_right_to_read() -> None:
     assert destructive == {"memory_update", "memory_delete", "retention_configure"}
 
 
-def test_a_caller_is_shown_the_tools_that_its_key_can_use(retain: Retain) -> None:
+def test_a_caller_is_shown_the_tools_that_its_key_can_use(holdfast: Holdfast) -> None:
     reader = Principal("k", "default", frozenset({Right.READ}))
     bound = Principal("k", "default", frozenset({Right.ADMIN}), users=frozenset({"alice"}))
-    assert set(shown_tools(retain, reader)) == {name for name, tool in TOOLS.items() if tool.right is Right.READ}
-    assert set(shown_tools(retain, bound)) == {name for name, tool in TOOLS.items() if tool.reach is Reach.MEMORY}
+    assert set(shown_tools(holdfast, reader)) == {name for name, tool in TOOLS.items() if tool.right is Right.READ}
+    assert set(shown_tools(holdfast, bound)) == {name for name, tool in TOOLS.items() if tool.reach is Reach.MEMORY}
 
 
 def test_whose_memory_is_meant_must_be_said_unless_the_server_knows() -> None:
@@ -119,9 +119,9 @@ def test_whose_memory_is_meant_must_be_said_unless_the_server_knows() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_memory_lives_its_life_through_the_tools(retain: Retain, clock: FakeClock, mode: str) -> None:
+def test_a_memory_lives_its_life_through_the_tools(holdfast: Holdfast, clock: FakeClock, mode: str) -> None:
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=ALICE), mode=mode) as client:
+        async with Client(local_server(holdfast, defaults=ALICE), mode=mode) as client:
             added = answer(
                 await client.call_tool("memory_add", {"content": "Likes tea", "metadata": {"topic": "food"}})
             )
@@ -153,8 +153,8 @@ def test_a_memory_lives_its_life_through_the_tools(retain: Retain, clock: FakeCl
     run(talk)
 
 
-def test_every_kind_but_working_memory_can_be_added_and_found(retain: Retain) -> None:
-    server = local_server(retain, defaults=ALICE)
+def test_every_kind_but_working_memory_can_be_added_and_found(holdfast: Holdfast) -> None:
+    server = local_server(holdfast, defaults=ALICE)
     contents: dict[str, Any] = {
         "long_term": "Plays the cello",
         "short_term": "What about the cello?",
@@ -173,31 +173,31 @@ def test_every_kind_but_working_memory_can_be_added_and_found(retain: Retain) ->
     assert error(ask(server, "memory_add", {"content": "x", "memory_type": "working"}))["code"] == "invalid_input"
 
 
-def test_what_an_explanation_says_is_all_there(retain: Retain, clock: FakeClock, peanuts: str) -> None:
-    memory = retain.manager("alice", "claude", "s")
+def test_what_an_explanation_says_is_all_there(holdfast: Holdfast, clock: FakeClock, peanuts: str) -> None:
+    memory = holdfast.manager("alice", "claude", "s")
     states = [memory.explain(peanuts)]
     memory.delete(peanuts)
     states.append(memory.explain(peanuts))
     clock.advance(days=16)
-    retain.sweep()
+    holdfast.sweep()
     states.append(memory.explain(peanuts))
     memory.short_term.add_message("user", "hello")
     states.append(memory.explain(memory.short_term.messages()[0].id))
     for said in states:
         assert said.keys() <= Explanation.model_fields.keys()
-    gone = answer(ask(local_server(retain, defaults=ALICE), "memory_explain", {"memory_id": peanuts}))
+    gone = answer(ask(local_server(holdfast, defaults=ALICE), "memory_explain", {"memory_id": peanuts}))
     assert gone["state"] == "deleted"
     assert gone["cause"] == states[2]["cause"]
 
 
-def test_an_episode_comes_with_its_steps(retain: Retain) -> None:
-    episode = retain.manager("alice", "claude").episodic.record_episode("Book a flight", ["search", "pay"])
-    got = answer(ask(local_server(retain, defaults=ALICE), "memory_get", {"memory_id": episode}))
+def test_an_episode_comes_with_its_steps(holdfast: Holdfast) -> None:
+    episode = holdfast.manager("alice", "claude").episodic.record_episode("Book a flight", ["search", "pay"])
+    got = answer(ask(local_server(holdfast, defaults=ALICE), "memory_get", {"memory_id": episode}))
     assert [step["content"] for step in got["details"]["steps"]] == ["search", "pay"]
 
 
-def test_what_was_derived_goes_and_comes_back_with_it(retain: Retain, peanuts: str) -> None:
-    server = local_server(retain, defaults=ALICE)
+def test_what_was_derived_goes_and_comes_back_with_it(holdfast: Holdfast, peanuts: str) -> None:
+    server = local_server(holdfast, defaults=ALICE)
     made = answer(ask(server, "memory_add", {"content": "Needs a nut-free menu", "derived_from": [peanuts]}))[
         "memory_id"
     ]
@@ -208,8 +208,8 @@ def test_what_was_derived_goes_and_comes_back_with_it(retain: Retain, peanuts: s
     assert answer(ask(server, "memory_restore", {"memory_id": peanuts}))["restored_with"] == [made]
 
 
-def test_a_search_shows_the_beginning_of_what_is_long(retain: Retain) -> None:
-    server = local_server(retain, defaults=ALICE)
+def test_a_search_shows_the_beginning_of_what_is_long(holdfast: Holdfast) -> None:
+    server = local_server(holdfast, defaults=ALICE)
     long = "cello " * 5_000
     memory_id = answer(ask(server, "memory_add", {"content": long}))["memory_id"]
     (found,) = answer(ask(server, "memory_search", {"query": "cello"}))["memories"]
@@ -218,22 +218,22 @@ def test_a_search_shows_the_beginning_of_what_is_long(retain: Retain) -> None:
     assert answer(ask(server, "memory_get", {"memory_id": memory_id}))["content"] == long
 
 
-def test_objects_and_lists_may_come_as_json_text(retain: Retain, peanuts: str) -> None:
+def test_objects_and_lists_may_come_as_json_text(holdfast: Holdfast, peanuts: str) -> None:
     """Some clients send them so."""
-    server = local_server(retain, defaults=ALICE)
+    server = local_server(holdfast, defaults=ALICE)
     asked = {"query": "peanuts", "filters": '{"topic": "food"}', "memory_types": '["long_term", "persona"]'}
     assert peanuts in str(answer(ask(server, "memory_search", asked)))
     answer(ask(server, "memory_add", {"content": "{not json", "metadata": '{"topic": "odd"}'}))
     assert error(ask(server, "memory_search", {"query": "x", "filters": "[1]"}))["code"] == "invalid_input"
 
 
-def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(retain: Retain) -> None:
+def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(holdfast: Holdfast) -> None:
     def written_by(principal: Principal, defaults: Defaults, **whose: str) -> tuple[str, str]:
-        server = build_server(lambda _request: Gate(retain, principal), defaults=defaults)
+        server = build_server(lambda _request: Gate(holdfast, principal), defaults=defaults)
         memory_id = answer(ask(server, "memory_add", {"content": "Likes tea", **whose}))["memory_id"]
         for user in ("alice", "bob", "carol"):
-            if memory_id in str(retain.manager(user, "any").list_memories()):
-                return user, retain.manager(user, "any").get(memory_id)["agent_id"]
+            if memory_id in str(holdfast.manager(user, "any").list_memories()):
+                return user, holdfast.manager(user, "any").get(memory_id)["agent_id"]
         raise AssertionError("nobody has it")
 
     bound = Principal("k", "default", frozenset({Right.WRITE}), frozenset({"carol"}), frozenset({"c_agent"}))
@@ -246,10 +246,10 @@ def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(retain: Ret
 # --- retention domains ------------------------------------------------------------------------------------------------
 
 
-def test_part_of_a_policy_is_set_and_the_whole_of_it_is_told(retain: Retain, clock: FakeClock) -> None:
-    server = local_server(retain)
+def test_part_of_a_policy_is_set_and_the_whole_of_it_is_told(holdfast: Holdfast, clock: FakeClock) -> None:
+    server = local_server(holdfast)
     before = {domain: answer(ask(server, "retention_get", {"domain": domain})) for domain in ("memory", "rag")}
-    assert before["memory"] == before["rag"] == retain.domains.get("rag")
+    assert before["memory"] == before["rag"] == holdfast.domains.get("rag")
 
     first = {"older_than_days": 9_999, "source_types": ["thought", "rumour", "thought"]}
     done = answer(ask(server, "retention_configure", {"domain": "rag", "config": first}))
@@ -260,23 +260,23 @@ def test_part_of_a_policy_is_set_and_the_whole_of_it_is_told(retain: Retain, clo
     done = answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
     policy = {**policy, "limit": 1}
     assert done == {"success": True, "domain": "rag", "policy": policy, "updated_at": clock().isoformat()}
-    assert answer(ask(server, "retention_get", {"domain": "rag"})) == policy == retain.domains.get("rag")
+    assert answer(ask(server, "retention_get", {"domain": "rag"})) == policy == holdfast.domains.get("rag")
     assert answer(ask(server, "retention_get", {"domain": "memory"})) == before["memory"]
 
 
-def test_both_policies_are_told_together_for_older_callers(retain: Retain, clock: FakeClock) -> None:
-    server = local_server(retain)
+def test_both_policies_are_told_together_for_older_callers(holdfast: Holdfast, clock: FakeClock) -> None:
+    server = local_server(holdfast)
     answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
     assert answer(ask(server, "retention_policies")) == {
         "version": 1,
         "updated_at": clock().isoformat(),
-        "memory": retain.domains.get("memory"),
-        "rag": {**retain.domains.get("memory"), "limit": 1},
+        "memory": holdfast.domains.get("memory"),
+        "rag": {**holdfast.domains.get("memory"), "limit": 1},
     }
 
 
-def test_resources_are_sorted_by_the_policy(retain: Retain) -> None:
-    server = local_server(retain)
+def test_resources_are_sorted_by_the_policy(holdfast: Holdfast) -> None:
+    server = local_server(holdfast)
     answer(ask(server, "retention_configure", {"domain": "rag", "config": {"limit": 1}}))
     old = {"id": 7, "source_type": "action", "created_at": "2001-01-01T00:00:00Z", "own": [True, None]}
     kept = {"id": "k", "source_type": "rumour", "created_at": "2001-01-01T00:00:00Z"}
@@ -287,20 +287,20 @@ def test_resources_are_sorted_by_the_policy(retain: Retain) -> None:
     assert sorted_["counts"] == {"eligible": 1, "protected": 1, "total": 3}
 
 
-def test_resources_are_archived_and_the_answer_says_where_and_how_much(retain: Retain) -> None:
-    server = local_server(retain)
+def test_resources_are_archived_and_the_answer_says_where_and_how_much(holdfast: Holdfast) -> None:
+    server = local_server(holdfast)
     old = {"id": 7, "source_type": "action", "created_at": "2001-01-01T00:00:00Z", "own": [True, None]}
     archived = answer(ask(server, "retention_archive", {"domain": "rag", "resources": [old], "options": {"note": "n"}}))
     assert (archived["success"], archived["resource_count"]) == (True, 1)
-    found = retain.domains.read_archive("rag", archived["archive_id"])
+    found = holdfast.domains.read_archive("rag", archived["archive_id"])
     assert found["resources"] == [old]
     assert archived["archive_id"] in archived["manifest_path"]
     assert archived["total_size_bytes"] > len(str(old)) / 2
 
 
-def test_a_policy_by_which_memories_go_earlier_asks_first(retain: Retain) -> None:
-    server = local_server(retain)
-    retain.manager("alice", "claude").add("Thought of tea", metadata={"source_type": "thought"})
+def test_a_policy_by_which_memories_go_earlier_asks_first(holdfast: Holdfast) -> None:
+    server = local_server(holdfast)
+    holdfast.manager("alice", "claude").add("Thought of tea", metadata={"source_type": "thought"})
     asked = {"domain": "memory", "config": {"older_than_days": 1, "auto_gc": True}}
     said = error(ask(server, "retention_configure", asked))
     assert said["code"] == "confirmation_needed"
@@ -375,11 +375,11 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
 }
 
 
-def test_what_is_wrong_is_said_and_changes_nothing(retain: Retain, peanuts: str) -> None:
-    before = retain.export_user("alice")["memories"]
+def test_what_is_wrong_is_said_and_changes_nothing(holdfast: Holdfast, peanuts: str) -> None:
+    before = holdfast.export_user("alice")["memories"]
 
     async def talk() -> None:
-        async with Client(local_server(retain, defaults=ALICE)) as client:
+        async with Client(local_server(holdfast, defaults=ALICE)) as client:
             for name in NAMES:
                 cases = [*BAD[name], ({**good(name, peanuts), "bogus": 1}, "invalid_input")]
                 for arguments, code in cases:
@@ -389,46 +389,46 @@ def test_what_is_wrong_is_said_and_changes_nothing(retain: Retain, peanuts: str)
                     assert len(said["message"]) < 2_000, "however large the input, the answer is not"
 
     run(talk)
-    assert retain.export_user("alice")["memories"] == before
+    assert holdfast.export_user("alice")["memories"] == before
 
 
-def test_a_tool_works_on_the_memory_of_one_user_and_agent(retain: Retain) -> None:
-    server = local_server(retain, defaults=ALICE)
+def test_a_tool_works_on_the_memory_of_one_user_and_agent(holdfast: Holdfast) -> None:
+    server = local_server(holdfast, defaults=ALICE)
     for scope in ({"user_id": ""}, {"user_id": "*"}, {"agent_id": "*"}, {"user_id": "x" * 300}):
         assert error(ask(server, "memory_search", {"query": "tea", **scope}))["code"] == "invalid_scope"
 
 
-def test_a_server_that_knows_no_user_asks_for_one(retain: Retain) -> None:
+def test_a_server_that_knows_no_user_asks_for_one(holdfast: Holdfast) -> None:
     several = Principal("k", "default", frozenset({Right.READ}), None, frozenset({"a", "b"}))
-    server = build_server(lambda _request: Gate(retain, several), keyed=True)
+    server = build_server(lambda _request: Gate(holdfast, several), keyed=True)
     assert "user_id" in error(ask(server, "memory_search", {"query": "tea"}))["message"]
     assert "agent_id" in error(ask(server, "memory_search", {"query": "tea", "user_id": "u"}))["message"]
 
 
-def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(retain: Retain) -> None:
+def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(holdfast: Holdfast) -> None:
     async def talk() -> None:
-        async with Client(local_server(retain)) as client:
+        async with Client(local_server(holdfast)) as client:
             with pytest.raises(MCPError, match="there is no tool 'memory_burn'; there are memory_add, "):
                 await client.call_tool("memory_burn")
 
     run(talk)
 
 
-def test_a_quota_a_hold_and_a_conflict_are_told_with_what_to_do(retain: Retain, peanuts: str) -> None:
-    server = local_server(retain, defaults=ALICE)
-    retain.quotas.set("long_term", max_memories=1, user_id="alice")
+def test_a_quota_a_hold_and_a_conflict_are_told_with_what_to_do(holdfast: Holdfast, peanuts: str) -> None:
+    server = local_server(holdfast, defaults=ALICE)
+    holdfast.quotas.set("long_term", max_memories=1, user_id="alice")
     full = error(ask(server, "memory_add", {"content": "One more"}))
     assert (full["code"], full["retryable"]) == ("quota_exceeded", False)
     assert "memory_delete" in full["advice"]
-    retain.holds.add(user_id="alice", reason="lawsuit", author="legal")
+    holdfast.holds.add(user_id="alice", reason="lawsuit", author="legal")
     assert error(ask(server, "memory_delete", {"memory_id": peanuts}))["code"] == "held"
     assert answer(ask(server, "memory_explain", {"memory_id": peanuts}))["protected_by"][0]["reason"] == "lawsuit"
 
 
-def test_what_fails_within_is_told_without_names_of_files(retain: Retain, caplog: pytest.LogCaptureFixture) -> None:
-    server = local_server(retain, defaults=ALICE)
-    retain.close()
-    with caplog.at_level(logging.ERROR, "retain.mcp"):
+def test_what_fails_within_is_told_without_names_of_files(holdfast: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+    server = local_server(holdfast, defaults=ALICE)
+    holdfast.close()
+    with caplog.at_level(logging.ERROR, "holdfast.mcp"):
         said = error(ask(server, "memory_search", {"query": "tea"}))
     assert said["code"] == "closed"
     reference = said["message"].rstrip(".").split()[-1]
@@ -436,13 +436,13 @@ def test_what_fails_within_is_told_without_names_of_files(retain: Retain, caplog
 
 
 def test_an_unexpected_error_is_logged_and_nothing_of_it_shown(
-    retain: Retain, caplog: pytest.LogCaptureFixture
+    holdfast: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_request: object) -> Gate:
         raise RuntimeError("/secret/path is broken")
 
     server = build_server(broken, defaults=ALICE)
-    with caplog.at_level(logging.ERROR, "retain.mcp"):
+    with caplog.at_level(logging.ERROR, "holdfast.mcp"):
         result = ask(server, "memory_search", {"query": "tea"})
     assert error(result)["code"] == "internal"
     assert "secret" not in result.model_dump_json()
@@ -451,7 +451,7 @@ def test_an_unexpected_error_is_logged_and_nothing_of_it_shown(
     async def talk() -> None:
         async with Client(server) as client:
             with pytest.raises(MCPError) as caught:
-                await client.read_resource("retain://users/alice/memories")
+                await client.read_resource("holdfast://users/alice/memories")
             assert "secret" not in str(caught.value.error)
             with pytest.raises(MCPError):
                 await client.list_tools()
@@ -475,8 +475,8 @@ def calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return name, {**(GOOD[name] if draw(st.booleans()) else {}), **given}
 
 
-def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(retain: Retain, peanuts: str) -> None:
-    server = local_server(retain, defaults=ALICE)
+def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Holdfast, peanuts: str) -> None:
+    server = local_server(holdfast, defaults=ALICE)
 
     async def talk() -> None:
         async with Client(server) as client:

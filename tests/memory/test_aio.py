@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from retain import QuotaExceededError, aio, engine
-from retain.kinds.entity import Entity
-from retain.kinds.episodic import Episodic
-from retain.kinds.short_term import ShortTerm
-from retain.kinds.structured import Structured
-from retain.kinds.working import Working
-from retain.lifecycle.audit import Audit
-from retain.lifecycle.domains import Domains
-from retain.lifecycle.holds import Holds
-from retain.lifecycle.policies import Policies
-from retain.lifecycle.quotas import Quotas
-from retain.lifecycle.recycle import Recycle
-from retain.lifecycle.registry import Roster
-from retain.lifecycle.schedule import Schedule
-from retain.lifecycle.sessions import Sessions
-from retain.manager import Memory, Plain
-from retain.privacy.backups import Backups
-from retain.privacy.issuing import Certificates
+from holdfast import QuotaExceededError, aio, engine
+from holdfast.kinds.entity import Entity
+from holdfast.kinds.episodic import Episodic
+from holdfast.kinds.short_term import ShortTerm
+from holdfast.kinds.structured import Structured
+from holdfast.kinds.working import Working
+from holdfast.lifecycle.audit import Audit
+from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.holds import Holds
+from holdfast.lifecycle.policies import Policies
+from holdfast.lifecycle.quotas import Quotas
+from holdfast.lifecycle.recycle import Recycle
+from holdfast.lifecycle.registry import Roster
+from holdfast.lifecycle.schedule import Schedule
+from holdfast.lifecycle.sessions import Sessions
+from holdfast.manager import Memory, Plain
+from holdfast.privacy.backups import Backups
+from holdfast.privacy.issuing import Certificates
 
 PAIRS = [
     (Memory, aio.AsyncMemory),
@@ -46,7 +46,7 @@ PAIRS = [
     (Schedule, aio.AsyncSchedule),
     (Backups, aio.AsyncBackups),
     (Certificates, aio.AsyncCertificates),
-    (engine.Retain, aio.Retain),
+    (engine.Holdfast, aio.Holdfast),
 ]
 
 
@@ -61,14 +61,14 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(sync: type, colou
 
 def test_an_async_program_remembers_and_recalls(home: Path) -> None:
     async def program() -> list[str]:
-        async with aio.Retain.open(home=home) as retain:
-            memory = retain.manager("user", "agent", "session")
+        async with aio.Holdfast.open(home=home) as holdfast:
+            memory = holdfast.manager("user", "agent", "session")
             await asyncio.gather(*(memory.add(f"note {n}", "long_term") for n in range(20)))
             await memory.short_term.add_message("user", "hello")
             await memory.entity.add("Alice", attributes={"city": "Paris"})
             assert (await memory.entity.get("Alice"))["attributes"] == {"city": "Paris"}
-            assert [m["content"] for m in await retain.sessions.history("agent", "session")] == ["hello"]
-            await retain.quotas.set("long_term", max_memories=20)
+            assert [m["content"] for m in await holdfast.sessions.history("agent", "session")] == ["hello"]
+            await holdfast.quotas.set("long_term", max_memories=20)
             with pytest.raises(QuotaExceededError):
                 await memory.add("one too many")
             return [result["content"] for result in await memory.retrieve("note 7", top_k=1)]
@@ -78,15 +78,17 @@ def test_an_async_program_remembers_and_recalls(home: Path) -> None:
 
 def test_an_async_program_backs_up_restores_and_erases(home: Path) -> None:
     async def program() -> None:
-        async with aio.Retain.open(home=home) as retain:
-            await retain.manager("ann", "agent").add("likes tea", "long_term")
-            made = await retain.backups.create()
-            assert [one.id for one in await retain.backups.list()] == [made.id] == list(await retain.backups.latest())
-            assert await retain.backups.verify(made.id, restore=True)
-            assert (await retain.backups.restore(made.id, user_id="ann")).kept == 1
-            await retain.erase_user("ann")
-            (issued,) = await retain.certificates.list()
-            assert await retain.certificates.verify(issued)
-            assert (await retain.backups.rotate()).rewritten == [made.id]
+        async with aio.Holdfast.open(home=home) as holdfast:
+            await holdfast.manager("ann", "agent").add("likes tea", "long_term")
+            made = await holdfast.backups.create()
+            assert (
+                [one.id for one in await holdfast.backups.list()] == [made.id] == list(await holdfast.backups.latest())
+            )
+            assert await holdfast.backups.verify(made.id, restore=True)
+            assert (await holdfast.backups.restore(made.id, user_id="ann")).kept == 1
+            await holdfast.erase_user("ann")
+            (issued,) = await holdfast.certificates.list()
+            assert await holdfast.certificates.verify(issued)
+            assert (await holdfast.backups.rotate()).rewritten == [made.id]
 
     asyncio.run(program())

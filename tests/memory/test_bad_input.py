@@ -1,4 +1,4 @@
-"""Bad input gets a clear error of Retain's own, and nothing is lost or changed."""
+"""Bad input gets a clear error of Holdfast's own, and nothing is lost or changed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from homes import on_sqlite
-from retain import (
+from holdfast import (
+    Holdfast,
+    HoldfastError,
     InvalidContentError,
     InvalidFilterError,
     InvalidInputError,
@@ -20,9 +21,8 @@ from retain import (
     MemoryManager,
     MemoryType,
     NotFoundError,
-    Retain,
-    RetainError,
 )
+from homes import on_sqlite
 
 Attempt = Callable[[MemoryManager], Any]
 
@@ -45,14 +45,14 @@ Attempt = Callable[[MemoryManager], Any]
     ids=["empty", "blank", "none", "number", "bytes", "list", "nul", "surrogate", "50MB"],
 )
 def test_content_that_cannot_be_remembered_is_refused(
-    memory: MemoryManager, retain: Retain, kind: MemoryType, content: Any, says: str
+    memory: MemoryManager, holdfast: Holdfast, kind: MemoryType, content: Any, says: str
 ) -> None:
     with pytest.raises(InvalidContentError) as refusal:
         memory.add(content, kind)
     assert kind is MemoryType.STRUCTURED or says in str(refusal.value)
     assert isinstance(refusal.value, ValueError)
     assert memory.count_memories(kind) == 0
-    assert retain.sessions.list("user_123") == []
+    assert holdfast.sessions.list("user_123") == []
 
 
 @on_sqlite
@@ -155,41 +155,43 @@ def test_a_filter_that_makes_no_sense_is_refused(memory: MemoryManager, filters:
 @pytest.mark.parametrize(
     "bad", ["", "  ", None, 7, "x" * 257, "a\nb", "a\x00b", "\ud800", "a\u200bb", b"bytes"], ids=repr
 )
-def test_an_absurd_id_is_refused(retain: Retain, bad: Any) -> None:
+def test_an_absurd_id_is_refused(holdfast: Holdfast, bad: Any) -> None:
     with pytest.raises(InvalidScopeError, match="user_id"):
-        retain.manager(bad, "agent")
+        holdfast.manager(bad, "agent")
     with pytest.raises(InvalidScopeError, match="agent_id"):
-        retain.manager("user", bad)
+        holdfast.manager("user", bad)
     if bad is not None:
         with pytest.raises(InvalidScopeError, match="session_id"):
-            retain.manager("user", "agent", bad)
+            holdfast.manager("user", "agent", bad)
     with pytest.raises(InvalidScopeError, match="tenant"):
-        Retain.open(home=retain.settings.home, tenant=bad)
+        Holdfast.open(home=holdfast.settings.home, tenant=bad)
 
 
 @on_sqlite
 @pytest.mark.parametrize("kind", list(MemoryType))
 @pytest.mark.parametrize(("user_id", "agent_id"), [("*", "agent"), ("user", "*"), ("*", "*")])
-def test_everyone_is_not_someone_to_write_for(retain: Retain, user_id: str, agent_id: str, kind: MemoryType) -> None:
-    everyone = retain.manager(user_id, agent_id, "session")
+def test_everyone_is_not_someone_to_write_for(
+    holdfast: Holdfast, user_id: str, agent_id: str, kind: MemoryType
+) -> None:
+    everyone = holdfast.manager(user_id, agent_id, "session")
     content = {"n": 1} if kind is MemoryType.STRUCTURED else "content"
 
     with pytest.raises(InvalidScopeError, match="means all of them"):
         everyone.add(content, kind)
 
 
-def test_there_is_no_session_and_no_tenant_of_everyone(retain: Retain) -> None:
+def test_there_is_no_session_and_no_tenant_of_everyone(holdfast: Holdfast) -> None:
     with pytest.raises(InvalidScopeError, match="session_id"):
-        retain.manager("user", "agent", "*")
+        holdfast.manager("user", "agent", "*")
     with pytest.raises(InvalidScopeError, match="tenant"):
-        Retain.open(home=retain.settings.home, tenant="*")
+        Holdfast.open(home=holdfast.settings.home, tenant="*")
 
 
-def test_a_tenant_with_a_slash_cannot_pose_as_another(retain: Retain) -> None:
+def test_a_tenant_with_a_slash_cannot_pose_as_another(holdfast: Holdfast) -> None:
     with pytest.raises(InvalidScopeError, match="slash"):
-        Retain.open(home=retain.settings.home, tenant="a/b")
-    retain.manager("b/c", "agent").add("of user b/c")
-    with Retain.open(home=retain.settings.home, tenant="default-b") as other:
+        Holdfast.open(home=holdfast.settings.home, tenant="a/b")
+    holdfast.manager("b/c", "agent").add("of user b/c")
+    with Holdfast.open(home=holdfast.settings.home, tenant="default-b") as other:
         assert other.manager("c", "agent").list_memories() == []
 
 
@@ -213,9 +215,9 @@ def test_a_query_that_is_empty_is_called_a_query(memory: MemoryManager) -> None:
 
 def test_a_store_that_would_not_be_kept_is_refused() -> None:
     with pytest.raises(InvalidSettingsError, match="temporary folder"):
-        Retain.open("sqlite:///:memory:")
-    with pytest.raises(InvalidInputError, match=r"Retain\.open"):
-        Retain("memory.db")  # type: ignore[arg-type]
+        Holdfast.open("sqlite:///:memory:")
+    with pytest.raises(InvalidInputError, match=r"Holdfast\.open"):
+        Holdfast("memory.db")  # type: ignore[arg-type]
 
 
 def test_an_update_without_anything_to_change_is_refused(memory: MemoryManager) -> None:
@@ -243,20 +245,20 @@ def test_kinds_that_are_no_list_of_kinds_are_refused(memory: MemoryManager, argu
 
 
 @pytest.mark.parametrize("limit", [-1, 2.5, True, "many", 10**30])
-def test_an_absurd_quota_is_refused(retain: Retain, limit: Any) -> None:
+def test_an_absurd_quota_is_refused(holdfast: Holdfast, limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="whole number"):
-        retain.quotas.set("long_term", max_memories=limit)
+        holdfast.quotas.set("long_term", max_memories=limit)
     with pytest.raises(InvalidInputError, match="give max_memories"):
-        retain.quotas.set("long_term")
+        holdfast.quotas.set("long_term")
     with pytest.raises(InvalidInputError, match="is fixed"):
-        retain.quotas.set("working", max_memories=5)
+        holdfast.quotas.set("working", max_memories=5)
 
 
-def test_a_clock_without_a_time_zone_is_refused(retain: Retain) -> None:
+def test_a_clock_without_a_time_zone_is_refused(holdfast: Holdfast) -> None:
     with pytest.raises(InvalidInputError, match=r"clock's time .* has no time zone"):
-        Retain.open(home=retain.settings.home, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+        Holdfast.open(home=holdfast.settings.home, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
     with pytest.raises(InvalidInputError, match="clock must be a callable"):
-        Retain.open(home=retain.settings.home, clock=datetime.now(UTC))  # type: ignore[arg-type]
+        Holdfast.open(home=holdfast.settings.home, clock=datetime.now(UTC))  # type: ignore[arg-type]
 
 
 def test_a_number_of_thousands_of_digits_is_refused_like_any_other(memory: MemoryManager) -> None:
@@ -269,14 +271,14 @@ def test_a_number_of_thousands_of_digits_is_refused_like_any_other(memory: Memor
         lambda m: m.get(huge),
     ]
     for attempt in attempts:
-        with pytest.raises(RetainError):
+        with pytest.raises(HoldfastError):
             attempt(memory)
 
 
 def test_every_error_is_in_one_tree_with_its_own_code() -> None:
-    def tree(root: type[RetainError]) -> list[type[RetainError]]:
+    def tree(root: type[HoldfastError]) -> list[type[HoldfastError]]:
         return [root, *(error for child in root.__subclasses__() for error in tree(child))]
 
-    errors = tree(RetainError)
+    errors = tree(HoldfastError)
     assert len({error.code for error in errors}) == len(errors)
     assert all(error.__doc__ for error in errors)

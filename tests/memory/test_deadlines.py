@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from clocks import Counted
-from retain import Retain
-from retain.core.deadline import Deadline
-from retain.core.errors import RequestTimeoutError
-from retain.storage.relational.database import Database
+from holdfast import Holdfast
+from holdfast.core.deadline import Deadline
+from holdfast.core.errors import RequestTimeoutError
+from holdfast.storage.relational.database import Database
 
 #: So many records and messages are gone through by each verb.
 COUNT = 40
@@ -20,30 +20,32 @@ _FILTER = {"any": [{"tags": {"none": ["a"]}}, {"place": {"nin": ["b", "c"]}}]}
 
 
 @pytest.fixture
-def filled(retain: Retain) -> Retain:
-    memory = retain.manager("alice", "agent", "session")
+def filled(holdfast: Holdfast) -> Holdfast:
+    memory = holdfast.manager("alice", "agent", "session")
     for number in range(COUNT):
         about = {"tags": [f"t{number}", "b"], "place": f"p{number}"}
         memory.add(f"Fact {number} of tea", metadata=about)
         memory.structured.put("facts", {**about, "text": f"Fact {number} of tea"})
         memory.short_term.add_message("user", f"Message {number} of tea")
-    return retain
+    return holdfast
 
 
-VERBS: dict[str, Callable[[Retain], Any]] = {
-    "retrieve": lambda retain: retain.manager("alice", "agent").retrieve("tea", top_k=COUNT, filters=_FILTER),
-    "retrieve several kinds": lambda retain: retain.manager("alice", "agent", "session").retrieve(
+VERBS: dict[str, Callable[[Holdfast], Any]] = {
+    "retrieve": lambda holdfast: holdfast.manager("alice", "agent").retrieve("tea", top_k=COUNT, filters=_FILTER),
+    "retrieve several kinds": lambda holdfast: holdfast.manager("alice", "agent", "session").retrieve(
         "tea", ["short_term", "long_term"], top_k=COUNT
     ),
-    "list": lambda retain: retain.manager("alice", "agent").list_memories(filters=_FILTER, limit=COUNT),
-    "find": lambda retain: retain.manager("alice", "agent").structured.find("facts", _FILTER, order_by="place"),
-    "conversation": lambda retain: retain.manager("alice", "agent", "session").short_term.get_conversation_history(),
-    "export": lambda retain: retain.export_user("alice"),
+    "list": lambda holdfast: holdfast.manager("alice", "agent").list_memories(filters=_FILTER, limit=COUNT),
+    "find": lambda holdfast: holdfast.manager("alice", "agent").structured.find("facts", _FILTER, order_by="place"),
+    "conversation": lambda holdfast: holdfast.manager(
+        "alice", "agent", "session"
+    ).short_term.get_conversation_history(),
+    "export": lambda holdfast: holdfast.export_user("alice"),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_stops_in_the_midst_of_what_it_goes_through(filled: Retain, verb: str) -> None:
+def test_a_verb_stops_in_the_midst_of_what_it_goes_through(filled: Holdfast, verb: str) -> None:
     VERBS[verb](filled)  # what is read once and remembered has been read
     whole = Counted()
     with whole.applied():
@@ -56,7 +58,7 @@ def test_a_verb_stops_in_the_midst_of_what_it_goes_through(filled: Retain, verb:
     assert VERBS[verb](filled), "and what was being looked at is as it was"
 
 
-def test_a_write_is_not_begun_late_and_not_broken_off(filled: Retain) -> None:
+def test_a_write_is_not_begun_late_and_not_broken_off(filled: Holdfast) -> None:
     memory = filled.manager("alice", "agent")
     late, begun = Deadline(), Deadline()
     late.expire()
@@ -97,9 +99,9 @@ def test_a_statement_that_runs_is_stopped_where_it_runs(database: Database, engi
     timer.join()
 
 
-def test_whoever_waits_for_another_writer_stops_waiting(retain: Retain) -> None:
-    database, deadline, waiting = retain.database, Deadline(), threading.Event()
-    retain.manager("alice", "agent").add("Likes tea")
+def test_whoever_waits_for_another_writer_stops_waiting(holdfast: Holdfast) -> None:
+    database, deadline, waiting = holdfast.database, Deadline(), threading.Event()
+    holdfast.manager("alice", "agent").add("Likes tea")
     outcome: list[BaseException] = []
 
     def wait() -> None:

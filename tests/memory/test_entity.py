@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from clocks import FakeClock
-from retain import ConflictError, InvalidInputError, MemoryManager, NotFoundError
+from holdfast import ConflictError, InvalidInputError, MemoryManager, NotFoundError
 
 
 def test_an_entity_is_looked_up_by_name_whatever_the_case(memory: MemoryManager) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from clocks import FakeClock
-from retain import InvalidContentError, InvalidInputError, MemoryManager, NotFoundError
+from holdfast import InvalidContentError, InvalidInputError, MemoryManager, NotFoundError
 
 MESSAGES = [
     {"role": "user", "content": "How many days of annual leave do I have left in 2025?"},

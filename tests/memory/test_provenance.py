@@ -9,8 +9,8 @@ import pytest
 
 import raw
 from clocks import FakeClock
-from retain import HeldError, MemoryManager, Retain
-from retain.core.errors import InvalidInputError, InvalidKindError, InvalidScopeError, NotFoundError
+from holdfast import HeldError, Holdfast, MemoryManager
+from holdfast.core.errors import InvalidInputError, InvalidKindError, InvalidScopeError, NotFoundError
 
 CRM = "import:crm-2026-05"
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
@@ -161,13 +161,13 @@ def test_an_entity_comes_from_where_was_said_last(memory: MemoryManager) -> None
     assert origin(memory, entity_id) == ("user", [first])
 
 
-def test_a_document_that_takes_anothers_place_says_its_own(retain: Retain, memory: MemoryManager) -> None:
+def test_a_document_that_takes_anothers_place_says_its_own(holdfast: Holdfast, memory: MemoryManager) -> None:
     first = add(memory)
     document_id = memory.structured.put("trips", {"to": "Rome"}, key="k", source=CRM, derived_from=[first])
     assert memory.structured.put("trips", {"to": "Paris"}, key="k", source="user") == document_id
     assert origin(memory, document_id) == ("user", [])
     assert memory.derived(first) == []
-    retain.manager("user_123", "another").structured.put("trips", {"to": "Oslo"}, key="k")
+    holdfast.manager("user_123", "another").structured.put("trips", {"to": "Oslo"}, key="k")
     assert origin(memory, document_id) == ("agent:another", [])
 
 
@@ -198,23 +198,23 @@ def test_memories_that_were_derived_from_each_other_do_no_harm(memory: MemoryMan
 
 
 def test_what_was_derived_from_something_that_is_gone_is_still_found(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     root = add(memory, "gone for good soon")
     memory_id = add(memory, derived_from=[root])
     memory.delete(root)
     clock.advance(days=16)
-    retain.recycle.purge()
+    holdfast.recycle.purge()
     with pytest.raises(NotFoundError):
         memory.get(root)
     assert ids(memory.derived(root)) == [memory_id]
     assert origin(memory, memory_id)[1] == [root]
 
 
-def test_nobody_finds_what_is_not_theirs(retain: Retain, memory: MemoryManager) -> None:
+def test_nobody_finds_what_is_not_theirs(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory)
-    other_user = retain.manager("someone_else", "travel_agent")
-    other_agent = retain.manager("user_123", "another")
+    other_user = holdfast.manager("someone_else", "travel_agent")
+    other_agent = holdfast.manager("user_123", "another")
     add(other_user, source=CRM)
     theirs = add(other_agent, kind="persona", derived_from=[root])
 
@@ -225,20 +225,20 @@ def test_nobody_finds_what_is_not_theirs(retain: Retain, memory: MemoryManager) 
         memory.derived("crm")
 
 
-def test_nobody_learns_whether_an_id_is_another_users(retain: Retain, memory: MemoryManager) -> None:
-    root, nobodys = add(memory), retain.parts.new_id(0)
-    team = retain.manager("team", "travel_agent")
+def test_nobody_learns_whether_an_id_is_another_users(holdfast: Holdfast, memory: MemoryManager) -> None:
+    root, nobodys = add(memory), holdfast.parts.new_id(0)
+    team = holdfast.manager("team", "travel_agent")
     for one in (root, nobodys):
         made = add(team, "what the team knows", derived_from=[one])
         assert origin(team, made)[1] == [one]
         assert ids(team.derived(one)) == [made]
-        other = retain.parts.new_id(1)
+        other = holdfast.parts.new_id(1)
         assert team.update(made, derived_from=[one, other])["derived_from"] == [one, other]
 
 
-def test_what_is_another_users_neither_shows_nor_takes_along(retain: Retain, memory: MemoryManager) -> None:
+def test_what_is_another_users_neither_shows_nor_takes_along(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory)
-    team = retain.manager("team", "travel_agent")
+    team = holdfast.manager("team", "travel_agent")
     kept = add(team, "what the team knows", derived_from=[root])
 
     assert memory.derived(root, deep=True) == []
@@ -248,7 +248,7 @@ def test_what_is_another_users_neither_shows_nor_takes_along(retain: Retain, mem
     memory.restore(root)
     assert team.delete(kept, with_derived=True)["operation"] == "recycle"
     assert ids(memory.list_memories()) == [root]
-    retain.erase_user("user_123")
+    holdfast.erase_user("user_123")
     assert team.restore(kept)["derived_from"] == [root]
 
 
@@ -271,24 +271,24 @@ def test_memories_are_listed_by_their_source(memory: MemoryManager, clock: FakeC
 
 
 def test_archived_memories_of_a_source_are_listed_when_they_are_asked_for(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory_id = add(memory, LONG, source=CRM)
     clock.advance(days=365)
     assert memory.list_memories(source=CRM) == [], "swept or not"
-    retain.sweep()
+    holdfast.sweep()
     assert ids(memory.list_memories(source=CRM, include_archived=True)) == [memory_id]
 
 
 # --- kept --------------------------------------------------------------------------------------------------------------
 
 
-def test_cold_storage_and_the_bin_keep_it(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_cold_storage_and_the_bin_keep_it(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     root = add(memory, "a message", kind="persona")
     memory_id = add(memory, LONG, source=CRM, derived_from=[root])
     before = memory.get(memory_id)
     clock.advance(days=365)
-    retain.sweep()
+    holdfast.sweep()
     assert origin(memory, memory_id) == (CRM, [root])
     assert ids(memory.derived(root)) == [memory_id]
     memory.delete(memory_id)
@@ -299,27 +299,31 @@ def test_cold_storage_and_the_bin_keep_it(retain: Retain, memory: MemoryManager,
     assert ids(memory.derived(root)) == [memory_id]
 
 
-def test_an_episode_that_is_archived_in_place_keeps_it(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_an_episode_that_is_archived_in_place_keeps_it(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     root = add(memory, "a message", kind="persona")
     episode = memory.episodic.record_episode("plan", [LONG], source=CRM, derived_from=[root])
     clock.advance(days=91)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.episodic.get_steps(episode) == "archived"
     assert origin(memory, episode) == (CRM, [root])
     assert ids(memory.derived(root)) == [episode]
 
 
-def test_nothing_of_it_is_left_when_a_memory_is_gone(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
+def test_nothing_of_it_is_left_when_a_memory_is_gone(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
     root = add(memory)
     memory.delete(add(memory, source=CRM, derived_from=[root]))
     many = memory.add_many([f"fact {n}" for n in range(20)], source=CRM, derived_from=[root])["memory_ids"]
     for one in many:
         memory.delete(one)
-    assert raw.rows(retain, "SELECT count(*) FROM derivations") == [(21,)]
+    assert raw.rows(holdfast, "SELECT count(*) FROM derivations") == [(21,)]
     clock.advance(days=16)
-    retain.recycle.purge()
-    assert raw.rows(retain, "SELECT count(*) FROM derivations") == [(0,)]
-    assert raw.rows(retain, "SELECT count(*) FROM records WHERE source IS NOT NULL") == [(0,)]
+    holdfast.recycle.purge()
+    assert raw.rows(holdfast, "SELECT count(*) FROM derivations") == [(0,)]
+    assert raw.rows(holdfast, "SELECT count(*) FROM records WHERE source IS NOT NULL") == [(0,)]
 
 
 # --- removed -----------------------------------------------------------------------------------------------------------
@@ -340,11 +344,11 @@ def test_a_removal_names_what_was_derived_and_leaves_it(memory: MemoryManager) -
     assert memory.delete(fact) == {"memory_id": fact, "operation": "recycle", "memory_type": "long_term"}
 
 
-def test_what_was_derived_goes_and_comes_back_with_it(retain: Retain, memory: MemoryManager) -> None:
+def test_what_was_derived_goes_and_comes_back_with_it(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory, source=CRM)
     summary = add(memory, "a summary", kind="episodic", derived_from=[root])
     entity = memory.entity.add("Rex", derived_from=[summary])
-    theirs = add(retain.manager("user_123", "another"), kind="persona", derived_from=[root])
+    theirs = add(holdfast.manager("user_123", "another"), kind="persona", derived_from=[root])
     gone_before = add(memory, "deleted by itself", derived_from=[root])
     memory.delete(gone_before)
     before = [memory.get(one) for one in (root, summary, entity)]
@@ -353,49 +357,49 @@ def test_what_was_derived_goes_and_comes_back_with_it(retain: Retain, memory: Me
 
     assert set(gone["deleted_with"]) == {summary, entity, theirs}, "whichever agent has it"
     assert "derived" not in gone
-    assert {item["bundle"] for item in retain.recycle.list() if item["memory_id"] != gone_before} == {root}
+    assert {item["bundle"] for item in holdfast.recycle.list() if item["memory_id"] != gone_before} == {root}
     assert memory.retrieve("Rome", ["long_term", "episodic", "entity"]) == []
 
     back = memory.restore(root)
 
     assert set(back["restored_with"]) == {summary, entity, theirs}
     assert [memory.get(one) for one in (root, summary, entity)] == before
-    assert [item["memory_id"] for item in retain.recycle.list()] == [gone_before], "it did not go with the others"
+    assert [item["memory_id"] for item in holdfast.recycle.list()] == [gone_before], "it did not go with the others"
 
 
-def test_one_that_went_with_its_source_comes_back_alone(retain: Retain, memory: MemoryManager) -> None:
+def test_one_that_went_with_its_source_comes_back_alone(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory)
     summary = add(memory, "a summary", derived_from=[root])
     memory.delete(root, with_derived=True)
 
     assert "restored_with" not in memory.restore(summary)
 
-    assert ids(retain.recycle.list()) == [root]
-    assert retain.recycle.restore(memory_id=root) == 1
+    assert ids(holdfast.recycle.list()) == [root]
+    assert holdfast.recycle.restore(memory_id=root) == 1
 
 
-def test_the_bin_brings_back_what_went_with_a_memory(retain: Retain, memory: MemoryManager) -> None:
+def test_the_bin_brings_back_what_went_with_a_memory(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory)
     summary = add(memory, "a summary", derived_from=[root])
     memory.delete(root, with_derived=True)
-    assert retain.recycle.restore(memory_id=root) == 2
+    assert holdfast.recycle.restore(memory_id=root) == 2
     assert memory.get(summary)
     memory.delete(root, with_derived=True)
-    assert retain.recycle.restore(bundle=root) == 2
+    assert holdfast.recycle.restore(bundle=root) == 2
     with pytest.raises(NotFoundError, match="recycle bin"):
-        retain.recycle.restore(bundle=root)
+        holdfast.recycle.restore(bundle=root)
 
 
-def test_a_hold_keeps_what_it_covers_and_on_the_source_all_of_it(retain: Retain, memory: MemoryManager) -> None:
+def test_a_hold_keeps_what_it_covers_and_on_the_source_all_of_it(holdfast: Holdfast, memory: MemoryManager) -> None:
     root = add(memory)
     kept, free = add(memory, "kept", derived_from=[root]), add(memory, "free", derived_from=[root])
-    hold = retain.holds.add(memory_id=root, reason="Case 1", author="legal")
+    hold = holdfast.holds.add(memory_id=root, reason="Case 1", author="legal")
     with pytest.raises(HeldError):
         memory.delete(root, with_derived=True)
     assert set(ids(memory.list_memories())) == {root, kept, free}
     assert memory.explain(root)["history"][-1]["action"] == "refused"
-    retain.holds.release(hold.id, author="legal")
-    retain.holds.add(memory_id=kept, reason="Case 2", author="legal")
+    holdfast.holds.release(hold.id, author="legal")
+    holdfast.holds.add(memory_id=kept, reason="Case 2", author="legal")
 
     gone = memory.delete(root, with_derived=True)
 
@@ -406,7 +410,7 @@ def test_a_hold_keeps_what_it_covers_and_on_the_source_all_of_it(retain: Retain,
 # --- conversations -----------------------------------------------------------------------------------------------------
 
 
-def test_an_episode_of_a_conversation_is_derived_from_its_messages(retain: Retain, memory: MemoryManager) -> None:
+def test_an_episode_of_a_conversation_is_derived_from_its_messages(holdfast: Holdfast, memory: MemoryManager) -> None:
     for content in ("I want to go to Rome", "in May"):
         memory.short_term.add_message("user", content)
     said = memory.short_term.get_full_history()
@@ -420,6 +424,6 @@ def test_an_episode_of_a_conversation_is_derived_from_its_messages(retain: Retai
 
     gone = memory.delete(message_ids[0], with_derived=True)
     assert (gone["operation"], gone["deleted_with"]) == ("delete", [episode])
-    assert retain.recycle.restore(memory_id=message_ids[0]) == 2, "the message, and the episode"
+    assert holdfast.recycle.restore(memory_id=message_ids[0]) == 2, "the message, and the episode"
     assert memory.get(episode)
     assert memory.delete(message_ids[1])["derived"] == [episode]

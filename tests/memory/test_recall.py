@@ -15,12 +15,12 @@ import pytest
 
 import raw
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import EmbedderUnavailableError
-from retain.core.records import Record, Scope
-from retain.manager import Memory
-from retain.ports import RecordStore, Vectors
-from retain.settings import read_settings
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import EmbedderUnavailableError
+from holdfast.core.records import Record, Scope
+from holdfast.manager import Memory
+from holdfast.ports import RecordStore, Vectors
+from holdfast.settings import read_settings
 
 
 class Hashing:
@@ -42,21 +42,21 @@ class Hashing:
         return rows
 
 
-def swap_embedder(retain: Retain, embedder: Hashing) -> Retain:
+def swap_embedder(holdfast: Holdfast, embedder: Hashing) -> Holdfast:
     """The same store, opened with another embedder."""
-    other = Retain(replace(retain.settings), clock=retain.parts.clock)
+    other = Holdfast(replace(holdfast.settings), clock=holdfast.parts.clock)
     other.recall._embedder = embedder
     other.recall._feed.adopt(other.recall.model)
     return other
 
 
 def run(home: Path, code: str) -> None:
-    program = f"from retain import Retain\nwith Retain.open(home={str(home)!r}) as r:\n    m = r.manager('user', 'agent')\n    {code}"
+    program = f"from holdfast import Holdfast\nwith Holdfast.open(home={str(home)!r}) as r:\n    m = r.manager('user', 'agent')\n    {code}"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_another_process_adds_changes_deletes_and_it_is_seen_at_once(retain: Retain, home: Path) -> None:
-    memory = retain.manager("user", "agent")
+def test_another_process_adds_changes_deletes_and_it_is_seen_at_once(holdfast: Holdfast, home: Path) -> None:
+    memory = holdfast.manager("user", "agent")
     memory_id = memory.add("User lives in Berlin")["memory_id"]
     assert len(memory.retrieve("where does the user live")) == 1
 
@@ -70,11 +70,11 @@ def test_another_process_adds_changes_deletes_and_it_is_seen_at_once(retain: Ret
     assert len(memory.retrieve("Berlin")) == 2
 
 
-def test_an_index_far_behind_reads_its_scope_again(retain: Retain) -> None:
-    memory = retain.manager("user", "agent")
+def test_an_index_far_behind_reads_its_scope_again(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("user", "agent")
     ids = memory.add_many([f"memory number {n}" for n in range(3_000)])["memory_ids"]
     assert memory.retrieve("memory number 17")
-    with Retain.open(home=retain.settings.home, clock=retain.parts.clock) as other:
+    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.parts.clock) as other:
         twin = other.manager("user", "agent")
         other.quotas.set("long_term", max_memories=3_000)
         twin.add_with_auto_prune("one more")  # recycles the oldest tenth
@@ -87,19 +87,19 @@ def test_an_index_far_behind_reads_its_scope_again(retain: Retain) -> None:
 
 def test_the_indexes_stay_within_their_memory(home: Path, clock: FakeClock) -> None:
     settings = replace(read_settings({}, home=home), index_bytes=2_000_000)
-    with Retain(settings, clock=clock) as retain:
+    with Holdfast(settings, clock=clock) as holdfast:
         for user in range(6):
-            retain.manager(f"user {user}", "agent").add_many([f"memory {n} of {user}" for n in range(400)])
+            holdfast.manager(f"user {user}", "agent").add_many([f"memory {n} of {user}" for n in range(400)])
         for user in (0, 1, 2, 3, 4, 5, 0):
-            assert retain.manager(f"user {user}", "agent").retrieve(f"memory 7 of {user}")
-            assert retain.recall.nbytes <= 2_000_000
+            assert holdfast.manager(f"user {user}", "agent").retrieve(f"memory 7 of {user}")
+            assert holdfast.recall.nbytes <= 2_000_000
 
 
-def test_a_new_embedder_never_compares_vectors_of_two_models(retain: Retain) -> None:
-    memory = retain.manager("user", "agent")
+def test_a_new_embedder_never_compares_vectors_of_two_models(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("user", "agent")
     memory.add_many(["aaaa bbbb", "cccc dddd", "eeee ffff"])
     letters = Hashing()
-    with swap_embedder(retain, letters) as other:
+    with swap_embedder(holdfast, letters) as other:
         twin = other.manager("user", "agent")
         letters.fails = True  # nothing can be embedded anew: words alone
         assert twin.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd"
@@ -112,21 +112,21 @@ def test_a_new_embedder_never_compares_vectors_of_two_models(retain: Retain) -> 
     assert memory.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd", "and back again"
 
 
-def test_all_memories_can_be_embedded_anew_in_one_go(retain: Retain) -> None:
+def test_all_memories_can_be_embedded_anew_in_one_go(holdfast: Holdfast) -> None:
     for user in ("one", "two"):
-        retain.manager(user, "agent").add_many([f"memory {n}" for n in range(300)])
-        retain.manager(user, "agent").add("a persona", "persona")
+        holdfast.manager(user, "agent").add_many([f"memory {n}" for n in range(300)])
+        holdfast.manager(user, "agent").add("a persona", "persona")
     seen: list[int] = []
-    with swap_embedder(retain, Hashing()) as other:
+    with swap_embedder(holdfast, Hashing()) as other:
         assert other.reembed(seen.append) == 602
         assert sum(seen) == 602
         assert other.reembed() == 0
 
 
-def test_without_the_embedder_memories_are_kept_and_found_by_their_words(retain: Retain) -> None:
+def test_without_the_embedder_memories_are_kept_and_found_by_their_words(holdfast: Holdfast) -> None:
     letters = Hashing()
     letters.fails = True
-    with swap_embedder(retain, letters) as other:
+    with swap_embedder(holdfast, letters) as other:
         memory = other.manager("user", "agent")
         memory_id = memory.add("User keeps bees")["memory_id"]
         memory.add("User plays chess")
@@ -137,10 +137,10 @@ def test_without_the_embedder_memories_are_kept_and_found_by_their_words(retain:
         assert other.reembed() == 0, "the query embedded what was waiting"
 
 
-def test_a_memory_comes_back_from_cold_storage_without_the_embedder(retain: Retain, clock: FakeClock) -> None:
+def test_a_memory_comes_back_from_cold_storage_without_the_embedder(holdfast: Holdfast, clock: FakeClock) -> None:
     letters = Hashing()
     text = "User keeps bees. " * 40 + "The hives stand in Ghent."
-    with swap_embedder(retain, letters) as other:
+    with swap_embedder(holdfast, letters) as other:
         memory = other.manager("user", "agent")
         memory_id = memory.add(text)["memory_id"]
         clock.advance(days=366)
@@ -154,9 +154,9 @@ def test_a_memory_comes_back_from_cold_storage_without_the_embedder(retain: Reta
         assert other.reembed() == 0, "the query embedded what was waiting"
 
 
-def test_many_threads_write_and_recall_together(retain: Retain) -> None:
+def test_many_threads_write_and_recall_together(holdfast: Holdfast) -> None:
     def work(number: int) -> bool:
-        memory = retain.manager(f"user {number % 3}", "agent", f"session {number}")
+        memory = holdfast.manager(f"user {number % 3}", "agent", f"session {number}")
         memory_id = memory.add(f"note {number} about subject {number}")["memory_id"]
         found = memory.retrieve(f"note {number} about subject {number}", top_k=3)
         if number % 2:
@@ -211,15 +211,15 @@ def test_filters_know_equality_lists_ranges_existence_any_and_all(
     assert {r["metadata"]["n"] for r in memory.list_memories(filters=filters)} == expected
 
 
-def test_neighbouring_turns_lend_each_other_context(retain: Retain) -> None:
+def test_neighbouring_turns_lend_each_other_context(holdfast: Holdfast) -> None:
     answer = "Yes! I finished it in under four hours."
-    alone = retain.manager("user", "agent").add(answer)["memory_id"]
-    session = retain.manager("user", "agent", "chat")
+    alone = holdfast.manager("user", "agent").add(answer)["memory_id"]
+    session = holdfast.manager("user", "agent", "chat")
     session.add("Did you hear about the marathon in Kyoto?")
     in_context = session.add(answer)["memory_id"]
     session.add("What will you cook tonight?")
     for number in range(30):
-        retain.manager("user", "agent", f"other {number}").add(f"We talked about the weather of day {number}.")
+        holdfast.manager("user", "agent", f"other {number}").add(f"We talked about the weather of day {number}.")
     scores = {r["memory_id"]: r["score"] for r in session.retrieve("marathon in Kyoto", top_k=50)}
     assert scores[in_context] > scores[alone]
 
@@ -242,10 +242,10 @@ class DeletesFirst:
         return self._records.fetch(subject, record_ids, now=now)
 
 
-def test_a_match_deleted_between_ranking_and_reading_leaves_no_empty_place(retain: Retain) -> None:
-    memory = retain.manager("user", "agent")
+def test_a_match_deleted_between_ranking_and_reading_leaves_no_empty_place(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("user", "agent")
     memory.add_many([f"note {n} about tea" for n in range(4)])
-    raced = replace(retain.parts, records=cast("RecordStore", DeletesFirst(retain.parts.records, memory)))
+    raced = replace(holdfast.parts, records=cast("RecordStore", DeletesFirst(holdfast.parts.records, memory)))
     found = Memory(raced, Scope("default", "user", "agent")).retrieve("tea", top_k=3)
     assert len(found) == 3
     assert {r["memory_id"] for r in found} == {r["memory_id"] for r in memory.list_memories()}

@@ -15,39 +15,39 @@ from typing import Any
 import pytest
 
 import raw
-from homes import on_sqlite
-from memory.test_recall import Hashing, swap_embedder
-from retain import (
+from holdfast import (
     ClosedError,
     EmbedderError,
+    Holdfast,
+    HoldfastError,
     InvalidContentError,
     InvalidInputError,
     InvalidSettingsError,
     MemoryManager,
     QuotaExceededError,
-    Retain,
-    RetainError,
 )
-from retain.ports import Vectors
-from retain.recall.postings import Postings
-from retain.settings import read_settings
+from holdfast.ports import Vectors
+from holdfast.recall.postings import Postings
+from holdfast.settings import read_settings
+from homes import on_sqlite
+from memory.test_recall import Hashing, swap_embedder
 
 
-def test_an_interrupt_within_a_write_leaves_the_store_writable(retain: Retain, memory: MemoryManager) -> None:
+def test_an_interrupt_within_a_write_leaves_the_store_writable(holdfast: Holdfast, memory: MemoryManager) -> None:
     def interrupted() -> None:
-        with retain.database.write():
+        with holdfast.database.write():
             raise KeyboardInterrupt
 
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             interrupted()
     assert memory.add("still here")["operation"] == "add"
-    with Retain.open(home=retain.settings.home) as other:
+    with Holdfast.open(home=holdfast.settings.home) as other:
         other.manager("user", "agent").add("and from elsewhere")
 
 
 def test_an_index_that_was_interrupted_is_made_anew(
-    retain: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.add("User enjoys skiing")
     memory.retrieve("skiing")
@@ -78,7 +78,7 @@ def test_a_schema_that_leads_elsewhere_is_refused_and_nothing_is_fetched(memory:
 def test_settings_of_the_working_folder_are_not_read(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "retain.toml").write_text('embedder = "openai:x@http://127.0.0.1:9/v1"')
+    (tmp_path / "holdfast.toml").write_text('embedder = "openai:x@http://127.0.0.1:9/v1"')
     monkeypatch.chdir(tmp_path)
     assert read_settings({}, home=home).embedder == "static"
 
@@ -86,9 +86,9 @@ def test_settings_of_the_working_folder_are_not_read(
 @pytest.mark.parametrize(
     ("environ", "url"),
     [
-        ({"RETAIN_INDEX_MIB": "inf"}, None),
+        ({"HOLDFAST_INDEX_MIB": "inf"}, None),
         ({}, "sqlite:///a\0b"),
-        ({"RETAIN_HOME": "~nosuchuser/x"}, None),
+        ({"HOLDFAST_HOME": "~nosuchuser/x"}, None),
         ({}, "mysql://u:hunter2@h"),
     ],
 )
@@ -96,7 +96,7 @@ def test_settings_that_name_no_place_are_refused_without_their_passwords(
     environ: dict[str, str], url: str | None
 ) -> None:
     with pytest.raises(InvalidSettingsError) as refusal:
-        Retain(read_settings(environ, url=url))
+        Holdfast(read_settings(environ, url=url))
     assert "hunter2" not in str(refusal.value)
 
 
@@ -132,19 +132,19 @@ class Picky(Hashing):
         return super().embed(texts)
 
 
-def test_a_text_that_the_embedder_refuses_does_not_end_recall(retain: Retain) -> None:
-    retain.manager("user", "agent").add_many(["a poison pill", "a glass of milk"])
-    with swap_embedder(retain, Picky("picky")) as other:
+def test_a_text_that_the_embedder_refuses_does_not_end_recall(holdfast: Holdfast) -> None:
+    holdfast.manager("user", "agent").add_many(["a poison pill", "a glass of milk"])
+    with swap_embedder(holdfast, Picky("picky")) as other:
         memory = other.manager("user", "agent")
         assert len(memory.list_memories()) == 2
         assert memory.retrieve("milk", top_k=1)[0]["content"] == "a glass of milk"
 
 
-def test_two_models_on_one_store_do_not_rewrite_each_others_vectors(retain: Retain) -> None:
-    memory = retain.manager("user", "agent")
+def test_two_models_on_one_store_do_not_rewrite_each_others_vectors(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("user", "agent")
     memory.add_many([f"memory {n}" for n in range(20)])
     newer = Hashing()
-    with swap_embedder(retain, newer) as other:
+    with swap_embedder(holdfast, newer) as other:
         other.manager("user", "agent").retrieve("memory 3")
         other.reembed()  # what that recall had no time for
         before = memory.retrieve("memory 3")  # opened earlier: goes by words, embeds nothing
@@ -160,9 +160,9 @@ def test_no_text_is_too_odd_to_be_remembered_and_found(memory: MemoryManager, te
         memory.add("[" * 100_000, "structured")
 
 
-def test_a_closed_engine_holds_and_does_nothing(retain: Retain, memory: MemoryManager) -> None:
+def test_a_closed_engine_holds_and_does_nothing(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("a note", "working")
-    retain.close()
+    holdfast.close()
     for attempt in (lambda: memory.add("x", "working"), memory.working.items, lambda: memory.retrieve("x")):
         with pytest.raises(ClosedError):
             attempt()
@@ -171,8 +171,8 @@ def test_a_closed_engine_holds_and_does_nothing(retain: Retain, memory: MemoryMa
 def test_a_forked_process_opens_an_engine_of_its_own(home: Path) -> None:
     program = """
 import os
-from retain import MemoryManager, ClosedError
-from retain.engine import _defaults_lock
+from holdfast import MemoryManager, ClosedError
+from holdfast.engine import _defaults_lock
 parent = MemoryManager("user", "agent")
 parent.add("from the parent")
 _defaults_lock.acquire()  # as a thread of the parent might hold it
@@ -186,7 +186,7 @@ if child == 0:
     os._exit(1)
 print(os.waitpid(child, 0)[1])
 """
-    env = {**os.environ, "RETAIN_HOME": str(home)}
+    env = {**os.environ, "HOLDFAST_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60, check=True
     )
@@ -194,32 +194,32 @@ print(os.waitpid(child, 0)[1])
 
 
 @on_sqlite
-def test_the_store_is_for_its_owners_eyes(retain: Retain, memory: MemoryManager) -> None:
+def test_the_store_is_for_its_owners_eyes(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("a secret")
-    files = [path for path in retain.settings.home.iterdir() if path.is_file()]
+    files = [path for path in holdfast.settings.home.iterdir() if path.is_file()]
     assert files
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    assert stat.S_IMODE(retain.settings.home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(holdfast.settings.home.stat().st_mode) == 0o700
 
 
-def test_a_message_that_was_deleted_is_in_no_index(retain: Retain, memory: MemoryManager) -> None:
+def test_a_message_that_was_deleted_is_in_no_index(holdfast: Holdfast, memory: MemoryManager) -> None:
     message = memory.short_term.add_message("user", "my number is 12345")
     memory.retrieve("number", "short_term")
-    held = retain.recall.nbytes
+    held = holdfast.recall.nbytes
     memory.delete(message)
-    assert retain.recall.nbytes < held
+    assert holdfast.recall.nbytes < held
 
 
 def test_an_index_that_fits_no_budget_costs_the_others_nothing(home: Path) -> None:
-    settings = read_settings({"RETAIN_INDEX_MIB": "1"}, home=home)
-    with Retain(settings) as retain:
-        small, large = retain.manager("small", "agent"), retain.manager("large", "agent")
+    settings = read_settings({"HOLDFAST_INDEX_MIB": "1"}, home=home)
+    with Holdfast(settings) as holdfast:
+        small, large = holdfast.manager("small", "agent"), holdfast.manager("large", "agent")
         small.add("a small memory")
         large.add_many([f"memory {n}" for n in range(2_000)])
         small.retrieve("memory")
-        held = retain.recall.nbytes
+        held = holdfast.recall.nbytes
         assert len(large.retrieve("memory 7")) == 5
-        assert retain.recall.nbytes == held
+        assert holdfast.recall.nbytes == held
 
 
 def test_working_memory_cannot_outgrow_its_quota_by_updates(memory: MemoryManager) -> None:
@@ -244,14 +244,14 @@ def test_metadata_of_a_document_can_be_taken_away(memory: MemoryManager) -> None
 
 @pytest.mark.parametrize("bad", [7, None, [], {}, "\ud800", "", b"bytes"], ids=repr)
 def test_whatever_is_asked_of_the_other_verbs_is_answered_or_refused_in_our_words(
-    retain: Retain, memory: MemoryManager, bad: Any
+    holdfast: Holdfast, memory: MemoryManager, bad: Any
 ) -> None:
     attempts: list[Any] = [
-        lambda: retain.sessions.history(bad, "s"),
-        lambda: retain.sessions.history("agent", "s", user_id=bad),
-        lambda: retain.sessions.history("agent", "s", limit=bad),
-        lambda: retain.sessions.list(bad),
-        lambda: retain.sessions.list("user", bad),
+        lambda: holdfast.sessions.history(bad, "s"),
+        lambda: holdfast.sessions.history("agent", "s", user_id=bad),
+        lambda: holdfast.sessions.history("agent", "s", limit=bad),
+        lambda: holdfast.sessions.list(bad),
+        lambda: holdfast.sessions.list("user", bad),
         lambda: memory.short_term.delete(bad),
         lambda: memory.short_term.append("user", bad, None),
         lambda: memory.working.get(bad),
@@ -262,10 +262,10 @@ def test_whatever_is_asked_of_the_other_verbs_is_answered_or_refused_in_our_word
         lambda: memory.structured.define("c", bad),
         lambda: memory.entity.set("nobody", bad),
         lambda: memory.entity.get(bad),
-        lambda: retain.quotas.get("working", bad),
+        lambda: holdfast.quotas.get("working", bad),
     ]
     for attempt in attempts:
-        with suppress(RetainError):
+        with suppress(HoldfastError):
             attempt()
 
 
@@ -279,19 +279,19 @@ def test_errors_show_no_more_than_a_little_of_what_was_given(memory: MemoryManag
         lambda: memory.add("n" * 5_000, "k" * 5_000),
     ]
     for attempt in attempts:
-        with pytest.raises(RetainError) as refusal:
+        with pytest.raises(HoldfastError) as refusal:
             attempt()
         assert len(str(refusal.value)) < 600
 
 
-def test_the_keys_of_a_store_never_run_into_each_other(retain: Retain, memory: MemoryManager) -> None:
+def test_the_keys_of_a_store_never_run_into_each_other(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("first")
-    raw.run(retain, "UPDATE scopes SET next = 536870912")
-    with pytest.raises(RetainError, match="ever hold"):
+    raw.run(holdfast, "UPDATE scopes SET next = 536870912")
+    with pytest.raises(HoldfastError, match="ever hold"):
         memory.add("one too many")
 
 
-def test_many_threads_closing_and_asking_never_hang(retain: Retain, memory: MemoryManager) -> None:
+def test_many_threads_closing_and_asking_never_hang(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add_many([f"memory {n}" for n in range(200)])
 
     def ask() -> None:
@@ -304,7 +304,7 @@ def test_many_threads_closing_and_asking_never_hang(retain: Retain, memory: Memo
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
-    retain.close()
+    holdfast.close()
     for thread in threads:
         thread.join(30)
         assert not thread.is_alive()

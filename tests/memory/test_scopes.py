@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from retain import NotFoundError, Retain
+from holdfast import Holdfast, NotFoundError
 
 
-def test_a_users_memories_are_seen_by_that_user_alone(retain: Retain) -> None:
-    memory_id = retain.manager("foo", "agent").add("foo likes chess", "long_term")["memory_id"]
+def test_a_users_memories_are_seen_by_that_user_alone(holdfast: Holdfast) -> None:
+    memory_id = holdfast.manager("foo", "agent").add("foo likes chess", "long_term")["memory_id"]
     for other in ("foobar", "fo", "Foo", "bar"):
-        stranger = retain.manager(other, "agent")
+        stranger = holdfast.manager(other, "agent")
         assert stranger.retrieve("chess") == []
         assert stranger.count_memories("long_term") == 0
         with pytest.raises(NotFoundError):
@@ -19,14 +19,14 @@ def test_a_users_memories_are_seen_by_that_user_alone(retain: Retain) -> None:
             stranger.delete(memory_id)
 
 
-def test_long_term_memory_is_shared_by_a_users_agents_and_sessions(retain: Retain) -> None:
-    retain.manager("user", "planner", "monday").add("User is allergic to nuts", "long_term")
-    (found,) = retain.manager("user", "cook", "tuesday").retrieve("allergies")
+def test_long_term_memory_is_shared_by_a_users_agents_and_sessions(holdfast: Holdfast) -> None:
+    holdfast.manager("user", "planner", "monday").add("User is allergic to nuts", "long_term")
+    (found,) = holdfast.manager("user", "cook", "tuesday").retrieve("allergies")
     assert (found["agent_id"], found["session_id"]) == ("planner", "monday"), "who wrote it is recorded"
 
 
-def test_persona_and_episodes_belong_to_an_agent(retain: Retain) -> None:
-    planner, cook = retain.manager("user", "planner"), retain.manager("user", "cook")
+def test_persona_and_episodes_belong_to_an_agent(holdfast: Holdfast) -> None:
+    planner, cook = holdfast.manager("user", "planner"), holdfast.manager("user", "cook")
     persona = planner.add("I am a careful travel planner", "persona")["memory_id"]
     planner.episodic.record_episode("Booked a trip to Rome", ["searched", "booked"])
     assert cook.retrieve("who am I", memory_types=["persona", "episodic"]) == []
@@ -35,20 +35,20 @@ def test_persona_and_episodes_belong_to_an_agent(retain: Retain) -> None:
     assert len(planner.retrieve("who am I", memory_types=["persona", "episodic"])) == 2
 
 
-def test_working_and_short_term_memory_belong_to_a_session(retain: Retain) -> None:
-    one, other = retain.manager("user", "agent", "one"), retain.manager("user", "agent", "other")
-    nameless = retain.manager("user", "agent")
+def test_working_and_short_term_memory_belong_to_a_session(holdfast: Holdfast) -> None:
+    one, other = holdfast.manager("user", "agent", "one"), holdfast.manager("user", "agent", "other")
+    nameless = holdfast.manager("user", "agent")
     one.add("heading for Paris", "working")
     one.short_term.add_message("user", "heading for Paris")
     for memory in (other, nameless):
         assert memory.retrieve("Paris", memory_types=["working", "short_term"]) == []
         assert memory.short_term.get_ttl() is None
-    assert len(retain.manager("user", "agent", "one").retrieve("Paris", memory_types=["working", "short_term"])) == 2
+    assert len(holdfast.manager("user", "agent", "one").retrieve("Paris", memory_types=["working", "short_term"])) == 2
 
 
-def test_tenants_never_see_each_other(retain: Retain) -> None:
-    memory_id = retain.manager("user", "agent", "s").add("a secret", "long_term")["memory_id"]
-    with Retain.open(home=retain.settings.home, tenant="other") as other:
+def test_tenants_never_see_each_other(holdfast: Holdfast) -> None:
+    memory_id = holdfast.manager("user", "agent", "s").add("a secret", "long_term")["memory_id"]
+    with Holdfast.open(home=holdfast.settings.home, tenant="other") as other:
         memory = other.manager("user", "agent", "s")
         assert memory.retrieve("secret") == []
         with pytest.raises(NotFoundError):
@@ -56,10 +56,10 @@ def test_tenants_never_see_each_other(retain: Retain) -> None:
         assert other.sessions.list("user") == []
 
 
-def test_the_parts_that_do_not_select_can_be_filtered_on(retain: Retain) -> None:
-    retain.manager("user", "planner", "monday").add("likes trains", "long_term")
-    retain.manager("user", "cook", "tuesday").add("likes noodles", "long_term")
-    memory = retain.manager("user", "planner")
+def test_the_parts_that_do_not_select_can_be_filtered_on(holdfast: Holdfast) -> None:
+    holdfast.manager("user", "planner", "monday").add("likes trains", "long_term")
+    holdfast.manager("user", "cook", "tuesday").add("likes noodles", "long_term")
+    memory = holdfast.manager("user", "planner")
     (found,) = memory.retrieve("likes", filters={"agent_id": "cook"})
     assert found["content"] == "likes noodles"
     (found,) = memory.retrieve("likes", filters={"session_id": ["monday", "sunday"]})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import AgentRemovedError, HeldError
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import AgentRemovedError, HeldError
 
 
 def test_messages_come_back_in_their_order(memory: MemoryManager, clock: FakeClock) -> None:
@@ -19,12 +19,12 @@ def test_messages_come_back_in_their_order(memory: MemoryManager, clock: FakeClo
     assert history[3]["metadata"] == {"n": 3}
 
 
-def test_a_session_holds_its_last_thousand_messages(memory: MemoryManager, retain: Retain) -> None:
+def test_a_session_holds_its_last_thousand_messages(memory: MemoryManager, holdfast: Holdfast) -> None:
     memory.add_many([f"message {n}" for n in range(1_005)], "short_term")
     kept = [m["content"] for m in memory.short_term.get_conversation_history()]
     assert (len(kept), kept[0], kept[-1]) == (1_000, "message 5", "message 1004")
-    assert len(retain.sessions.history("travel_agent", "sess_abc123")) == 1_005
-    assert [m["content"] for m in retain.sessions.history("travel_agent", "sess_abc123", limit=2)] == [
+    assert len(holdfast.sessions.history("travel_agent", "sess_abc123")) == 1_005
+    assert [m["content"] for m in holdfast.sessions.history("travel_agent", "sess_abc123", limit=2)] == [
         "message 1003",
         "message 1004",
     ]
@@ -36,27 +36,27 @@ def test_short_term_memory_is_recalled_by_meaning(memory: MemoryManager) -> None
     assert memory.retrieve("music instruments", memory_type="short_term", top_k=1)[0]["content"].startswith("My sister")
 
 
-def test_sessions_are_listed_with_the_latest_first(retain: Retain, clock: FakeClock) -> None:
+def test_sessions_are_listed_with_the_latest_first(holdfast: Holdfast, clock: FakeClock) -> None:
     for session in ("first", "second"):
-        retain.manager("user", "agent", session).short_term.add_message("user", "hello")
+        holdfast.manager("user", "agent", session).short_term.add_message("user", "hello")
         clock.advance(hours=1)
-    retain.manager("user", "other", "third").short_term.add_message("user", "hello")
-    assert [s["session_id"] for s in retain.sessions.list("user")] == ["third", "second", "first"]
-    assert [s["session_id"] for s in retain.sessions.list("user", "agent")] == ["second", "first"]
-    assert retain.sessions.list("user")[0]["messages"] == 1
+    holdfast.manager("user", "other", "third").short_term.add_message("user", "hello")
+    assert [s["session_id"] for s in holdfast.sessions.list("user")] == ["third", "second", "first"]
+    assert [s["session_id"] for s in holdfast.sessions.list("user", "agent")] == ["second", "first"]
+    assert holdfast.sessions.list("user")[0]["messages"] == 1
 
 
-def test_another_process_sees_the_same_session(retain: Retain, memory: MemoryManager) -> None:
+def test_another_process_sees_the_same_session(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.short_term.add_message("user", "hello")
-    with Retain.open(home=retain.settings.home, clock=retain.parts.clock) as other:
+    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.parts.clock) as other:
         twin = other.manager("user_123", "travel_agent", "sess_abc123")
         assert [m["content"] for m in twin.short_term.get_conversation_history()] == ["hello"]
 
 
-def test_the_time_of_short_term_memory_comes_from_the_rules(retain: Retain, clock: FakeClock) -> None:
-    retain.policies.set("short_term", delete_after_days=0.5, agent_id="patient")
-    patient = retain.manager("user", "patient", "session").short_term
-    hasty = retain.manager("user", "hasty", "session").short_term
+def test_the_time_of_short_term_memory_comes_from_the_rules(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.policies.set("short_term", delete_after_days=0.5, agent_id="patient")
+    patient = holdfast.manager("user", "patient", "session").short_term
+    hasty = holdfast.manager("user", "hasty", "session").short_term
     for short_term in (patient, hasty):
         short_term.add_message("user", "hello")
 
@@ -69,14 +69,14 @@ def test_the_time_of_short_term_memory_comes_from_the_rules(retain: Retain, cloc
 
 
 def test_a_rule_that_keeps_everything_for_ever_does_not_keep_short_term_memory(
-    retain: Retain, memory: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager
 ) -> None:
-    retain.policies.set("*", delete_after_days="never")
+    holdfast.policies.set("*", delete_after_days="never")
     memory.short_term.add_message("user", "hello")
     assert memory.short_term.get_ttl() == 3_600
 
 
-def test_a_deleted_message_leaves_the_conversation_and_its_summary(retain: Retain, memory: MemoryManager) -> None:
+def test_a_deleted_message_leaves_the_conversation_and_its_summary(holdfast: Holdfast, memory: MemoryManager) -> None:
     kept = memory.short_term.add_message("user", "We fly to Oslo")
     gone = memory.short_term.add_message("user", "My passport number is 123")
 
@@ -85,12 +85,12 @@ def test_a_deleted_message_leaves_the_conversation_and_its_summary(retain: Retai
 
     assert [m["message_id"] for m in memory.short_term.get_full_history()] == [kept]
     assert [m["message_id"] for m in memory.short_term.get_conversation_history()] == [kept]
-    assert retain.sessions.list("user_123")[0]["summary"] == "user: We fly to Oslo"
+    assert holdfast.sessions.list("user_123")[0]["summary"] == "user: We fly to Oslo"
 
 
-def test_a_held_message_is_deleted_nowhere(retain: Retain, memory: MemoryManager) -> None:
+def test_a_held_message_is_deleted_nowhere(holdfast: Holdfast, memory: MemoryManager) -> None:
     message_id = memory.short_term.add_message("user", "hello")
-    retain.holds.add(user_id="user_123", reason="litigation", author="counsel")
+    holdfast.holds.add(user_id="user_123", reason="litigation", author="counsel")
 
     with pytest.raises(HeldError, match="kept by hold"):
         memory.short_term.delete(message_id)
@@ -98,7 +98,7 @@ def test_a_held_message_is_deleted_nowhere(retain: Retain, memory: MemoryManager
 
 
 def test_a_session_in_use_again_after_31_days_begins_anew(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.short_term.add_message("user", "in January")
     clock.advance(days=31)
@@ -106,18 +106,18 @@ def test_a_session_in_use_again_after_31_days_begins_anew(
     memory.short_term.add_message("user", "in February")
 
     assert [m["content"] for m in memory.short_term.get_full_history()] == ["in February"]
-    (session,) = retain.sessions.list("user_123")
+    (session,) = holdfast.sessions.list("user_123")
     assert (session["messages"], session["created_at"]) == (1, clock().isoformat())
 
 
-def test_what_a_removed_agent_was_told_is_refused_and_kept_nowhere(retain: Retain, memory: MemoryManager) -> None:
+def test_what_a_removed_agent_was_told_is_refused_and_kept_nowhere(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.short_term.add_message("user", "hello")
-    retain.agents.remove("travel_agent")
+    holdfast.agents.remove("travel_agent")
 
     with pytest.raises(AgentRemovedError, match="restore"):
         memory.short_term.add_message("user", "still there?")
     assert memory.short_term.get_conversation_history() == []
     assert memory.short_term.get_full_history() == []
 
-    retain.agents.restore("travel_agent")
+    holdfast.agents.restore("travel_agent")
     assert [m["content"] for m in memory.short_term.get_full_history()] == ["hello"]

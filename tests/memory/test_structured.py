@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retain import InvalidContentError, InvalidFilterError, InvalidInputError, MemoryManager, SchemaViolationError
+from holdfast import InvalidContentError, InvalidFilterError, InvalidInputError, MemoryManager, SchemaViolationError
 
 ORDER = {"type": "object", "required": ["total"], "properties": {"total": {"type": "number", "minimum": 0}}}
 

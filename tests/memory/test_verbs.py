@@ -7,8 +7,9 @@ import math
 import pytest
 
 from clocks import FakeClock
-from retain import (
+from holdfast import (
     ConflictError,
+    Holdfast,
     InvalidContentError,
     InvalidInputError,
     InvalidKindError,
@@ -16,7 +17,6 @@ from retain import (
     MemoryType,
     NotFoundError,
     QuotaExceededError,
-    Retain,
 )
 
 
@@ -82,7 +82,7 @@ def test_a_working_note_can_be_changed_and_dropped(memory: MemoryManager) -> Non
     assert memory.retrieve("Oslo", memory_type="working") == []
 
 
-def test_a_short_term_message_can_be_deleted_but_not_changed(memory: MemoryManager, retain: Retain) -> None:
+def test_a_short_term_message_can_be_deleted_but_not_changed(memory: MemoryManager, holdfast: Holdfast) -> None:
     message = memory.add("my number is 12345", "short_term", {"role": "user"})["memory_id"]
     with pytest.raises(InvalidKindError, match="add a new message instead"):
         memory.update(message, "something else")
@@ -92,11 +92,11 @@ def test_a_short_term_message_can_be_deleted_but_not_changed(memory: MemoryManag
     assert [m["message_id"] for m in memory.short_term.get_conversation_history()] == [kept]
     assert [m["message_id"] for m in memory.short_term.get_full_history()] == [kept], "and out of the conversation"
     last = memory.short_term.add_message("user", "still there?")
-    assert [m["message_id"] for m in retain.sessions.history("travel_agent", "sess_abc123")] == [kept, last]
+    assert [m["message_id"] for m in holdfast.sessions.history("travel_agent", "sess_abc123")] == [kept, last]
 
 
-def test_many_memories_are_added_all_or_none(memory: MemoryManager, retain: Retain) -> None:
-    retain.quotas.set("long_term", max_memories=3)
+def test_many_memories_are_added_all_or_none(memory: MemoryManager, holdfast: Holdfast) -> None:
+    holdfast.quotas.set("long_term", max_memories=3)
     result = memory.add_many(["one", "two"], "long_term", [{"n": 1}, {"n": 2}])
     assert [memory.get(i)["metadata"]["n"] for i in result["memory_ids"]] == [1, 2]
     assert result["quota_remaining"] == 1
@@ -117,23 +117,23 @@ def test_every_kind_takes_many_at_once(memory: MemoryManager, kind: MemoryType) 
     assert memory.count_memories(kind) == 2
 
 
-def test_a_quota_can_be_set_for_one_user_and_taken_away(retain: Retain) -> None:
-    retain.quotas.set("long_term", max_memories=1)
-    retain.quotas.set("long_term", max_memories=2, user_id="special")
-    ordinary, special = retain.manager("ordinary", "a"), retain.manager("special", "a")
+def test_a_quota_can_be_set_for_one_user_and_taken_away(holdfast: Holdfast) -> None:
+    holdfast.quotas.set("long_term", max_memories=1)
+    holdfast.quotas.set("long_term", max_memories=2, user_id="special")
+    ordinary, special = holdfast.manager("ordinary", "a"), holdfast.manager("special", "a")
     assert ordinary.add("one")["quota_remaining"] == 0
     assert special.add("one")["quota_remaining"] == 1
     with pytest.raises(QuotaExceededError):
         ordinary.add("two")
-    retain.quotas.set("long_term", max_memories=math.inf, user_id="special")
+    holdfast.quotas.set("long_term", max_memories=math.inf, user_id="special")
     assert special.add("two")["quota_remaining"] is None
-    retain.quotas.set("long_term", max_bytes=3, user_id="special")
+    holdfast.quotas.set("long_term", max_bytes=3, user_id="special")
     with pytest.raises(QuotaExceededError, match="bytes"):
         special.add("three")
 
 
-def test_restoring_needs_room_in_the_quota(memory: MemoryManager, retain: Retain) -> None:
-    retain.quotas.set("long_term", max_memories=1)
+def test_restoring_needs_room_in_the_quota(memory: MemoryManager, holdfast: Holdfast) -> None:
+    holdfast.quotas.set("long_term", max_memories=1)
     first = memory.add("one")["memory_id"]
     memory.delete(first)
     memory.add("two")
@@ -142,9 +142,9 @@ def test_restoring_needs_room_in_the_quota(memory: MemoryManager, retain: Retain
     assert [result["content"] for result in memory.list_memories()] == ["two"]
 
 
-def test_a_memory_that_prunes_by_itself_makes_room(retain: Retain, clock: FakeClock) -> None:
-    retain.quotas.set("long_term", max_memories=20)
-    memory = retain.manager("user", "agent", auto_prune=True)
+def test_a_memory_that_prunes_by_itself_makes_room(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.quotas.set("long_term", max_memories=20)
+    memory = holdfast.manager("user", "agent", auto_prune=True)
     for number in range(20):
         memory.add(f"memory {number}")
         clock.advance(minutes=1)

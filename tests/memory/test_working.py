@@ -10,12 +10,12 @@ import pytest
 
 import raw
 from clocks import FakeClock, Seconds
-from retain import MemoryManager, NotFoundError, Retain
-from retain.core.errors import StoreAwayError
-from retain.core.records import Message, Scope
-from retain.core.tombstones import MARK_DAYS, ErasureMark, mark_erasure
-from retain.kinds.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
-from retain.storage.stores import stores_over
+from holdfast import Holdfast, MemoryManager, NotFoundError
+from holdfast.core.errors import StoreAwayError
+from holdfast.core.records import Message, Scope
+from holdfast.core.tombstones import MARK_DAYS, ErasureMark, mark_erasure
+from holdfast.kinds.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
+from holdfast.storage.stores import stores_over
 
 ANN = Scope("default", "ann", "guide", "s")
 BOB = Scope("default", "bob", "guide", "s")
@@ -24,9 +24,9 @@ BOB = Scope("default", "bob", "guide", "s")
 class Questions(list[str]):
     """Everything that an engine asks of its database from now on."""
 
-    def __init__(self, retain: Retain) -> None:
+    def __init__(self, holdfast: Holdfast) -> None:
         super().__init__()
-        database: Any = retain.database
+        database: Any = holdfast.database
         for name in ("read", "ask", "write", "govern", "alone"):
             setattr(database, name, self._noted(name, getattr(database, name)))
 
@@ -38,27 +38,27 @@ class Questions(list[str]):
         return noted
 
 
-def timed_by(retain: Retain, clock: Seconds) -> None:
+def timed_by(holdfast: Holdfast, clock: Seconds) -> None:
     """Let an engine's working memory go by a clock of the test."""
-    subjects = stores_over(retain.database).subjects
-    store = WorkingStore(subjects.erased_within, retain.recall.forget_user, [clock])
-    object.__setattr__(retain.parts, "working", store)
+    subjects = stores_over(holdfast.database).subjects
+    store = WorkingStore(subjects.erased_within, holdfast.recall.forget_user, [clock])
+    object.__setattr__(holdfast.parts, "working", store)
 
 
 def contents(memory: MemoryManager) -> list[str]:
     return [item.content for item in memory.working.items()]
 
 
-def let_erasures_be_older(retain: Retain, seconds: float) -> None:
-    raw.run(retain, f"UPDATE recent_erasures SET erased_at = erased_at - {int(seconds * 1e6)}")  # noqa: S608
+def let_erasures_be_older(holdfast: Holdfast, seconds: float) -> None:
+    raw.run(holdfast, f"UPDATE recent_erasures SET erased_at = erased_at - {int(seconds * 1e6)}")  # noqa: S608
 
 
 # --- the hot path -----------------------------------------------------------------------------------------------------
 
 
-def test_no_note_costs_a_question_to_the_store_not_even_for_the_first_note_of_a_new_user(retain: Retain) -> None:
-    memory = retain.manager("nobody knows them yet", "guide", "s")
-    asked = Questions(retain)
+def test_no_note_costs_a_question_to_the_store_not_even_for_the_first_note_of_a_new_user(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("nobody knows them yet", "guide", "s")
+    asked = Questions(holdfast)
 
     note = memory.add("on the way to Paris", "working")["memory_id"]
     memory.add_many(["a window seat", "no luggage"], "working")
@@ -72,18 +72,18 @@ def test_no_note_costs_a_question_to_the_store_not_even_for_the_first_note_of_a_
     assert asked == []
 
 
-def test_notes_leave_no_trace_of_their_user_in_the_store(retain: Retain) -> None:
-    retain.manager("ann", "guide", "s").add("on the way to Paris", "working")
-    assert raw.rows(retain, "SELECT subject FROM subjects WHERE subject = 'default/ann'") == []
+def test_notes_leave_no_trace_of_their_user_in_the_store(holdfast: Holdfast) -> None:
+    holdfast.manager("ann", "guide", "s").add("on the way to Paris", "working")
+    assert raw.rows(holdfast, "SELECT subject FROM subjects WHERE subject = 'default/ann'") == []
 
 
-def test_one_question_in_ten_seconds_serves_the_notes_of_all_users(retain: Retain) -> None:
+def test_one_question_in_ten_seconds_serves_the_notes_of_all_users(holdfast: Holdfast) -> None:
     clock = Seconds()
-    timed_by(retain, clock)
-    memories = [retain.manager(f"user {number}", "guide", "s") for number in range(20)]
+    timed_by(holdfast, clock)
+    memories = [holdfast.manager(f"user {number}", "guide", "s") for number in range(20)]
     for memory in memories:
         memory.working.add("a note")
-    asked = Questions(retain)
+    asked = Questions(holdfast)
     for _ in range(3):
         clock.advance(LEASE_SECONDS)
         assert all(contents(memory) == ["a note"] for memory in memories)
@@ -99,7 +99,7 @@ def test_one_question_in_ten_seconds_serves_the_notes_of_all_users(retain: Retai
 def test_notes_of_a_user_who_was_erased_elsewhere_cannot_be_read_ten_seconds_later(
     home: Path, clock: FakeClock, *, is_known: bool
 ) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+    with Holdfast.open(home=home, clock=clock) as one, Holdfast.open(home=home, clock=clock) as other:
         seconds = Seconds()
         timed_by(other, seconds)
         memory, bobs = other.manager("ann", "guide", "s"), other.manager("bob", "guide", "s")
@@ -124,21 +124,21 @@ def test_notes_of_a_user_who_was_erased_elsewhere_cannot_be_read_ten_seconds_lat
         assert len(bobs.retrieve("Paris", ["working"])) == 1, "nobody else's"
 
 
-def test_the_process_that_erases_lets_go_of_notes_at_once_and_keeps_those_that_come_after(retain: Retain) -> None:
+def test_the_process_that_erases_lets_go_of_notes_at_once_and_keeps_those_that_come_after(holdfast: Holdfast) -> None:
     seconds = Seconds()
-    timed_by(retain, seconds)
-    memory = retain.manager("ann", "guide", "s")
+    timed_by(holdfast, seconds)
+    memory = holdfast.manager("ann", "guide", "s")
     memory.working.add("before")
-    assert retain.erase_user("ann").kinds["working"] == 1
+    assert holdfast.erase_user("ann").kinds["working"] == 1
     assert contents(memory) == []
-    let_erasures_be_older(retain, LEASE_SECONDS + 5)
+    let_erasures_be_older(holdfast, LEASE_SECONDS + 5)
     memory.working.add("after")
     seconds.advance(LEASE_SECONDS + 1)
     assert contents(memory) == ["after"]
 
 
 def test_a_user_who_comes_back_keeps_what_was_noted_after_the_erasure(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+    with Holdfast.open(home=home, clock=clock) as one, Holdfast.open(home=home, clock=clock) as other:
         seconds = Seconds()
         timed_by(other, seconds)
         memory = other.manager("ann", "guide", "s")
@@ -151,19 +151,19 @@ def test_a_user_who_comes_back_keeps_what_was_noted_after_the_erasure(home: Path
         assert contents(memory) == ["after"]
 
 
-def test_a_mark_of_an_erasure_is_kept_for_a_week_and_names_nobody(retain: Retain) -> None:
-    retain.erase_user("ann")
-    retain.erase_user("bob")
-    ((salt, digest),) = raw.rows(retain, "SELECT salt, digest FROM recent_erasures LIMIT 1")
+def test_a_mark_of_an_erasure_is_kept_for_a_week_and_names_nobody(holdfast: Holdfast) -> None:
+    holdfast.erase_user("ann")
+    holdfast.erase_user("bob")
+    ((salt, digest),) = raw.rows(holdfast, "SELECT salt, digest FROM recent_erasures LIMIT 1")
     assert ErasureMark(bytes(salt), bytes(digest)).is_of("default/ann") != ErasureMark(
         bytes(salt), bytes(digest)
     ).is_of("default/bob")
-    let_erasures_be_older(retain, MARK_DAYS * 86_400 - 600)
-    retain.sweep()
-    assert len(raw.rows(retain, "SELECT salt FROM recent_erasures")) == 2
-    let_erasures_be_older(retain, 601)
-    retain.sweep()
-    assert raw.rows(retain, "SELECT salt FROM recent_erasures") == []
+    let_erasures_be_older(holdfast, MARK_DAYS * 86_400 - 600)
+    holdfast.sweep()
+    assert len(raw.rows(holdfast, "SELECT salt FROM recent_erasures")) == 2
+    let_erasures_be_older(holdfast, 601)
+    holdfast.sweep()
+    assert raw.rows(holdfast, "SELECT salt FROM recent_erasures") == []
 
 
 # --- the lease --------------------------------------------------------------------------------------------------------

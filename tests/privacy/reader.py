@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from retain import Retain
-from retain.core.errors import RetainError
+from holdfast import Holdfast
+from holdfast.core.errors import HoldfastError
 
 NOBODY = 65_534
 
@@ -20,31 +20,31 @@ def attempt(what: Callable[[], Any]) -> Any:
     """What something gives, or the code of the error that it raises."""
     try:
         return what()
-    except RetainError as problem:
+    except HoldfastError as problem:
         return {"code": problem.code, "message": str(problem)}
 
 
 def read(home: str) -> dict[str, Any]:
     """What can be read, and what comes of writing."""
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("ann", "guide", "trip")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("ann", "guide", "trip")
         return {
             "found": [item["content"] for item in memory.retrieve("tea")],
             "got": memory.get(memory.retrieve("tea")[0]["memory_id"])["content"],
             "history": [message["content"] for message in memory.short_term.get_conversation_history()],
-            "exported": len(retain.export_user("ann")["memories"]["long_term"]),
+            "exported": len(holdfast.export_user("ann")["memories"]["long_term"]),
             "added": attempt(lambda: memory.add("likes coffee", "long_term")),
-            "erased": attempt(lambda: retain.erase_user("ann").pending),
-            "swept": attempt(lambda: retain.sweep() and None),
+            "erased": attempt(lambda: holdfast.erase_user("ann").pending),
+            "swept": attempt(lambda: holdfast.sweep() and None),
         }
 
 
 def rehearse() -> None:
     """Do all of it once with a home of its own: what Python loads for it is loaded while everything may be read."""
     with tempfile.TemporaryDirectory() as home:
-        with Retain.open(home=home) as retain:
-            retain.manager("ann", "guide", "trip").add("likes tea", "long_term")
-            retain.backups.create()
+        with Holdfast.open(home=home) as holdfast:
+            holdfast.manager("ann", "guide", "trip").add("likes tea", "long_term")
+            holdfast.backups.create()
         read(home)
     codecs.lookup("ascii")
 

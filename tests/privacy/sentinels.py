@@ -8,8 +8,8 @@ from pathlib import Path
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast
 from homes import Homes
-from retain import Retain
 
 #: How many memories there are of the user: enough for the pages of a file to be split, and joined again.
 MANY = 120
@@ -26,43 +26,43 @@ class Sentinel:
     def text(self, what: str) -> str:
         return f"{what} {self.mark} {secrets.token_hex(4)}"
 
-    def plant(self, retain: Retain, clock: FakeClock) -> None:
+    def plant(self, holdfast: Holdfast, clock: FakeClock) -> None:
         """Put it everywhere: what is archived cold and in place, what is in the bin, and what is new."""
-        memory = retain.manager(self.user_id, "guide", f"session-{self.mark}")
-        retain.quotas.set("long_term", max_memories=5_000, user_id=self.user_id)
-        retain.policies.set("long_term", user_id=self.user_id, keep_days=1)
-        self._remember(retain, "old", MANY)
+        memory = holdfast.manager(self.user_id, "guide", f"session-{self.mark}")
+        holdfast.quotas.set("long_term", max_memories=5_000, user_id=self.user_id)
+        holdfast.policies.set("long_term", user_id=self.user_id, keep_days=1)
+        self._remember(holdfast, "old", MANY)
         clock.advance(days=20)
-        retain.sweep()
-        retain.backups.create()
+        holdfast.sweep()
+        holdfast.backups.create()
         clock.advance(days=364)
-        retain.sweep()
-        self._remember(retain, "new", MANY)
+        holdfast.sweep()
+        self._remember(holdfast, "new", MANY)
         ids = [item["memory_id"] for item in memory.list_memories("long_term", limit=10)]
         for memory_id in ids[:3]:
             memory.delete(memory_id)
         memory.update(ids[4], self.text("changed"))
         memory.short_term.delete(memory.short_term.messages()[0].id)
-        retain.policies.set("long_term", user_id=self.user_id, memory_id=ids[5], keep_days=2)
-        hold = retain.holds.add(user_id=self.user_id, reason="a case", author="counsel")
-        retain.holds.release(hold.id, author="counsel")
-        hold = retain.holds.add(memory_id=ids[6], reason="a case", author="counsel")
-        retain.holds.release(hold.id, author="counsel")
+        holdfast.policies.set("long_term", user_id=self.user_id, memory_id=ids[5], keep_days=2)
+        hold = holdfast.holds.add(user_id=self.user_id, reason="a case", author="counsel")
+        holdfast.holds.release(hold.id, author="counsel")
+        hold = holdfast.holds.add(memory_id=ids[6], reason="a case", author="counsel")
+        holdfast.holds.release(hold.id, author="counsel")
         for users in ([self.user_id], [self.user_id, "bob"]):
-            retain.access.create("phone", rights=["read"], tenant=retain.tenant, users=users)
+            holdfast.access.create("phone", rights=["read"], tenant=holdfast.tenant, users=users)
         memory.add(self.text("a note"), "working")
-        result = {"set_aside": [{"tenant": retain.tenant, "user_id": self.user_id, "agent_id": None}]}
+        result = {"set_aside": [{"tenant": holdfast.tenant, "user_id": self.user_id, "agent_id": None}]}
         error = f"user {self.user_id!r} would lose much"
-        raw.run(retain, "UPDATE jobs SET result = ?, error = ? WHERE name = 'daily'", (json.dumps(result), error))
+        raw.run(holdfast, "UPDATE jobs SET result = ?, error = ? WHERE name = 'daily'", (json.dumps(result), error))
         statement = (
             "SELECT vectors FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
         )
-        found = raw.rows(retain, statement, (f"{retain.tenant}/{self.user_id}",))
+        found = raw.rows(holdfast, statement, (f"{holdfast.tenant}/{self.user_id}",))
         self.vectors = [bytes(row[0]) for row in found if row[0] is not None]
-        retain.backups.create()
+        holdfast.backups.create()
 
-    def _remember(self, retain: Retain, when: str, many: int) -> None:
-        memory = retain.manager(self.user_id, "guide", f"session-{self.mark}")
+    def _remember(self, holdfast: Holdfast, when: str, many: int) -> None:
+        memory = holdfast.manager(self.user_id, "guide", f"session-{self.mark}")
         memory.add_many([self.text(f"{when} {n}") for n in range(many)], "long_term", {"who": self.mark})
         memory.add(self.text("long ") * 100, "long_term", {"tags": [self.mark]})
         memory.add(self.text("speaks"), "persona", {"who": self.mark})

@@ -19,18 +19,18 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast import Holdfast
+from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
+from holdfast.core.times import iso
+from holdfast.privacy.certificate import Audited, read_certificate, sign, signed_bytes, verify_certificate
+from holdfast.privacy.certificate_page import readable_page
+from holdfast.privacy.issuing import Certificates, remarks_on
+from holdfast.privacy.keyring import open_keyring
+from holdfast.privacy.ledger import Erased
+from holdfast.privacy.signatures import public_id, public_pem
+from holdfast.privacy.signing import SigningKey, SigningKeys
+from holdfast.storage.objects import open_objects
 from homes import ENGINES
-from retain import Retain
-from retain.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
-from retain.core.times import iso
-from retain.privacy.certificate import Audited, read_certificate, sign, signed_bytes, verify_certificate
-from retain.privacy.certificate_page import readable_page
-from retain.privacy.issuing import Certificates, remarks_on
-from retain.privacy.keyring import open_keyring
-from retain.privacy.ledger import Erased
-from retain.privacy.signatures import public_id, public_pem
-from retain.privacy.signing import SigningKey, SigningKeys
-from retain.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000
 ALIAS = "0123456789abcdef" * 2
@@ -67,7 +67,7 @@ def shelf(folder: Path, keys: SigningKeys, *, engine: str = "sqlite") -> Certifi
         keys,
         engine=engine,
         short_term_elsewhere=engine != "sqlite",
-        software="retain 0.1.0",
+        software="holdfast 0.1.0",
         audited=lambda alias: AUDITED if alias == ALIAS else None,
         now=lambda: NOW,
         new_id=lambda: f"019bc1a0-0000-7000-8000-{next(numbers):012}",
@@ -85,7 +85,7 @@ def key_of(number: int) -> SigningKey:
 
 def unsigned(**changes: Any) -> dict[str, Any]:
     return {
-        "retain_certificate": 1,
+        "holdfast_certificate": 1,
         "id": "019bc1a0-0000-7000-8000-000000000001",
         "issued_at": iso(NOW),
         "subject": ALIAS,
@@ -95,7 +95,7 @@ def unsigned(**changes: Any) -> dict[str, Any]:
         "pending": False,
         "audit": AUDITED._asdict(),
         "remarks": remarks_on("sqlite", pending=False, short_term_elsewhere=False),
-        "software": "retain 0.1.0",
+        "software": "holdfast 0.1.0",
         **changes,
     }
 
@@ -176,7 +176,7 @@ def test_the_latest_certificates_are_listed_in_order(certificates: Certificates)
     "changes",
     [
         {"subject": "alice"},
-        {"retain_certificate": 2},
+        {"holdfast_certificate": 2},
         {"places": [{"name": "records", "found": -1, "removed": 0, "left": 0}]},
         {"places": [{"name": "records", "found": 1.0, "removed": 0, "left": 0}]},
         {"places": [{"name": "records", "found": True, "removed": 0, "left": 0}]},
@@ -194,31 +194,31 @@ def test_what_is_no_certificate_is_not_signed(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
-def test_erasing_a_user_is_certified_on_every_engine(retain: Retain, engine_name: str) -> None:
+def test_erasing_a_user_is_certified_on_every_engine(holdfast: Holdfast, engine_name: str) -> None:
     for user in ("alice", "bob"):
-        retain.manager(user, "travel_agent").add_many(["Likes tea", "Lives in Paris"], "long_term")
-    issued = [retain.erase_user(user).certificate for user in ("alice", "bob")]
+        holdfast.manager(user, "travel_agent").add_many(["Likes tea", "Lives in Paris"], "long_term")
+    issued = [holdfast.erase_user(user).certificate for user in ("alice", "bob")]
 
-    assert retain.certificates.list() == issued
-    for document, entry in zip(issued, retain.audit.tail(2), strict=True):
+    assert holdfast.certificates.list() == issued
+    for document, entry in zip(issued, holdfast.audit.tail(2), strict=True):
         assert document is not None
-        assert retain.certificates.verify(document)
+        assert holdfast.certificates.verify(document)
         assert document["engine"] == {"sqlite": "sqlite", "postgres": "postgresql"}[engine_name]
         assert (entry["action"], entry["item"]) == ("erased", document["subject"])
         assert (entry["chain"], entry["seq"]) == (document["audit"]["chain"], document["audit"]["seq"])
         assert {"name": "memories", "found": 2, "removed": 2, "left": 0} in document["places"]
-    assert retain.audit.verify()
+    assert holdfast.audit.verify()
 
 
 def erase_and_bring_back(home: Path) -> dict[str, Any] | None:
     """Erase someone, and put a copy of the store from before in its place; the certificate."""
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         engine.manager("alice", "travel_agent").add("Likes tea", "long_term")
-    shutil.copy(home / "retain.db", home / "copy")
-    with Retain.open(home=home) as engine:
+    shutil.copy(home / "holdfast.db", home / "copy")
+    with Holdfast.open(home=home) as engine:
         issued = engine.erase_user("alice").certificate
-    shutil.copy(home / "copy", home / "retain.db")
-    for name in ("retain.db-wal", "retain.db-shm"):
+    shutil.copy(home / "copy", home / "holdfast.db")
+    for name in ("holdfast.db-wal", "holdfast.db-shm"):
         (home / name).unlink(missing_ok=True)
     return issued
 
@@ -226,7 +226,7 @@ def erase_and_bring_back(home: Path) -> dict[str, Any] | None:
 def test_a_copy_from_before_an_erasure_is_erased_again_and_that_is_certified_too(home: Path) -> None:
     first = erase_and_bring_back(home)
 
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         listed = engine.certificates.list()
         assert listed[0] == first
         assert [one["subject"] for one in listed] == [listed[0]["subject"]] * 2
@@ -240,7 +240,7 @@ def test_a_store_opens_and_erases_what_it_must_even_if_nothing_can_be_signed(
     erase_and_bring_back(home)
     (home / "keys" / "master.key").unlink()
 
-    with Retain.open(home=home) as engine:
+    with Holdfast.open(home=home) as engine:
         assert engine.manager("alice", "travel_agent").retrieve("tea") == []
         assert len(engine.certificates.list()) == 1
     assert "no certificate could be issued" in caplog.text
@@ -296,7 +296,7 @@ def test_a_store_does_not_trust_the_key_of_another(tmp_path: Path, certificates:
     assert certificates.verify(SIGNED, public_key=TRUSTED)
 
 
-def test_a_certificate_is_verified_without_retain(tmp_path: Path) -> None:
+def test_a_certificate_is_verified_without_holdfast(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(public_pem(TRUSTED))
     (tmp_path / "signature").write_bytes(base64.b64decode(SIGNED["signature"]))
     bare = {name: value for name, value in SIGNED.items() if name != "signature"}
@@ -384,9 +384,9 @@ def test_any_field_replaced_by_anything_is_found(value: object, name: str) -> No
         b"[" * 100_000,
         b"<html></html>",
         b"<pre id=\"certificate\">{}</pre>",
-        b'{"retain_certificate":1}',
-        b'{"retain_certificate":' + b"9" * 5_000 + b"}",
-        b'{"retain_certificate":1,"x":NaN}',
+        b'{"holdfast_certificate":1}',
+        b'{"holdfast_certificate":' + b"9" * 5_000 + b"}",
+        b'{"holdfast_certificate":1,"x":NaN}',
         FORMS["compact"].replace(b'"pending":false', b'"pending":true,"pending":false'),
         FORMS["compact"].replace(b'"no":7', b'"no":7.0'),
         FORMS["compact"].replace(b'"no":7', b'"no":07'),

@@ -16,9 +16,9 @@ from typing import Any, cast
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import StoreFullError, StoreReadOnlyError
 from homes import ENGINES, Homes, on_sqlite
-from retain import Retain
-from retain.core.errors import StoreFullError, StoreReadOnlyError
 
 CHILD = Path(__file__).with_name("reader.py")
 
@@ -73,57 +73,57 @@ def fill_up(folder: Path) -> None:
 
 @pytest.mark.parametrize("engine_name", ["postgres"])
 def test_the_first_backup_on_a_full_disk_says_that_it_is_full(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "guide").add("likes tea", "long_term")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide").add("likes tea", "long_term")
         with files_no_larger_than(40), pytest.raises(StoreFullError, match=r"master key .* the disk is full"):
-            retain.backups.create()
+            holdfast.backups.create()
         assert not (home / "keys" / "master.key").exists()
-        assert retain.backups.create().memories == 1, "with room again"
+        assert holdfast.backups.create().memories == 1, "with room again"
 
 
 def test_the_first_backup_on_a_disk_of_its_own_that_is_full(homes: Homes, clock: FakeClock, tmp_path: Path) -> None:
     home = homes.new()
     home.mkdir(exist_ok=True)
-    with small_disk(tmp_path / "disk") as mounted, (home / "retain.toml").open("a") as file:
+    with small_disk(tmp_path / "disk") as mounted, (home / "holdfast.toml").open("a") as file:
         if not mounted:  # what a limit on files does is tried above
             return
         file.write(f"state_url = {json.dumps((tmp_path / 'disk').as_uri())}\n")
         file.write(f"master_key = {json.dumps(f'file:{tmp_path}/disk/keys/master.key')}\n")
         file.flush()
         fill_up(tmp_path / "disk")
-        with Retain.open(home=home, clock=clock) as retain:
-            retain.manager("ann", "guide").add("likes tea", "long_term")
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            holdfast.manager("ann", "guide").add("likes tea", "long_term")
             with pytest.raises(StoreFullError, match="disk is full"):
-                retain.backups.create()
+                holdfast.backups.create()
 
 
 def test_an_erasure_that_a_full_disk_keeps_from_beginning_says_so(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         memory.add("likes tea", "long_term")
         with files_no_larger_than(0), pytest.raises(StoreFullError, match=r"has not begun, and nothing was erased"):
-            retain.erase_user("ann")
+            holdfast.erase_user("ann")
         assert memory.retrieve("tea")
-        assert retain.ledger.last() == 0
-        assert not retain.erase_user("ann").pending
+        assert holdfast.ledger.last() == 0
+        assert not holdfast.erase_user("ann").pending
 
 
 @on_sqlite
 def test_an_erasure_that_has_begun_on_a_full_disk_is_carried_out_at_the_next_opening(
     home: Path, clock: FakeClock
 ) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "guide").add("likes tea", "long_term")
-        retain.erase_user("nobody")  # the keys that it takes are there
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide").add("likes tea", "long_term")
+        holdfast.erase_user("nobody")  # the keys that it takes are there
         with (
             files_no_larger_than(2_000),  # there is room for an entry of the ledger, and not for a page of the store
             pytest.raises(StoreFullError, match=r"has begun, and is carried out when the store is next opened"),
         ):
-            retain.erase_user("ann")
-        assert retain.ledger.last() == 1
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.manager("ann", "guide").retrieve("tea") == []
-        assert [one["subject"] for one in retain.certificates.list()], "and certified"
+            holdfast.erase_user("ann")
+        assert holdfast.ledger.last() == 1
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.manager("ann", "guide").retrieve("tea") == []
+        assert [one["subject"] for one in holdfast.certificates.list()], "and certified"
 
 
 # --- a disk for reading only ------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def read_as_nobody(home: Path) -> dict[str, Any]:
 @pytest.fixture
 def readable() -> Iterator[Path]:
     """A home that every user of the machine can reach, with memories in it; it is closed."""
-    with tempfile.TemporaryDirectory(prefix="retain-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "home"
         let_everyone(Path(folder), read_only=False)
@@ -155,11 +155,11 @@ def let_everyone(folder: Path, *, read_only: bool) -> None:
 
 def remember(home: Path) -> None:
     """A user with a memory, a message and a backup."""
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("ann", "guide", "trip")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("ann", "guide", "trip")
         memory.add("likes tea", "long_term")
         memory.short_term.add_message("user", "hello")
-        retain.backups.create()
+        holdfast.backups.create()
 
 
 READ = {"found": ["likes tea"], "got": "likes tea", "history": ["hello"], "exported": 1}
@@ -168,7 +168,7 @@ READ = {"found": ["likes tea"], "got": "likes tea", "history": ["hello"], "expor
 @pytest.mark.parametrize("is_open", [False, True], ids=["nobody has it open", "its owner has it open"])
 def test_a_home_that_may_not_be_written_can_be_read(readable: Path, is_open: bool) -> None:
     remember(readable)
-    with Retain.open(home=readable) if is_open else nullcontext():
+    with Holdfast.open(home=readable) if is_open else nullcontext():
         let_everyone(readable, read_only=True)
 
         said = read_as_nobody(readable)
@@ -188,8 +188,8 @@ def test_a_disk_that_is_mounted_for_reading_only_can_be_read(tmp_path: Path) -> 
             return
         remember(tmp_path / "disk" / "home")
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)  # noqa: S607
-        with Retain.open(home=tmp_path / "disk" / "home") as retain:
-            memory = retain.manager("ann", "guide", "trip")
+        with Holdfast.open(home=tmp_path / "disk" / "home") as holdfast:
+            memory = holdfast.manager("ann", "guide", "trip")
             assert [item["content"] for item in memory.retrieve("tea")] == ["likes tea"]
             with pytest.raises(StoreReadOnlyError, match="can be read, and not written"):
                 memory.add("likes coffee", "long_term")
@@ -197,10 +197,10 @@ def test_a_disk_that_is_mounted_for_reading_only_can_be_read(tmp_path: Path) -> 
 
 def test_an_old_copy_for_reading_only_does_not_show_who_was_erased(readable: Path) -> None:
     remember(readable)
-    shutil.copyfile(readable / "retain.db", readable / "old.db")
-    with Retain.open(home=readable) as retain:
-        retain.erase_user("ann")
-    (readable / "old.db").replace(readable / "retain.db")
+    shutil.copyfile(readable / "holdfast.db", readable / "old.db")
+    with Holdfast.open(home=readable) as holdfast:
+        holdfast.erase_user("ann")
+    (readable / "old.db").replace(readable / "holdfast.db")
     let_everyone(readable, read_only=True)
 
     said = read_as_nobody(readable)
@@ -211,12 +211,12 @@ def test_an_old_copy_for_reading_only_does_not_show_who_was_erased(readable: Pat
 
 def test_a_log_that_was_left_beside_a_file_for_reading_only_is_not_passed_over(readable: Path) -> None:
     remember(readable)
-    with Retain.open(home=readable) as retain:
-        retain.manager("ann", "guide").add("likes biscuits", "long_term")
+    with Holdfast.open(home=readable) as holdfast:
+        holdfast.manager("ann", "guide").add("likes biscuits", "long_term")
         for ending in ("", "-wal"):  # as a kill leaves them, without the index of the log
-            shutil.copyfile(readable / f"retain.db{ending}", readable / f"copy.db{ending}")
+            shutil.copyfile(readable / f"holdfast.db{ending}", readable / f"copy.db{ending}")
     for ending in ("", "-wal"):
-        (readable / f"copy.db{ending}").replace(readable / f"retain.db{ending}")
+        (readable / f"copy.db{ending}").replace(readable / f"holdfast.db{ending}")
     let_everyone(readable, read_only=True)
 
     said = read_as_nobody(readable)

@@ -10,10 +10,10 @@ import valkey as client
 from bench.servers import S3Server, ValkeyServer, s3, valkey
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.storage.objects import open_objects
 from homes import Homes
 from privacy.sentinels import Sentinel
-from retain import Retain
-from retain.storage.objects import open_objects
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def places(short_term: ValkeyServer, buckets: S3Server, monkeypatch: pytest.Monk
     for name, value in buckets.environment.items():
         monkeypatch.setenv(name, value)
     for name, value in places.items():
-        monkeypatch.setenv(f"RETAIN_{name.upper()}_URL", value)
-    monkeypatch.setenv("RETAIN_SHORT_TERM_URL", short_term.url)
+        monkeypatch.setenv(f"HOLDFAST_{name.upper()}_URL", value)
+    monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", short_term.url)
     return places
 
 
@@ -66,14 +66,14 @@ def test_nothing_of_a_user_is_left_on_any_server(
     homes: Homes, clock: FakeClock, short_term: ValkeyServer, places: dict[str, str]
 ) -> None:
     home, sentinel = homes.new(), Sentinel()
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("bob", "guide", "trip").short_term.add_message("user", "hello from bob")
-        sentinel.plant(retain, clock)
-        retain.manager("bob", "guide", "trip").short_term.add_message("user", "hello from bob")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("bob", "guide", "trip").short_term.add_message("user", "hello from bob")
+        sentinel.plant(holdfast, clock)
+        holdfast.manager("bob", "guide", "trip").short_term.add_message("user", "hello from bob")
         assert sentinel.hits(homes, home)
         assert any(name.startswith("valkey") for name in on_servers(short_term, places))
 
-        erasure = retain.erase_user(sentinel.user_id)
+        erasure = holdfast.erase_user(sentinel.user_id)
 
         assert not erasure.pending
         assert erasure.kinds["short_term"] == 1, "one session"
@@ -83,28 +83,28 @@ def test_nothing_of_a_user_is_left_on_any_server(
         assert hits(sentinel, held) == []
         assert [name for name in held if name.startswith(places["archive"])] == []
         assert [name for name in held if "/keys/" in name and str(erasure.alias) in name] == []
-        assert retain.manager("bob", "guide", "trip").short_term.get_conversation_history()
-        assert retain.audit.verify()
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.ledger.last() == 1
+        assert holdfast.manager("bob", "guide", "trip").short_term.get_conversation_history()
+        assert holdfast.audit.verify()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.ledger.last() == 1
 
 
 def test_where_short_term_memory_is_away_the_erasure_is_pending_until_it_answers(
     homes: Homes, clock: FakeClock, short_term: ValkeyServer, places: dict[str, str]
 ) -> None:
     home = homes.new()
-    with Retain.open(home=home, clock=clock) as retain:
-        memory = retain.manager("ann", "guide", "trip")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("ann", "guide", "trip")
         memory.add("likes tea", "long_term")
         memory.short_term.add_message("user", "hello")
         short_term.stop()
         try:
-            erasure = retain.erase_user("ann")
+            erasure = holdfast.erase_user("ann")
             assert erasure.pending
             assert memory.retrieve("tea") == []
         finally:
             short_term.start()
-        again = retain.erase_user("ann")
+        again = holdfast.erase_user("ann")
         assert (again.pending, again.alias) == (False, erasure.alias)
         assert again.kinds["long_term"] == 1
         assert [name for name in on_servers(short_term, places) if name.startswith("valkey")] == []

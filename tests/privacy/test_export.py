@@ -21,10 +21,8 @@ from jsonschema import Draft202012Validator
 
 import raw
 from clocks import FakeClock
-from homes import ENGINES, on_sqlite
-from lifecycle.soundness import object_path, objects_of
-from retain import MemoryManager, Retain
-from retain.core.errors import (
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import (
     InvalidInputError,
     InvalidScopeError,
     ObjectStoreUnavailableError,
@@ -32,12 +30,14 @@ from retain.core.errors import (
     StoreAwayError,
     StoreFullError,
 )
-from retain.core.records import Encoding, Entry, Record, Scope
-from retain.core.types import TYPES, MemoryType
-from retain.privacy.gathering import Person, Sources, memories
-from retain.privacy.places import LEFT_OUT, PLACES
-from retain.privacy.schema import FIELDS
-from retain.storage.copying import tables
+from holdfast.core.records import Encoding, Entry, Record, Scope
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.privacy.gathering import Person, Sources, memories
+from holdfast.privacy.places import LEFT_OUT, PLACES
+from holdfast.privacy.schema import FIELDS
+from holdfast.storage.copying import tables
+from homes import ENGINES, on_sqlite
+from lifecycle.soundness import object_path, objects_of
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 ME = "user_123"
@@ -49,7 +49,7 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 def validator() -> Draft202012Validator:
-    from retain.privacy.schema import line_schema
+    from holdfast.privacy.schema import line_schema
 
     Draft202012Validator.check_schema(line_schema())
     return Draft202012Validator(line_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -79,13 +79,13 @@ class Export:
         return {name: self.lines(name) for name in self.files if name not in apart}
 
 
-def subjects(retain: Retain) -> int:
-    return len(raw.rows(retain, "SELECT no FROM subjects"))
+def subjects(holdfast: Holdfast) -> int:
+    return len(raw.rows(holdfast, "SELECT no FROM subjects"))
 
 
-def fill(retain: Retain, clock: FakeClock, user: str, word: str) -> dict[str, str]:
+def fill(holdfast: Holdfast, clock: FakeClock, user: str, word: str) -> dict[str, str]:
     """Let a user have something in every place, all of it with a word in it; ids by what they are."""
-    memory = retain.manager(user, "travel_agent", "old talk")
+    memory = holdfast.manager(user, "travel_agent", "old talk")
     ids = {"cold": memory.add(f"{word} cold {LONG}", "long_term", {"n": 1})["memory_id"]}
     ids["cold and binned"] = memory.add(f"{word} both {LONG}", "long_term")["memory_id"]
     memory.structured.define("trips", {"type": "object", "properties": {"to": {"type": "string"}}})
@@ -94,14 +94,14 @@ def fill(retain: Retain, clock: FakeClock, user: str, word: str) -> dict[str, st
         f"{word} booked", ["searched", f"{word} paid"], messages=[{"role": "user", "content": f"{word} book it"}]
     )
     clock.advance(days=10)
-    retain.policies.set("history", user_id=user, delete_after_days=5_000, author="dpo")
+    holdfast.policies.set("history", user_id=user, delete_after_days=5_000, author="dpo")
     clock.advance(days=356)
-    retain.sweep(confirm=True)
+    holdfast.sweep(confirm=True)
     clock.advance(days=10)
     memory.delete(ids["cold and binned"])
     memory.short_term.add_message("user", f"{word} in a conversation that goes to the bin")
-    retain.sessions.remove("travel_agent", "old talk", user_id=user)
-    memory = retain.manager(user, "travel_agent", "new talk")
+    holdfast.sessions.remove("travel_agent", "old talk", user_id=user)
+    memory = holdfast.manager(user, "travel_agent", "new talk")
     ids["active"] = memory.add(f"{word} active", "long_term", {"tags": ["x"]})["memory_id"]
     ids["binned"] = memory.add(f"{word} binned", "long_term")["memory_id"]
     memory.delete(ids["binned"])
@@ -116,9 +116,9 @@ def fill(retain: Retain, clock: FakeClock, user: str, word: str) -> dict[str, st
     ids["removed message"] = memory.short_term.add_message("user", f"{word} removed")
     memory.short_term.delete(ids["removed message"])
     memory.working.add(f"{word} in mind")
-    retain.quotas.set("long_term", max_memories=77, user_id=user)
-    retain.holds.release(retain.holds.add(user_id=user, reason=f"{word} case", author="dpo").id, author="dpo")
-    retain.holds.add(memory_id=ids["message"], reason=f"{word} message case", author="dpo")
+    holdfast.quotas.set("long_term", max_memories=77, user_id=user)
+    holdfast.holds.release(holdfast.holds.add(user_id=user, reason=f"{word} case", author="dpo").id, author="dpo")
+    holdfast.holds.add(memory_id=ids["message"], reason=f"{word} message case", author="dpo")
     return ids
 
 
@@ -126,12 +126,12 @@ def fill(retain: Retain, clock: FakeClock, user: str, word: str) -> dict[str, st
 
 
 def test_an_export_has_everything_from_every_place_and_nothing_of_anyone_else(
-    retain: Retain, clock: FakeClock, tmp_path: Path
+    holdfast: Holdfast, clock: FakeClock, tmp_path: Path
 ) -> None:
-    fill(retain, clock, f"{ME}/x", "zebra")
-    ids = fill(retain, clock, ME, "mine")
+    fill(holdfast, clock, f"{ME}/x", "zebra")
+    ids = fill(holdfast, clock, ME, "mine")
     file = tmp_path / "me.zip"
-    done = retain.export_user(ME, file)
+    done = holdfast.export_user(ME, file)
     export = Export(file)
     found = export.all_lines()
     assert b"zebra" not in b"".join(export.files.values())
@@ -188,14 +188,14 @@ def test_an_export_has_everything_from_every_place_and_nothing_of_anyone_else(
     assert done["file"] == str(file)
 
 
-def test_without_a_file_the_same_is_one_object(retain: Retain, clock: FakeClock, tmp_path: Path) -> None:
-    fill(retain, clock, ME, "mine")
-    said = retain.export_user(ME)
+def test_without_a_file_the_same_is_one_object(holdfast: Holdfast, clock: FakeClock, tmp_path: Path) -> None:
+    fill(holdfast, clock, ME, "mine")
+    said = holdfast.export_user(ME)
     assert [*said][:3] == ["user_id", "export_date", "memories"]
     assert said["user_id"] == ME
     assert said["export_date"] == clock().isoformat()
     assert [*said["memories"]] == [kind.value for kind in MemoryType]
-    retain.export_user(ME, tmp_path / "me.zip")
+    holdfast.export_user(ME, tmp_path / "me.zip")
     found = Export(tmp_path / "me.zip").all_lines()
     for kind, lines in said["memories"].items():
         assert lines == found["short_term.jsonl" if kind == "short_term" else f"memories/{kind}.jsonl"]
@@ -205,34 +205,36 @@ def test_without_a_file_the_same_is_one_object(retain: Retain, clock: FakeClock,
         assert said[name] == found[file]
 
 
-def test_the_names_of_the_source_documents_are_there(retain: Retain, memory: MemoryManager) -> None:
+def test_the_names_of_the_source_documents_are_there(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("User enjoys skiing", "long_term")
     memory.structured.put("trips", {"to": "Oslo"}, key="t1")
     memory.entity.add("Rex")
-    said = retain.export_user(ME)
+    said = holdfast.export_user(ME)
     assert memory.gdpr_export_user_data(ME) == said
-    assert retain.gdpr_export_user_data(ME) == said
+    assert holdfast.gdpr_export_user_data(ME) == said
     assert memory.long_term.export_all(ME) == said["memories"]["long_term"]
     assert memory.structured.export_all(ME) == said["memories"]["structured"]
     assert memory.entity.export_all(ME) == said["memories"]["entity"]
     assert memory.persona.export_all(ME) == []
-    other = retain.manager("somebody else", "another agent")
+    other = holdfast.manager("somebody else", "another agent")
     assert other.gdpr_export_user_data(ME)["memories"]["long_term"] == said["memories"]["long_term"]
 
 
-def test_of_a_user_whom_nobody_knows_the_export_is_empty_and_leaves_no_trace(retain: Retain, tmp_path: Path) -> None:
-    before = subjects(retain)
-    said = retain.export_user("nobody", tmp_path / "nobody.zip")
+def test_of_a_user_whom_nobody_knows_the_export_is_empty_and_leaves_no_trace(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    before = subjects(holdfast)
+    said = holdfast.export_user("nobody", tmp_path / "nobody.zip")
     assert not any(said["memories"].values())
     assert all(lines == [] for lines in Export(tmp_path / "nobody.zip").all_lines().values())
-    assert subjects(retain) == before
+    assert subjects(holdfast) == before
 
 
 def test_tenants_are_kept_apart(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock, tenant="north") as north:
+    with Holdfast.open(home=home, clock=clock, tenant="north") as north:
         north.manager(ME, "a").add("a secret of the north")
         north.quotas.set("long_term", max_memories=5, user_id=ME)
-    with Retain.open(home=home, clock=clock, tenant="south") as south:
+    with Holdfast.open(home=home, clock=clock, tenant="south") as south:
         assert "north" not in json.dumps(south.export_user(ME))
         assert south.export_user(ME)["quotas"] == []
 
@@ -251,37 +253,37 @@ def test_every_table_with_something_of_a_persons_is_exported_or_says_why_not() -
     assert read & LEFT_OUT.keys() == set()
 
 
-def test_of_someone_who_was_erased_nothing_is_left_to_export(retain: Retain, clock: FakeClock) -> None:
-    fill(retain, clock, ME, "mine")
-    for hold in retain.holds.list():
-        retain.holds.release(hold.id, author="dpo")
-    before = retain.export_user(ME)
+def test_of_someone_who_was_erased_nothing_is_left_to_export(holdfast: Holdfast, clock: FakeClock) -> None:
+    fill(holdfast, clock, ME, "mine")
+    for hold in holdfast.holds.list():
+        holdfast.holds.release(hold.id, author="dpo")
+    before = holdfast.export_user(ME)
     assert all(before["memories"].values())
     assert all(lines for name, lines in before.items() if name not in ("user_id", "export_date", "memories"))
-    retain.erase_user(ME)
-    after = retain.export_user(ME)
+    holdfast.erase_user(ME)
+    after = holdfast.export_user(ME)
     assert not any(after["memories"].values())
     kept = {name: len(lines) for name, lines in after.items() if isinstance(lines, list) and lines}
     assert kept == {}, "whatever an export reads, an erasure removes"
 
 
 def test_an_entry_of_the_bin_that_is_about_to_be_deleted_is_still_told_of(
-    retain: Retain, memory: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager
 ) -> None:
     memory_id = memory.add("nearly gone", "long_term")["memory_id"]
     memory.delete(memory_id)
-    raw.run(retain, "UPDATE records SET state = 'deleting' WHERE id = ?", (memory_id,))
-    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    raw.run(holdfast, "UPDATE records SET state = 'deleting' WHERE id = ?", (memory_id,))
+    (line,) = holdfast.export_user(ME)["memories"]["long_term"]
     assert (line["state"], line["content"]) == ("deleting", "nearly gone")
 
 
 def test_what_has_expired_and_was_not_cleared_away_is_told_of(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.short_term.add_message("user", "an hour ago and more")
     clock.advance(hours=2)
     assert memory.short_term.get_conversation_history() == []
-    (line,) = retain.export_user(ME)["memories"]["short_term"]
+    (line,) = holdfast.export_user(ME)["memories"]["short_term"]
     assert line["content"] == "an hour ago and more"
     assert line["expires_at"] < clock().isoformat()
 
@@ -290,17 +292,17 @@ def test_short_term_memory_on_a_server_is_in_it_with_the_agents_and_sessions_tha
     home: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with valkey() as server:
-        monkeypatch.setenv("RETAIN_SHORT_TERM_URL", server.url)
-        with Retain.open(home=home, clock=clock) as retain:
-            memory = retain.manager(ME, "travel_agent", "talk")
+        monkeypatch.setenv("HOLDFAST_SHORT_TERM_URL", server.url)
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            memory = holdfast.manager(ME, "travel_agent", "talk")
             memory.short_term.add_message("user", "hello " + LONG)
             memory.short_term.add_message("agent", "hi")
-            retain.manager(ME, "other_agent").short_term.add_message("user", "no session")
-            retain.manager(f"{ME}4", "travel_agent", "talk").short_term.add_message("user", "not mine")
-            lost = retain.manager(ME, "lost_agent", "lost")
+            holdfast.manager(ME, "other_agent").short_term.add_message("user", "no session")
+            holdfast.manager(f"{ME}4", "travel_agent", "talk").short_term.add_message("user", "not mine")
+            lost = holdfast.manager(ME, "lost_agent", "lost")
             lost.short_term.add_message("user", "its conversation is gone")
-            raw.run(retain, "DELETE FROM sessions WHERE agent_id = 'lost_agent'")
-            found = retain.export_user(ME)["memories"]["short_term"]
+            raw.run(holdfast, "DELETE FROM sessions WHERE agent_id = 'lost_agent'")
+            found = holdfast.export_user(ME)["memories"]["short_term"]
             for line in found:
                 validator().validate(line)
             assert {(line["content"], line["agent_id"], line["session_id"]) for line in found} == {
@@ -311,7 +313,7 @@ def test_short_term_memory_on_a_server_is_in_it_with_the_agents_and_sessions_tha
             }
             server.stop()
             with pytest.raises(StoreAwayError) as away:
-                retain.export_user(ME)
+                holdfast.export_user(ME)
             assert away.value.retryable
 
 
@@ -319,15 +321,15 @@ def test_short_term_memory_on_a_server_is_in_it_with_the_agents_and_sessions_tha
 
 
 def test_the_manifest_tells_when_what_and_the_sum_of_every_file(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, tmp_path: Path
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, tmp_path: Path
 ) -> None:
-    fill(retain, clock, ME, "mine")
-    retain.export_user(ME, tmp_path / "me.zip")
+    fill(holdfast, clock, ME, "mine")
+    holdfast.export_user(ME, tmp_path / "me.zip")
     export = Export(tmp_path / "me.zip")
     manifest = export.manifest
-    assert (manifest["format"], manifest["version"], manifest["user_id"]) == ("retain-export", 1, ME)
+    assert (manifest["format"], manifest["version"], manifest["user_id"]) == ("holdfast-export", 1, ME)
     assert manifest["export_date"] == clock().isoformat()
-    assert manifest["pseudonym"] == retain.parts.packs.alias(f"default/{ME}")
+    assert manifest["pseudonym"] == holdfast.parts.packs.alias(f"default/{ME}")
     assert "exactly once" in manifest["consistency"]
     assert manifest["left_out"].keys() > LEFT_OUT.keys()
     told = {file["name"]: file for file in manifest["files"]}
@@ -371,15 +373,15 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> \"' &amp; </p></bo
 
 
 def test_the_page_shows_everything_loads_nothing_and_runs_nothing(
-    retain: Retain, clock: FakeClock, tmp_path: Path
+    holdfast: Holdfast, clock: FakeClock, tmp_path: Path
 ) -> None:
     user = "<b>\"user' &"
-    memory = retain.manager(user, "<i>agent", "<u>session")
+    memory = holdfast.manager(user, "<i>agent", "<u>session")
     memory.add(EVIL, "long_term", {"<em>key": EVIL})
     memory.short_term.add_message("<s>role", EVIL)
     memory.structured.put("<q>docs", {"<a href=x>": "javascript:alert(3)"}, key="<k>")
-    retain.holds.add(user_id=user, reason=EVIL.replace("\x1b", ""), author="<author>")
-    retain.export_user(user, tmp_path / "me.zip")
+    holdfast.holds.add(user_id=user, reason=EVIL.replace("\x1b", ""), author="<author>")
+    holdfast.export_user(user, tmp_path / "me.zip")
     page = _Page(Export(tmp_path / "me.zip").files["index.html"].decode())
     assert page.tags <= {
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "td", "a", "article", "dl",
@@ -394,7 +396,7 @@ def test_the_page_shows_everything_loads_nothing_and_runs_nothing(
     assert all(word in page.text for word in (user, "<i>agent", "<u>session", "<s>role", "javascript:alert(3)"))
 
 
-def test_a_stream_that_cannot_go_back_is_enough(retain: Retain, memory: MemoryManager) -> None:
+def test_a_stream_that_cannot_go_back_is_enough(holdfast: Holdfast, memory: MemoryManager) -> None:
     class Pipe(io.RawIOBase):
         def __init__(self) -> None:
             self.data = b""
@@ -408,7 +410,7 @@ def test_a_stream_that_cannot_go_back_is_enough(retain: Retain, memory: MemoryMa
 
     memory.add("User enjoys skiing")
     pipe = Pipe()
-    done = retain.export_user(ME, cast("Any", pipe))
+    done = holdfast.export_user(ME, cast("Any", pipe))
     assert done["file"] is None
     assert [line["content"] for line in Export(pipe.data).lines("memories/long_term.jsonl")] == ["User enjoys skiing"]
 
@@ -416,29 +418,29 @@ def test_a_stream_that_cannot_go_back_is_enough(retain: Retain, memory: MemoryMa
 # --- a whole file, or none ----------------------------------------------------------------------------------------------
 
 
-def cold_one(retain: Retain, clock: FakeClock) -> str:
-    memory_id: str = retain.manager(ME, "travel_agent").add(LONG)["memory_id"]
+def cold_one(holdfast: Holdfast, clock: FakeClock) -> str:
+    memory_id: str = holdfast.manager(ME, "travel_agent").add(LONG)["memory_id"]
     clock.advance(days=366)
-    retain.sweep(confirm=True)
+    holdfast.sweep(confirm=True)
     return memory_id
 
 
 def test_an_archive_that_is_away_is_an_error_to_try_again_after_and_leaves_no_file(
-    retain: Retain, clock: FakeClock, tmp_path: Path
+    holdfast: Holdfast, clock: FakeClock, tmp_path: Path
 ) -> None:
-    cold_one(retain, clock)
+    cold_one(holdfast, clock)
     folder = tmp_path / "exports"
     folder.mkdir()
     (folder / "me.zip").write_bytes(b"the export of before")
-    archive = retain.settings.home / "archive"
+    archive = holdfast.settings.home / "archive"
     archive.rename(tmp_path / "unmounted")
     for to in (folder / "me.zip", folder / "new.zip", None):
         with pytest.raises(ObjectStoreUnavailableError) as away:
-            retain.export_user(ME, to)
+            holdfast.export_user(ME, to)
         assert away.value.retryable
     assert [(file.name, file.read_bytes()) for file in folder.iterdir()] == [("me.zip", b"the export of before")]
     (tmp_path / "unmounted").rename(archive)
-    retain.export_user(ME, folder / "me.zip")
+    holdfast.export_user(ME, folder / "me.zip")
     assert [line["content"] for line in Export(folder / "me.zip").lines("memories/long_term.jsonl")] == [LONG]
     assert [file.name for file in folder.iterdir()] == ["me.zip"]
     assert (folder / "me.zip").stat().st_mode & 0o077 == 0, "for nobody else to read"
@@ -450,25 +452,25 @@ def test_cold_content_in_a_bucket_is_exported_and_a_bucket_that_is_away_is_an_er
     with s3() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("RETAIN_ARCHIVE_URL", f"{server.new_bucket()}/cold")
-        with Retain.open(home=home, clock=clock) as retain:
-            cold_one(retain, clock)
-            assert [line["content"] for line in retain.export_user(ME)["memories"]["long_term"]] == [LONG]
+        monkeypatch.setenv("HOLDFAST_ARCHIVE_URL", f"{server.new_bucket()}/cold")
+        with Holdfast.open(home=home, clock=clock) as holdfast:
+            cold_one(holdfast, clock)
+            assert [line["content"] for line in holdfast.export_user(ME)["memories"]["long_term"]] == [LONG]
             server.stop()
             with pytest.raises(ObjectStoreUnavailableError) as away:
-                retain.export_user(ME, tmp_path / "me.zip")
+                holdfast.export_user(ME, tmp_path / "me.zip")
             assert away.value.retryable
             assert not (tmp_path / "me.zip").exists()
 
 
 def test_of_what_was_sealed_under_a_key_that_is_gone_the_rest_is_exported_with_a_note(
-    retain: Retain, clock: FakeClock, tmp_path: Path
+    holdfast: Holdfast, clock: FakeClock, tmp_path: Path
 ) -> None:
-    memory_id = cold_one(retain, clock)
-    retain.manager(ME, "travel_agent").add("not cold")
-    assert retain.export_user(ME)["memories"]["long_term"][0]["content"] == LONG
-    assert retain.keyring.destroy(retain.parts.packs.alias(f"default/{ME}"))
-    done = retain.export_user(ME, tmp_path / "me.zip")
+    memory_id = cold_one(holdfast, clock)
+    holdfast.manager(ME, "travel_agent").add("not cold")
+    assert holdfast.export_user(ME)["memories"]["long_term"][0]["content"] == LONG
+    assert holdfast.keyring.destroy(holdfast.parts.packs.alias(f"default/{ME}"))
+    done = holdfast.export_user(ME, tmp_path / "me.zip")
     assert done["incomplete"] == 1
     export = Export(tmp_path / "me.zip")
     assert export.manifest["incomplete"] == 1
@@ -480,20 +482,20 @@ def test_of_what_was_sealed_under_a_key_that_is_gone_the_rest_is_exported_with_a
 
 
 def test_of_what_is_missing_or_damaged_in_cold_storage_the_rest_is_exported_with_a_note(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    cold_one(retain, clock)
-    (name,) = objects_of(retain)
-    object_path(retain, name).write_bytes(b"nothing of it")
-    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    cold_one(holdfast, clock)
+    (name,) = objects_of(holdfast)
+    object_path(holdfast, name).write_bytes(b"nothing of it")
+    (line,) = holdfast.export_user(ME)["memories"]["long_term"]
     assert "damaged" in line["note"]
-    object_path(retain, name).unlink()
-    (line,) = retain.export_user(ME)["memories"]["long_term"]
+    object_path(holdfast, name).unlink()
+    (line,) = holdfast.export_user(ME)["memories"]["long_term"]
     assert "cannot be read" in line["note"]
     assert line["content"]
 
 
-def test_a_disk_that_is_full_is_told_of(retain: Retain, memory: MemoryManager) -> None:
+def test_a_disk_that_is_full_is_told_of(holdfast: Holdfast, memory: MemoryManager) -> None:
     class Full(io.BytesIO):
         def write(self, data: Any) -> int:
             if self.tell() + len(data) > 500:
@@ -503,19 +505,19 @@ def test_a_disk_that_is_full_is_told_of(retain: Retain, memory: MemoryManager) -
     memory.add("User enjoys skiing")
     target = Full()
     with pytest.raises(StoreFullError, match="No space left"):
-        retain.export_user(ME, target)
+        holdfast.export_user(ME, target)
     with pytest.raises(zipfile.BadZipFile):
         zipfile.ZipFile(io.BytesIO(target.getvalue()))
 
 
-def test_wrong_arguments_are_refused_before_anything_is_read(retain: Retain, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_read(holdfast: Holdfast, tmp_path: Path) -> None:
     for to, words in {tmp_path: "is a folder", tmp_path / "no" / "me.zip": "make it first", 5: "not 5"}.items():
         with pytest.raises(InvalidInputError, match=words):
-            retain.export_user(ME, cast("Any", to))
+            holdfast.export_user(ME, cast("Any", to))
     for user in ("", "*", None, "a\nb"):
         with pytest.raises(InvalidScopeError):
-            retain.export_user(cast("Any", user))
-    memory = retain.manager(ME, "a")
+            holdfast.export_user(cast("Any", user))
+    memory = holdfast.manager(ME, "a")
     with pytest.raises(InvalidInputError):
         memory.export_kind(ME, "working")
     assert [*tmp_path.glob("*.zip")] == []
@@ -524,8 +526,8 @@ def test_wrong_arguments_are_refused_before_anything_is_read(retain: Retain, tmp
 # --- while others write -------------------------------------------------------------------------------------------------
 
 
-def person_of(retain: Retain) -> Person:
-    parts = retain.parts
+def person_of(holdfast: Holdfast) -> Person:
+    parts = holdfast.parts
     sources = Sources(
         parts.reader, parts.records, parts.short_term, parts.schemas, parts.rules, parts.holds, parts.archives,
         parts.working.of_user,
@@ -534,13 +536,13 @@ def person_of(retain: Retain) -> Person:
 
 
 def test_what_is_brought_back_or_packed_anew_while_it_is_read_is_read_again(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     ids = [memory.add(f"{n} {LONG}")["memory_id"] for n in range(4)]
     clock.advance(days=366)
-    retain.sweep(confirm=True)
+    holdfast.sweep(confirm=True)
     memory.rehydrate(ids[0])
-    reading = memories(person_of(retain), MemoryType.LONG_TERM)
+    reading = memories(person_of(holdfast), MemoryType.LONG_TERM)
     said = [next(reading)]
     memory.rehydrate(ids[1])  # the others are packed anew
     said += reading
@@ -549,9 +551,9 @@ def test_what_is_brought_back_or_packed_anew_while_it_is_read_is_read_again(
 
 
 def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
-    retain: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from retain.privacy import gathering
+    from holdfast.privacy import gathering
 
     monkeypatch.setattr(gathering, "_PAGE", 3)
     ids = memory.add_many([f"memory {n}" for n in range(30)])["memory_ids"]
@@ -570,7 +572,7 @@ def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
         memory.add(f"new {turn}")
 
     said = []
-    for line in memories(person_of(retain), MemoryType.LONG_TERM):
+    for line in memories(person_of(holdfast), MemoryType.LONG_TERM):
         said.append(line["memory_id"])
         if len(said) < 60:
             stir()
@@ -579,41 +581,41 @@ def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
 
 
 def test_someone_who_is_erased_while_being_exported_leaves_no_file(
-    retain: Retain, memory: MemoryManager, tmp_path: Path
+    holdfast: Holdfast, memory: MemoryManager, tmp_path: Path
 ) -> None:
     memory.add("User enjoys skiing")
 
     def erase(_count: int) -> None:
-        retain.erase_user(ME)
+        holdfast.erase_user(ME)
 
     with pytest.raises(StaleError, match="was erased"):
-        retain.export_user(ME, tmp_path / "me.zip", progress=erase)
+        holdfast.export_user(ME, tmp_path / "me.zip", progress=erase)
     assert [*tmp_path.glob("*.zip*")] == []
 
 
 # --- how much memory, and how far ---------------------------------------------------------------------------------------
 
 
-def insert_many(retain: Retain, count: int, size: int) -> None:
+def insert_many(holdfast: Holdfast, count: int, size: int) -> None:
     """Records past the embedder, which has nothing to do with it."""
-    scope, now = Scope("default", ME, "a"), retain.parts.now()
-    retain.quotas.set("long_term", max_memories=10**6, user_id=ME)
+    scope, now = Scope("default", ME, "a"), holdfast.parts.now()
+    holdfast.quotas.set("long_term", max_memories=10**6, user_id=ME)
     for start in range(0, count, 1_000):
-        ids = retain.parts.new_ids(now, min(1_000, count - start))
+        ids = holdfast.parts.new_ids(now, min(1_000, count - start))
         made = (
             Record(one, MemoryType.LONG_TERM, scope, f"{one} " + "x" * size, now, now, now, {"n": n})
             for n, one in enumerate(ids)
         )
         entries = [Entry(record, Encoding(None, None, b"")) for record in made]
-        retain.parts.records.insert(scope.subject, TYPES[MemoryType.LONG_TERM], entries, prune=False, now=now)
+        holdfast.parts.records.insert(scope.subject, TYPES[MemoryType.LONG_TERM], entries, prune=False, now=now)
 
 
-def test_an_export_takes_no_more_memory_for_more_memories(retain: Retain, tmp_path: Path) -> None:
-    insert_many(retain, 6_000, 6_000)  # 36 MB of text
-    retain.export_user("warm up", tmp_path / "none.zip")
+def test_an_export_takes_no_more_memory_for_more_memories(holdfast: Holdfast, tmp_path: Path) -> None:
+    insert_many(holdfast, 6_000, 6_000)  # 36 MB of text
+    holdfast.export_user("warm up", tmp_path / "none.zip")
     tracemalloc.start()
     try:
-        retain.export_user(ME, tmp_path / "me.zip")
+        holdfast.export_user(ME, tmp_path / "me.zip")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -622,9 +624,9 @@ def test_an_export_takes_no_more_memory_for_more_memories(retain: Retain, tmp_pa
         assert sum(1 for _ in lines) == 6_000
 
 
-def test_large_memories_come_in_small_pages(retain: Retain) -> None:
-    insert_many(retain, 12, 3 * 1024 * 1024)
-    read: Callable[..., tuple[list[Record], int]] = retain.parts.reader.records
+def test_large_memories_come_in_small_pages(holdfast: Holdfast) -> None:
+    insert_many(holdfast, 12, 3 * 1024 * 1024)
+    read: Callable[..., tuple[list[Record], int]] = holdfast.parts.reader.records
     after, sizes = 0, []
     while page := read(f"default/{ME}", TYPES[MemoryType.LONG_TERM], after=after, limit=500):
         found, after = page
@@ -634,17 +636,17 @@ def test_large_memories_come_in_small_pages(retain: Retain) -> None:
     assert sizes == [2] * 6
 
 
-def test_progress_hears_of_every_memory_and_message(retain: Retain, memory: MemoryManager, tmp_path: Path) -> None:
+def test_progress_hears_of_every_memory_and_message(holdfast: Holdfast, memory: MemoryManager, tmp_path: Path) -> None:
     memory.add_many([f"memory {n}" for n in range(250)])
     for n in range(5):
         memory.short_term.add_message("user", f"message {n}")
     heard: list[int] = []
-    retain.export_user(ME, tmp_path / "me.zip", progress=heard.append)
-    size = retain.parts.exports.size("default", ME)
+    holdfast.export_user(ME, tmp_path / "me.zip", progress=heard.append)
+    size = holdfast.parts.exports.size("default", ME)
     assert size == 255
     assert sum(heard) >= size
     heard.clear()
-    retain.export_user(ME, progress=heard.append)
+    holdfast.export_user(ME, progress=heard.append)
     assert sum(heard) >= size
 
 
@@ -652,25 +654,25 @@ def test_progress_hears_of_every_memory_and_message(retain: Retain, memory: Memo
 
 
 @on_sqlite
-def test_a_link_stays_and_the_file_that_it_leads_to_is_written(retain: Retain, tmp_path: Path) -> None:
-    retain.manager(ME, "guide").add("likes tea", "long_term")
+def test_a_link_stays_and_the_file_that_it_leads_to_is_written(holdfast: Holdfast, tmp_path: Path) -> None:
+    holdfast.manager(ME, "guide").add("likes tea", "long_term")
     file, link, new = tmp_path / "real.zip", tmp_path / "link.zip", tmp_path / "new.zip"
     file.write_bytes(b"what was there")
     link.symlink_to(file)
     new.symlink_to(tmp_path / "not-there-yet.zip")
     for path in (link, new):
-        retain.export_user(ME, path)
+        holdfast.export_user(ME, path)
         assert path.is_symlink()
         assert zipfile.is_zipfile(path.resolve())
 
 
 @on_sqlite
-def test_nothing_but_a_file_is_replaced(retain: Retain, tmp_path: Path) -> None:
+def test_nothing_but_a_file_is_replaced(holdfast: Holdfast, tmp_path: Path) -> None:
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     for path in (pipe, link):
         with pytest.raises(InvalidInputError, match="a device, a pipe or a socket"):
-            retain.export_user(ME, path)
+            holdfast.export_user(ME, path)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert sorted(tmp_path.glob("*.part")) == []

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.errors import (
+from holdfast.core.errors import (
     InvalidSettingsError,
     KeyMissingError,
     MasterKeyError,
     ObjectDamagedError,
     ObjectMissingError,
 )
-from retain.privacy.keyring import Keyring
-from retain.privacy.master import MasterKey, make_master, read_master
-from retain.privacy.sealed_objects import SealedObjects
-from retain.privacy.sealing import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
-from retain.storage.objects import open_objects
+from holdfast.privacy.keyring import Keyring
+from holdfast.privacy.master import MasterKey, make_master, read_master
+from holdfast.privacy.sealed_objects import SealedObjects
+from holdfast.privacy.sealing import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
+from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000
 ANN, BOB = "a" * 32, "b" * 32
@@ -200,7 +200,7 @@ def test_a_key_that_is_not_there_is_called_destroyed_only_where_the_ledger_says_
     elsewhere = ring(tmp_path / "another home")
     (tmp_path / "another home").mkdir()
 
-    with pytest.raises(KeyMissingError, match=r"is not in the keyring in file:.*check RETAIN_STATE_URL") as caught:
+    with pytest.raises(KeyMissingError, match=r"is not in the keyring in file:.*check HOLDFAST_STATE_URL") as caught:
         SealedObjects(plain, elsewhere, lambda: NOW).get(name)
     assert "destroyed" not in str(caught.value)
     with pytest.raises(ObjectMissingError, match=f"{ANN} was erased"):
@@ -219,9 +219,9 @@ def test_an_object_put_in_anothers_place_is_not_taken_for_it(folder: Path, tmp_p
 
 def test_what_was_written_before_there_were_keys_is_read_as_it_is(folder: Path, tmp_path: Path) -> None:
     plain = open_objects((tmp_path / "archive").as_uri())
-    plain.put(f"archive/aa/{ANN}/1.pack", b"retain-pack 1\n")
+    plain.put(f"archive/aa/{ANN}/1.pack", b"holdfast-pack 1\n")
 
-    assert SealedObjects(plain, ring(folder), lambda: NOW).get(f"archive/aa/{ANN}/1.pack") == b"retain-pack 1\n"
+    assert SealedObjects(plain, ring(folder), lambda: NOW).get(f"archive/aa/{ANN}/1.pack") == b"holdfast-pack 1\n"
 
 
 def test_a_key_shows_nothing_of_itself() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from retain.core.errors import LedgerError
-from retain.privacy.ledger import Ledger
-from retain.storage.objects import open_objects
+from holdfast.core.errors import LedgerError
+from holdfast.privacy.ledger import Ledger
+from holdfast.storage.objects import open_objects
 
 KEYS = [f"{number:032x}" for number in range(20)]
 

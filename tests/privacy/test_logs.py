@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from clocks import FakeClock
+from holdfast import HeldError, Holdfast, MemoryManager
 from homes import ENGINES
-from retain import HeldError, MemoryManager, Retain
 
 USER = "ann.lee@example.org"
 
@@ -23,10 +23,10 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
     """What the library logged; nothing of it names the user."""
-    caplog.set_level(logging.INFO, logger="retain")
+    caplog.set_level(logging.INFO, logger="holdfast")
 
     def lines() -> list[str]:
-        return [record.getMessage() for record in caplog.get_records("call") if record.name != "retain.latency"]
+        return [record.getMessage() for record in caplog.get_records("call") if record.name != "holdfast.latency"]
 
     yield lines
     assert lines(), "something was logged"
@@ -34,8 +34,8 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]
 
 
 @pytest.fixture
-def memory(retain: Retain) -> MemoryManager:
-    made = retain.manager(USER, "guide", "trip")
+def memory(holdfast: Holdfast) -> MemoryManager:
+    made = holdfast.manager(USER, "guide", "trip")
     made.add_many(["likes tea", "likes walks"], "long_term")
     made.entity.add("Rome")
     made.structured.put("trips", {"city": "Rome"})
@@ -44,15 +44,15 @@ def memory(retain: Retain) -> MemoryManager:
     return made
 
 
-def whose(retain: Retain) -> str:
+def whose(holdfast: Holdfast) -> str:
     """The user's pseudonym, as the audit chain has it."""
-    alias = retain.parts.reader.alias(f"default/{USER}")
+    alias = holdfast.parts.reader.alias(f"default/{USER}")
     assert alias is not None
     return alias
 
 
 def test_archive_old_memories_logs_each_memory_that_it_archived(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, logged: Callable[[], list[str]]
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, logged: Callable[[], list[str]]
 ) -> None:
     ids = {one["memory_id"] for one in memory.list_memories("long_term")}
     clock.advance(days=366)
@@ -76,47 +76,47 @@ def test_cleanup_old_episodes_logs_how_many_went(
 
 
 def test_delete_user_memories_logs_how_many_went_and_of_whom(
-    retain: Retain, memory: MemoryManager, logged: Callable[[], list[str]]
+    holdfast: Holdfast, memory: MemoryManager, logged: Callable[[], list[str]]
 ) -> None:
     assert memory.delete_user_memories(USER) == 6
-    assert f"2 long_term memories of user {whose(retain)} went to the recycle bin, 0 were on hold" in logged()
-    assert logged()[-1] == f"deleted 6 memories of user {whose(retain)} (all kinds); holds kept 0"
+    assert f"2 long_term memories of user {whose(holdfast)} went to the recycle bin, 0 were on hold" in logged()
+    assert logged()[-1] == f"deleted 6 memories of user {whose(holdfast)} (all kinds); holds kept 0"
 
 
 def test_deleting_one_kind_logs_how_many_went_and_what_holds_kept(
-    retain: Retain, memory: MemoryManager, logged: Callable[[], list[str]]
+    holdfast: Holdfast, memory: MemoryManager, logged: Callable[[], list[str]]
 ) -> None:
     assert memory.entity.delete_user_entities(USER) == 1
-    assert logged() == [f"1 entity memories of user {whose(retain)} went to the recycle bin, 0 were on hold"]
+    assert logged() == [f"1 entity memories of user {whose(holdfast)} went to the recycle bin, 0 were on hold"]
     assert memory.structured.delete_user_data(USER) == 1
-    assert logged()[-1] == f"1 structured memories of user {whose(retain)} went to the recycle bin, 0 were on hold"
-    retain.holds.add(user_id=USER, reason="case 7", author="legal")
+    assert logged()[-1] == f"1 structured memories of user {whose(holdfast)} went to the recycle bin, 0 were on hold"
+    holdfast.holds.add(user_id=USER, reason="case 7", author="legal")
     with pytest.raises(HeldError):
         memory.long_term.delete_all(USER)
-    assert logged()[-1] == f"deleted 0 memories of user {whose(retain)} (long_term); holds kept 2"
+    assert logged()[-1] == f"deleted 0 memories of user {whose(holdfast)} (long_term); holds kept 2"
 
 
 def test_gdpr_export_user_data_logs_how_much_was_given(
-    retain: Retain, memory: MemoryManager, logged: Callable[[], list[str]]
+    holdfast: Holdfast, memory: MemoryManager, logged: Callable[[], list[str]]
 ) -> None:
     memory.gdpr_export_user_data(USER)
-    retain.export_user(USER, io.BytesIO())
+    holdfast.export_user(USER, io.BytesIO())
 
     first, second = logged()
     for line in (first, second):
-        assert line.startswith(f"exported what is held on user {whose(retain)}: {{")
+        assert line.startswith(f"exported what is held on user {whose(holdfast)}: {{")
         assert "'long_term': 2" in line
-    retain.gdpr_export_user_data("nobody")
+    holdfast.gdpr_export_user_data("nobody")
     assert logged()[-1].startswith("exported what is held on user unknown (nothing is kept): ")
 
 
-@pytest.mark.parametrize("verb", ["memory", "retain"])
+@pytest.mark.parametrize("verb", ["memory", "holdfast"])
 def test_gdpr_delete_user_data_logs_what_was_erased(
-    retain: Retain, memory: MemoryManager, logged: Callable[[], list[str]], verb: str
+    holdfast: Holdfast, memory: MemoryManager, logged: Callable[[], list[str]], verb: str
 ) -> None:
-    alias = whose(retain)
+    alias = whose(holdfast)
 
-    (memory if verb == "memory" else retain).gdpr_delete_user_data(USER)
+    (memory if verb == "memory" else holdfast).gdpr_delete_user_data(USER)
 
     line = logged()[-1]
     assert line.startswith(f"erased user {alias} for good: {{")

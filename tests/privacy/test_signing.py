@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from retain.core.errors import InvalidInputError, MasterKeyError, ObjectDamagedError
-from retain.privacy.keyring import Keyring, open_keyring
-from retain.privacy.master import MasterKey, begin_change, end_change, master_file, read_master
-from retain.privacy.rotation import rotate_master
-from retain.privacy.signatures import is_signature, public_id, public_pem, read_public
-from retain.privacy.signing import SigningKeys
-from retain.storage.objects import open_objects
+from holdfast.core.errors import InvalidInputError, MasterKeyError, ObjectDamagedError
+from holdfast.privacy.keyring import Keyring, open_keyring
+from holdfast.privacy.master import MasterKey, begin_change, end_change, master_file, read_master
+from holdfast.privacy.rotation import rotate_master
+from holdfast.privacy.signatures import is_signature, public_id, public_pem, read_public
+from holdfast.privacy.signing import SigningKeys
+from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000
 ANN = "a" * 32

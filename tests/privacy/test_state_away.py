@@ -11,10 +11,10 @@ import pytest
 
 from buckets import Proxy, proxy_before, s3_server
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import KeyringError, ObjectStoreUnavailableError
+from holdfast.privacy.master import new_master_text
 from homes import ENGINES, Homes, database_of
-from retain import Retain
-from retain.core.errors import KeyringError, ObjectStoreUnavailableError
-from retain.privacy.master import new_master_text
 
 on_postgres = pytest.mark.parametrize("engine_name", ["postgres"])
 
@@ -39,8 +39,8 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
         monkeypatch.setenv("AWS_ENDPOINT_URL", opened.address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-        monkeypatch.setenv("RETAIN_STATE_URL", f"s3://archive/{abs(hash(request.node.nodeid)):x}")
-        monkeypatch.setenv("RETAIN_MASTER_KEY", new_master_text())
+        monkeypatch.setenv("HOLDFAST_STATE_URL", f"s3://archive/{abs(hash(request.node.nodeid)):x}")
+        monkeypatch.setenv("HOLDFAST_MASTER_KEY", new_master_text())
         yield opened
 
 
@@ -51,31 +51,31 @@ def go_away(bucket: Proxy) -> None:
 
 def remember(home: Path, clock: FakeClock) -> None:
     """A store with ann and bob in it, which has sealed something and agrees with the ledger."""
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         for user in ("ann", "bob"):
-            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
-        retain.backups.create()
+            holdfast.manager(user, "guide").add(f"{user} likes tea", "long_term")
+        holdfast.backups.create()
 
 
 @on_postgres
 def test_a_new_process_reads_and_writes_while_the_state_is_away(home: Path, clock: FakeClock, bucket: Proxy) -> None:
     remember(home, clock)
     go_away(bucket)
-    with Retain.open(home=home, clock=clock) as retain:
-        memory = retain.manager("ann", "guide")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("ann", "guide")
         assert [item["content"] for item in memory.retrieve("tea")] == ["ann likes tea"]
         memory.add("likes biscuits", "long_term")
 
-        for use in (lambda: retain.erase_user("ann"), retain.backups.create, retain.backups.rotate):
+        for use in (lambda: holdfast.erase_user("ann"), holdfast.backups.create, holdfast.backups.rotate):
             with pytest.raises(ObjectStoreUnavailableError):
                 use()
         assert memory.retrieve("biscuits"), "nobody was erased"
-        retain.sweep()
+        holdfast.sweep()
 
         bucket.heal()
-        assert retain.backups.create().memories == 3
-        assert not retain.erase_user("ann").pending
-    Retain.open(home=home, clock=clock).close()
+        assert holdfast.backups.create().memories == 3
+        assert not holdfast.erase_user("ann").pending
+    Holdfast.open(home=home, clock=clock).close()
 
 
 @on_postgres
@@ -84,17 +84,17 @@ def test_an_old_copy_is_not_opened_while_the_state_is_away(
 ) -> None:
     remember(home, clock)
     old = homes.copy(home, "old")
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.erase_user("ann")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.erase_user("ann")
     go_away(bucket)
 
     with pytest.raises(ObjectStoreUnavailableError, match=r"not opened: without the ledger of erasures"):
-        Retain.open(home=old, clock=clock)
+        Holdfast.open(home=old, clock=clock)
 
     bucket.heal()
-    with Retain.open(home=old, clock=clock) as retain:
-        assert retain.manager("ann", "guide").retrieve("tea") == []
-        assert retain.manager("bob", "guide").retrieve("tea")
+    with Holdfast.open(home=old, clock=clock) as holdfast:
+        assert holdfast.manager("ann", "guide").retrieve("tea") == []
+        assert holdfast.manager("bob", "guide").retrieve("tea")
 
 
 @on_postgres
@@ -105,18 +105,18 @@ def test_a_server_that_was_started_since_may_have_been_brought_back(
     database = database_of(home)
     with database.alone("witness") as tx:  # as a base backup has it that a server is started from
         tx.run("witness.confirm")
-        tx.connection.execute("UPDATE retain.witness SET started_at = started_at - interval '1 hour'")  # type: ignore[attr-defined]
+        tx.connection.execute("UPDATE holdfast.witness SET started_at = started_at - interval '1 hour'")  # type: ignore[attr-defined]
     database.close()
     go_away(bucket)
     with pytest.raises(ObjectStoreUnavailableError, match="not opened"):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
 
 
 @on_postgres
 def test_a_new_store_is_not_made_while_the_state_is_away(home: Path, clock: FakeClock, bucket: Proxy) -> None:
     go_away(bucket)
     with pytest.raises(ObjectStoreUnavailableError):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
 
 
 @on_postgres
@@ -125,12 +125,12 @@ def test_a_state_that_turns_out_to_be_anothers_is_refused_when_it_is_back(
 ) -> None:
     remember(home, clock)
     go_away(bucket)
-    monkeypatch.setenv("RETAIN_STATE_URL", "s3://archive/anothers")
-    with Retain.open(home=home, clock=clock) as retain:
+    monkeypatch.setenv("HOLDFAST_STATE_URL", "s3://archive/anothers")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         bucket.heal()
         with pytest.raises(KeyringError):
-            retain.erase_user("ann")
-        assert retain.manager("ann", "guide").retrieve("tea")
+            holdfast.erase_user("ann")
+        assert holdfast.manager("ann", "guide").retrieve("tea")
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite"])
@@ -140,8 +140,8 @@ def test_a_file_that_may_have_been_exchanged_is_not_opened_while_the_state_is_aw
     remember(home, clock)
     go_away(bucket)
     with pytest.raises(ObjectStoreUnavailableError, match=r"Open it again when the state store is back") as caught:
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
     assert caught.value.retryable
     bucket.heal()
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.manager("ann", "guide").retrieve("tea")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.manager("ann", "guide").retrieve("tea")

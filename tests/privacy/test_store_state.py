@@ -13,18 +13,18 @@ import psycopg
 import pytest
 
 from clocks import FakeClock
-from homes import ENGINES, Homes, database_of, on_sqlite, settings_of
-from retain import Retain
-from retain.core.errors import (
+from holdfast import Holdfast
+from holdfast.core.errors import (
     ConfirmationNeededError,
     KeyringError,
     OtherKeyringError,
     StoreLostError,
 )
-from retain.privacy.master import new_master_text
-from retain.privacy.store_state import FOLDER
-from retain.storage.sqlite.database import Database
-from retain.storage.stores import store_url
+from holdfast.privacy.master import new_master_text
+from holdfast.privacy.store_state import FOLDER
+from holdfast.storage.sqlite.database import Database
+from holdfast.storage.stores import store_url
+from homes import ENGINES, Homes, database_of, on_sqlite, settings_of
 
 MASTER = new_master_text()
 STORY = "ann was in Rome once, and walked along the river until it was dark. " * 20
@@ -39,28 +39,28 @@ def another_machine(home: Path, name: str = "another") -> Path:
     """A home of its own for the same store, as on a second machine."""
     other = home.with_name(name)
     other.mkdir(mode=0o700)
-    (other / "retain.toml").write_text(f"url = {json.dumps(settings_of(home).url)}\n")
+    (other / "holdfast.toml").write_text(f"url = {json.dumps(settings_of(home).url)}\n")
     return other
 
 
 def configure(home: Path, **settings: str) -> None:
     """Set something in the settings of a home."""
     home.mkdir(mode=0o700, exist_ok=True)
-    with (home / "retain.toml").open("a") as file:
+    with (home / "holdfast.toml").open("a") as file:
         file.writelines(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
 
 
 def files_of(home: Path) -> set[str]:
     """All files of a home but for the store's own."""
     found = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
-    return {name for name in found if not name.startswith(("retain.db", "retain.toml"))}
+    return {name for name in found if not name.startswith(("holdfast.db", "holdfast.toml"))}
 
 
-def archive(retain: Retain, clock: FakeClock, user: str = "ann") -> str:
+def archive(holdfast: Holdfast, clock: FakeClock, user: str = "ann") -> str:
     """A memory of a user in cold storage."""
-    memory_id = str(retain.manager(user, "guide").add(STORY, "long_term")["memory_id"])
+    memory_id = str(holdfast.manager(user, "guide").add(STORY, "long_term")["memory_id"])
     clock.advance(days=366)
-    retain.sweep()
+    holdfast.sweep()
     return memory_id
 
 
@@ -76,32 +76,34 @@ def drop(home: Path) -> None:
     """Lose the store of a home, whichever engine keeps it."""
     settings = settings_of(home)
     if settings.url.startswith("sqlite"):
-        for path in home.glob("retain.db*"):
+        for path in home.glob("holdfast.db*"):
             path.unlink()
         return
     with psycopg.connect(settings.url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA retain CASCADE")
+        connection.execute("DROP SCHEMA holdfast CASCADE")
 
 
 def is_made(home: Path) -> bool:
     """Whether there is anything of a store at the URL of a home."""
     settings = settings_of(home)
     if settings.url.startswith("sqlite"):
-        return bool(list(home.glob("retain.db*")))
+        return bool(list(home.glob("holdfast.db*")))
     with psycopg.connect(settings.url) as connection:
-        return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'retain'").fetchone() is not None
+        return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'holdfast'").fetchone() is not None
 
 
 # --- one keyring for each store ---------------------------------------------------------------------------------------
 
 
 def test_a_second_machine_with_keys_of_its_own_is_refused_before_it_makes_any(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        archive(retain, clock)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        archive(holdfast, clock)
     other = another_machine(home)
 
-    with pytest.raises(KeyringError, match=r"RETAIN_STATE_URL .* RETAIN_MASTER_KEY .* retain key abandon") as caught:
-        Retain.open(home=other, clock=clock)
+    with pytest.raises(
+        KeyringError, match=r"HOLDFAST_STATE_URL .* HOLDFAST_MASTER_KEY .* holdfast key abandon"
+    ) as caught:
+        Holdfast.open(home=other, clock=clock)
 
     assert "there is none" in str(caught.value)
     assert files_of(other) == set(), "nothing was made there"
@@ -109,7 +111,7 @@ def test_a_second_machine_with_keys_of_its_own_is_refused_before_it_makes_any(ho
 
 def test_two_machines_that_are_open_do_not_both_make_keys(home: Path, clock: FakeClock) -> None:
     other = another_machine(home)
-    with Retain.open(home=home, clock=clock) as first, Retain.open(home=other, clock=clock) as second:
+    with Holdfast.open(home=home, clock=clock) as first, Holdfast.open(home=other, clock=clock) as second:
         cold = archive(first, clock)
         before = files_of(other)
 
@@ -123,11 +125,11 @@ def test_two_machines_that_are_open_do_not_both_make_keys(home: Path, clock: Fak
 
 
 def test_an_erasure_on_one_machine_tells_the_other_which_state_to_name(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "guide").add("likes tea", "long_term")
-        retain.erase_user("ann")
-    with pytest.raises(KeyringError, match="RETAIN_STATE_URL"):
-        Retain.open(home=another_machine(home), clock=clock)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide").add("likes tea", "long_term")
+        holdfast.erase_user("ann")
+    with pytest.raises(KeyringError, match="HOLDFAST_STATE_URL"):
+        Holdfast.open(home=another_machine(home), clock=clock)
 
 
 def test_machines_that_name_one_state_and_master_key_share_a_store(
@@ -141,44 +143,44 @@ def test_machines_that_name_one_state_and_master_key_share_a_store(
             archive_url=(tmp_path / "cold").as_uri(),
             master_key=MASTER,
         )
-    with Retain.open(home=home, clock=clock) as first, Retain.open(home=other, clock=clock) as second:
+    with Holdfast.open(home=home, clock=clock) as first, Holdfast.open(home=other, clock=clock) as second:
         cold = archive(first, clock)
         assert "Rome" in second.manager("ann", "guide").rehydrate(cold)["content"]
         second.erase_user("ann")
         assert second.keyring.id() == first.keyring.id()
-    Retain.open(home=home, clock=clock).close()
+    Holdfast.open(home=home, clock=clock).close()
 
 
 def test_the_id_of_a_keyring_stays_when_its_keys_change(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.keyring.id() is None, "none was needed yet"
-        retain.manager("ann", "guide").add("likes tea", "long_term")
-        retain.backups.create()
-        known = retain.keyring.id()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.keyring.id() is None, "none was needed yet"
+        holdfast.manager("ann", "guide").add("likes tea", "long_term")
+        holdfast.backups.create()
+        known = holdfast.keyring.id()
         assert known is not None
-        retain.erase_user("ann")
-        with retain.database.read() as tx:
-            assert tx.one("identity.identity") == (retain._base.stores.identity.read().store, known)  # type: ignore[union-attr]
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.keyring.id() == known
+        holdfast.erase_user("ann")
+        with holdfast.database.read() as tx:
+            assert tx.one("identity.identity") == (holdfast._base.stores.identity.read().store, known)  # type: ignore[union-attr]
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.keyring.id() == known
 
 
 def test_what_was_sealed_under_another_keyring_is_not_called_damaged(homes: Homes, clock: FakeClock) -> None:
     ours = homes.new("ours")
-    with Retain.open(home=ours, clock=clock) as retain:
-        cold = archive(retain, clock)
-        retain.backups.create()
+    with Holdfast.open(home=ours, clock=clock) as holdfast:
+        cold = archive(holdfast, clock)
+        holdfast.backups.create()
     # another key of the same pseudonym, as a machine with a keyring of its own would have made it
     (key,) = [path for path in (ours / "keys").glob("[0-9a-f][0-9a-f]/*.json") if path.stem in _owners(ours)]
     key.unlink()
-    with Retain.open(home=ours, clock=clock) as retain:
+    with Holdfast.open(home=ours, clock=clock) as holdfast:
         (pseudonym,) = _owners(ours)
-        retain.keyring.ensure(pseudonym, now=0)
+        holdfast.keyring.ensure(pseudonym, now=0)
 
-        with pytest.raises(OtherKeyringError, match=r"sealed under another keyring .* RETAIN_STATE_URL") as caught:
-            retain.manager("ann", "guide").rehydrate(cold)
+        with pytest.raises(OtherKeyringError, match=r"sealed under another keyring .* HOLDFAST_STATE_URL") as caught:
+            holdfast.manager("ann", "guide").rehydrate(cold)
         assert "damaged" not in str(caught.value)
-        (check,) = [retain.backups.verify(one.id, restore=True) for one in retain.backups.list()]
+        (check,) = [holdfast.backups.verify(one.id, restore=True) for one in holdfast.backups.list()]
         assert "sealed under another keyring" in check.problems[0]
 
 
@@ -188,25 +190,25 @@ def _owners(home: Path) -> set[str]:
 
 
 def test_a_store_whose_keyring_is_lost_for_good_goes_on_with_another(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as retain:
-        archive(retain, clock)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        archive(holdfast, clock)
     shutil.rmtree(home / "keys")
     configure(home, master_key=MASTER)
-    with pytest.raises(KeyringError, match="retain key abandon"):
-        Retain.open(home=home, clock=clock)
+    with pytest.raises(KeyringError, match="holdfast key abandon"):
+        Holdfast.open(home=home, clock=clock)
 
-    with Retain(settings_of(home), clock=clock, purpose="abandon") as retain:
+    with Holdfast(settings_of(home), clock=clock, purpose="abandon") as holdfast:
         with pytest.raises(KeyringError):
-            retain.backups.create()
+            holdfast.backups.create()
         with pytest.raises(ConfirmationNeededError, match=r"belongs to keyring .*cold objects: 1"):
-            retain.abandon_keys()
-        done = retain.abandon_keys(confirm=True)
+            holdfast.abandon_keys()
+        done = holdfast.abandon_keys(confirm=True)
         assert (done.keyring is not None, done.objects) == (True, 1)
-        retain.backups.create()
+        holdfast.backups.create()
 
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("bob", "guide").add("likes tea", "long_term")
-        assert not retain.abandon_keys(confirm=True), "once"
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("bob", "guide").add("likes tea", "long_term")
+        assert not holdfast.abandon_keys(confirm=True), "once"
 
 
 # --- a store that was lost --------------------------------------------------------------------------------------------
@@ -214,9 +216,9 @@ def test_a_store_whose_keyring_is_lost_for_good_goes_on_with_another(home: Path,
 
 def kept(home: Path, clock: FakeClock) -> str:
     """A store with a memory in it and a backup; the backup's id."""
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.manager("ann", "guide").add("likes tea", "long_term")
-        return retain.backups.create().id
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide").add("likes tea", "long_term")
+        return holdfast.backups.create().id
 
 
 def test_no_empty_store_takes_the_place_of_one_that_was_lost(home: Path, clock: FakeClock) -> None:
@@ -224,59 +226,59 @@ def test_no_empty_store_takes_the_place_of_one_that_was_lost(home: Path, clock: 
     drop(home)
 
     with pytest.raises(StoreLostError, match=f"last backup .{made} of .*, 1 memories. .*--new-store"):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
 
     with pytest.raises(StoreLostError):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
     assert not is_made(home), "nothing was made"
-    with Retain(settings_of(home), clock=clock, purpose="restore") as retain:
-        assert [one.id for one in retain.backups.list()] == [made]
+    with Holdfast(settings_of(home), clock=clock, purpose="restore") as holdfast:
+        assert [one.id for one in holdfast.backups.list()] == [made]
     with pytest.raises(StoreLostError):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
 
 
 def test_a_backup_is_restored_into_the_place_of_a_lost_store(home: Path, clock: FakeClock) -> None:
     made = kept(home, clock)
     drop(home)
-    with Retain(settings_of(home), clock=clock, purpose="restore") as retain:
-        assert retain.backups.restore(made).memories == 1
-    with Retain.open(home=home, clock=clock) as retain:
-        assert retain.manager("ann", "guide").retrieve("tea")
-        retain.backups.create()
+    with Holdfast(settings_of(home), clock=clock, purpose="restore") as holdfast:
+        assert holdfast.backups.restore(made).memories == 1
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        assert holdfast.manager("ann", "guide").retrieve("tea")
+        holdfast.backups.create()
 
 
 def test_one_may_begin_anew_by_saying_so(home: Path, clock: FakeClock) -> None:
     kept(home, clock)
     drop(home)
-    with Retain.open(home=home, clock=clock, new_store=True) as retain:
-        assert not retain.manager("ann", "guide").retrieve("tea")
-    Retain.open(home=home, clock=clock).close()
+    with Holdfast.open(home=home, clock=clock, new_store=True) as holdfast:
+        assert not holdfast.manager("ann", "guide").retrieve("tea")
+    Holdfast.open(home=home, clock=clock).close()
 
 
 def test_a_store_that_was_emptied_is_still_the_same_store(home: Path, clock: FakeClock) -> None:
     kept(home, clock)
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.erase_user("ann")
-    Retain.open(home=home, clock=clock).close()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.erase_user("ann")
+    Holdfast.open(home=home, clock=clock).close()
 
 
 def test_a_store_that_never_held_anything_may_go(home: Path, clock: FakeClock) -> None:
-    Retain.open(home=home, clock=clock).close()
+    Holdfast.open(home=home, clock=clock).close()
     drop(home)
-    Retain.open(home=home, clock=clock).close()
+    Holdfast.open(home=home, clock=clock).close()
 
 
 @on_sqlite
 def test_an_empty_file_is_as_good_as_none(home: Path, clock: FakeClock) -> None:
     kept(home, clock)
     drop(home)
-    (home / "retain.db").touch()
+    (home / "holdfast.db").touch()
     with pytest.raises(StoreLostError):
-        Retain.open(home=home, clock=clock)
-    assert (home / "retain.db").stat().st_size == 0
-    Database(home / "retain.db").close()  # as another program may leave it: a store in which nothing was ever kept
+        Holdfast.open(home=home, clock=clock)
+    assert (home / "holdfast.db").stat().st_size == 0
+    Database(home / "holdfast.db").close()  # as another program may leave it: a store in which nothing was ever kept
     with pytest.raises(StoreLostError):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)
 
 
 def test_what_is_noted_of_a_store_has_neither_user_nor_password(home: Path, clock: FakeClock) -> None:
@@ -300,10 +302,10 @@ def test_a_damaged_note_does_not_keep_a_store_from_being_opened(home: Path, cloc
     whole = json.loads(note.read_text())
     note.write_text("{")
 
-    Retain.open(home=home, clock=clock).close()
+    Holdfast.open(home=home, clock=clock).close()
 
     assert json.loads(note.read_text()) == whole
     note.write_text("{")
     drop(home)
     with pytest.raises(StoreLostError):
-        Retain.open(home=home, clock=clock)
+        Holdfast.open(home=home, clock=clock)

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from retain import Retain
-from retain.storage.objects.local import LocalObjects
+from holdfast import Holdfast
+from holdfast.storage.objects.local import LocalObjects
 
 DEEDS: dict[str, Callable[..., object]] = {
-    "erase": lambda retain, user_id: retain.erase_user(user_id),
-    "backup": lambda retain: retain.backups.create(full=True),
-    "rotate": lambda retain: retain.backups.rotate(),
-    "restore": lambda retain, backup_id, **whom: retain.backups.restore(backup_id, **whom),
+    "erase": lambda holdfast, user_id: holdfast.erase_user(user_id),
+    "backup": lambda holdfast: holdfast.backups.create(full=True),
+    "rotate": lambda holdfast: holdfast.backups.rotate(),
+    "restore": lambda holdfast, backup_id, **whom: holdfast.backups.restore(backup_id, **whom),
 }
 
 
@@ -37,10 +37,10 @@ class Countdown:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= 1
 
-    def watch(self, retain: Retain) -> None:
+    def watch(self, holdfast: Holdfast) -> None:
         for name in ("put", "put_stream", "delete"):
             setattr(LocalObjects, name, self._before(getattr(LocalObjects, name)))
-        database: Any = retain.database
+        database: Any = holdfast.database
         for name in ("write", "govern", "alone"):
             setattr(database, name, self._at_commit(getattr(database, name)))
 
@@ -64,15 +64,15 @@ class Countdown:
 def do(order: dict[str, Any]) -> None:
     """One thing, until it is done or the process is gone."""
     moment = datetime.fromisoformat(order["now"])
-    retain = Retain.open(home=order["home"], clock=lambda: moment)
-    Countdown(order["at"]).watch(retain)
-    DEEDS[order["do"]](retain, **order["with"])
-    retain.close()
+    holdfast = Holdfast.open(home=order["home"], clock=lambda: moment)
+    Countdown(order["at"]).watch(holdfast)
+    DEEDS[order["do"]](holdfast, **order["with"])
+    holdfast.close()
 
 
 def main() -> None:
     """Do as told, line by line."""
-    from retain.recall.embedders import open_embedder
+    from holdfast.recall.embedders import open_embedder
 
     open_embedder("static").embed(["so that it is loaded"])
     for line in sys.stdin:

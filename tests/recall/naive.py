@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from retain.core.filters import MISSING, Filter, matches, value_at
-from retain.ports import IndexRow
-from retain.recall import terms
+from holdfast.core.filters import MISSING, Filter, matches, value_at
+from holdfast.ports import IndexRow
+from holdfast.recall import terms
 
 Vector = Sequence[float]
 

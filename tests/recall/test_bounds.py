@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from retain import MemoryManager, Retain
-from retain.core.content import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
-from retain.core.errors import InvalidContentError, InvalidInputError
-from retain.core.records import Fact, Record, Scope
-from retain.core.types import MemoryType
-from retain.recall import terms
-from retain.recall.passages import INDEXED_CHARS, MAX_PASSAGES, of_record
-from retain.recall.summaries import extractive
-from retain.recall.summaries.extractive import READ_CHARS, ExtractiveSummarizer
-from retain.storage.relational import facts
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.content import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
+from holdfast.core.errors import InvalidContentError, InvalidInputError
+from holdfast.core.records import Fact, Record, Scope
+from holdfast.core.types import MemoryType
+from holdfast.recall import terms
+from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, of_record
+from holdfast.recall.summaries import extractive
+from holdfast.recall.summaries.extractive import READ_CHARS, ExtractiveSummarizer
+from holdfast.storage.relational import facts
 
 _RNG = random.Random(3)
 #: A third of the largest content: more would only take longer to make.
@@ -131,9 +131,9 @@ def test_a_document_has_at_most_200000_values(memory: MemoryManager) -> None:
 
 
 def test_attributes_are_at_most_500_at_once_and_each_known_fact_is_read_once(
-    retain: Retain, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = retain.manager("alice", "agent")
+    memory = holdfast.manager("alice", "agent")
     with pytest.raises(InvalidInputError, match="501 attributes at once are too many"):
         memory.entity.add("Bob", "person", {f"a{number}": number for number in range(501)})
     memory.entity.add("Bob", "person", {f"a{number}": number for number in range(500)})

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.filters import parse
+from holdfast.core.types import MemoryType
+from holdfast.ports import IndexRow
+from holdfast.recall.columns import Columns
 from recall import naive
-from retain.core.filters import parse
-from retain.core.types import MemoryType
-from retain.ports import IndexRow
-from retain.recall.columns import Columns
 
 
 def row(number: int, metadata: dict[str, Any], *, agent: str = "a", session: str | None = None) -> IndexRow:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.content import to_json
+from holdfast.core.records import Encoding, Record, Scope
+from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.ports import Embedder, IndexRow
+from holdfast.recall import terms
+from holdfast.recall.compaction import compact, expand
+from holdfast.recall.embedders.static import StaticEmbedder
+from holdfast.recall.passages import of_record, of_summary
 from recall.test_passages import SENTENCE, episode
-from retain.core.content import to_json
-from retain.core.records import Encoding, Record, Scope
-from retain.core.types import TYPES, MemoryType, State
-from retain.ports import Embedder, IndexRow
-from retain.recall import terms
-from retain.recall.compaction import compact, expand
-from retain.recall.embedders.static import StaticEmbedder
-from retain.recall.passages import of_record, of_summary
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,13 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
+from holdfast.ports import Embedder
+from holdfast.recall.embedders import open_embedder
+from holdfast.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
+from holdfast.recall.embedders.static import StaticEmbedder
+from holdfast.recall.http import ATTEMPTS
 from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
-from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
-from retain.ports import Embedder
-from retain.recall.embedders import open_embedder
-from retain.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
-from retain.recall.embedders.static import StaticEmbedder
-from retain.recall.http import ATTEMPTS
 
 STATIC = StaticEmbedder()
 
@@ -65,7 +65,7 @@ def test_a_password_in_a_setting_is_not_shown() -> None:
 def test_opening_the_default_embedder_loads_nothing_heavy_and_never_imports_wordllama() -> None:
     program = """
 import sys
-from retain.recall.embedders import open_embedder
+from holdfast.recall.embedders import open_embedder
 embedder = open_embedder("static")
 embedder.id, embedder.dim
 heavy = {"tokenizers", "wordllama", "onnxruntime", "fastembed", "urllib.request", "ssl", "safetensors"}
@@ -79,16 +79,16 @@ print(sorted(heavy & sys.modules.keys()))
 @pytest.mark.parametrize(
     ("package", "setting", "extra"),
     [
-        ("onnxruntime", "onnx:/nowhere", "retain[onnx]"),
-        ("fastembed", "fastembed:BAAI/bge-small-en-v1.5", "retain[fastembed]"),
+        ("onnxruntime", "onnx:/nowhere", "holdfast[onnx]"),
+        ("fastembed", "fastembed:BAAI/bge-small-en-v1.5", "holdfast[fastembed]"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(package: str, setting: str, extra: str) -> None:
     program = f"""
 import sys
 sys.modules[{package!r}] = None  # as if it were not installed
-from retain.recall.embedders import open_embedder
-from retain.core.errors import MissingExtraError
+from holdfast.recall.embedders import open_embedder
+from holdfast.core.errors import MissingExtraError
 try:
     open_embedder({setting!r})
 except MissingExtraError as error:
@@ -187,7 +187,7 @@ def test_many_threads_may_embed_first() -> None:
 def test_a_damaged_installation_says_how_to_repair_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "l2_supercat_256.safetensors").write_bytes(b"\x05\0\0\0\0\0\0\0{}")
-    monkeypatch.setattr("retain.recall.embedders.static._package_folder", lambda: tmp_path)
+    monkeypatch.setattr("holdfast.recall.embedders.static._package_folder", lambda: tmp_path)
     with pytest.raises(EmbedderError, match="pip install --force-reinstall wordllama"):
         StaticEmbedder().embed(["text"])
 
@@ -341,7 +341,7 @@ def test_a_model_that_asks_for_more_than_text_is_an_embedder_error(tmp_path: Pat
 
 
 class PretendFastembed:
-    """The part of fastembed 0.5 to 0.9 that Retain calls, with its signatures; its models cannot be downloaded here."""
+    """The part of fastembed 0.5 to 0.9 that Holdfast calls, with its signatures; its models cannot be downloaded here."""
 
     class TextEmbedding:
         @classmethod
@@ -360,7 +360,7 @@ class PretendFastembed:
 @pytest.fixture
 def fastembed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastembed", PretendFastembed)
-    monkeypatch.setattr("retain.recall.embedders._require", lambda *_, **__: None)
+    monkeypatch.setattr("holdfast.recall.embedders._require", lambda *_, **__: None)
 
 
 @pytest.mark.usefixtures("fastembed")
@@ -388,8 +388,8 @@ def test_a_model_that_cannot_be_downloaded_now_may_be_later() -> None:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedService]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv("RETAIN_OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr("retain.recall.http.MAX_WAIT", 0)
+    monkeypatch.setenv("HOLDFAST_OPENAI_API_KEY", "sk-test")
+    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
     with scripted_service() as running:
         running.answer = embed_well
         yield running
@@ -505,7 +505,7 @@ def test_vectors_that_change_their_length_are_never_mixed(service: ScriptedServi
 
 
 def test_a_service_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retain.recall.http.MAX_WAIT", 0)
+    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
     with scripted_service() as gone:
         url = gone.url
     monkeypatch.setenv("no_proxy", "*")
@@ -515,6 +515,6 @@ def test_a_service_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPa
 
 def test_a_missing_extra_found_only_at_use_is_still_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastembed", None)
-    monkeypatch.setattr("retain.recall.embedders._require", lambda *_, **__: None)
-    with pytest.raises(MissingExtraError, match=r"retain\[fastembed\]"):
+    monkeypatch.setattr("holdfast.recall.embedders._require", lambda *_, **__: None)
+    with pytest.raises(MissingExtraError, match=r"holdfast\[fastembed\]"):
         open_embedder("fastembed:BAAI/bge-small-en-v1.5").embed(["text"])

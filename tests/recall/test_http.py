@@ -9,9 +9,9 @@ from email.utils import formatdate
 
 import pytest
 
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError
+from holdfast.recall.http import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
 from recall.scripted_service import Reply, ScriptedService, json_reply, scripted_service
-from retain.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError
-from retain.recall.http import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
 
 KEY = "sk-very-secret-0123456789"
 
@@ -137,7 +137,7 @@ def test_an_answer_that_is_no_json_is_an_error(service: ScriptedService, pauses:
 def test_an_answer_without_end_is_cut_off(
     service: ScriptedService, pauses: Pauses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.recall.http.MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr("holdfast.recall.http.MAX_ANSWER_BYTES", 100)
     service.answer = lambda _: json_reply("x" * 1_000)
     with pytest.raises(EmbedderError, match="more than 100 bytes"):
         client_of(service.url, pauses).post("/things", {})
@@ -166,23 +166,23 @@ def test_the_key_is_in_no_message_and_no_repr(service: ScriptedService, pauses: 
 OPENAI = "https://api.openai.com/v1"
 
 
-def test_the_api_key_of_retain_comes_before_the_general_one() -> None:
-    both = {"RETAIN_OPENAI_API_KEY": " mine ", "OPENAI_API_KEY": "general"}
+def test_the_api_key_of_holdfast_comes_before_the_general_one() -> None:
+    both = {"HOLDFAST_OPENAI_API_KEY": " mine ", "OPENAI_API_KEY": "general"}
     assert find_api_key(both, OPENAI) == "mine"
-    assert find_api_key({"OPENAI_API_KEY": "general", "RETAIN_OPENAI_API_KEY": ""}, OPENAI) == "general"
+    assert find_api_key({"OPENAI_API_KEY": "general", "HOLDFAST_OPENAI_API_KEY": ""}, OPENAI) == "general"
     assert find_api_key({}, OPENAI) is None
 
 
 def test_a_key_that_was_meant_for_openai_is_sent_nowhere_else() -> None:
     for elsewhere in ("http://127.0.0.1:8080/v1", "https://api.openai.com.evil.example/v1", "https://openai.com/v1"):
         assert find_api_key({"OPENAI_API_KEY": "general"}, elsewhere) is None
-        assert find_api_key({"RETAIN_OPENAI_API_KEY": "mine"}, elsewhere) == "mine"
+        assert find_api_key({"HOLDFAST_OPENAI_API_KEY": "mine"}, elsewhere) == "mine"
 
 
 @pytest.mark.parametrize("key", ["sk-two\nlines", "sk-ключ"])
 def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(InvalidSettingsError, match="RETAIN_OPENAI_API_KEY") as caught:
-        find_api_key({"RETAIN_OPENAI_API_KEY": key}, OPENAI)
+    with pytest.raises(InvalidSettingsError, match="HOLDFAST_OPENAI_API_KEY") as caught:
+        find_api_key({"HOLDFAST_OPENAI_API_KEY": key}, OPENAI)
     assert key not in str(caught.value)
 
 

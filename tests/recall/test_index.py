@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.filters import parse
+from holdfast.core.types import MemoryType
+from holdfast.ports import IndexRow
+from holdfast.recall import index, postings, terms
+from holdfast.recall.embedders.static import StaticEmbedder
+from holdfast.recall.index import Hit, ScopeIndex
+from holdfast.recall.passages import split
 from recall import naive
-from retain.core.filters import parse
-from retain.core.types import MemoryType
-from retain.ports import IndexRow
-from retain.recall import index, postings, terms
-from retain.recall.embedders.static import StaticEmbedder
-from retain.recall.index import Hit, ScopeIndex
-from retain.recall.passages import split
 
 EMBEDDER = StaticEmbedder()
 

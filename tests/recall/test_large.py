@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retain.core.types import TYPES, MemoryType
-from retain.ports import IndexRow
-from retain.recall import terms
-from retain.recall.index import ScopeIndex, Whole
-from retain.recall.large import _Known, _runs, read_rows
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.ports import IndexRow
+from holdfast.recall import terms
+from holdfast.recall.index import ScopeIndex, Whole
+from holdfast.recall.large import _Known, _runs, read_rows
 
 WORDS = ("ferry", "piano", "garlic", "ankle", "report", "choir", "tent", "soup", "May", "Lisbon")
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.core.records import Record, Scope
-from retain.core.types import MemoryType
-from retain.recall.passages import (
+from holdfast.core.records import Record, Scope
+from holdfast.core.types import MemoryType
+from holdfast.recall.passages import (
     MAX_PASSAGES,
     MAX_SUMMARY_PASSAGES,
     SUMMARY_TARGET,

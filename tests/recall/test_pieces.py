@@ -14,10 +14,10 @@ from bench.speed import questions, sentences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.recall.embedders import static
-from retain.recall.embedders.pieces import Pieces, read_pieces
-from retain.recall.embedders.rows import clean_text
-from retain.recall.embedders.static import MAX_CHARS, StaticEmbedder
+from holdfast.recall.embedders import static
+from holdfast.recall.embedders.pieces import Pieces, read_pieces
+from holdfast.recall.embedders.rows import clean_text
+from holdfast.recall.embedders.static import MAX_CHARS, StaticEmbedder
 
 FILE = static._package_folder() / static._TOKENIZER
 TOKENS = 32_000
@@ -86,13 +86,13 @@ def test_before_and_after_the_tokenizer_is_loaded_a_text_has_the_same_vector() -
 _CHILD = """
 import sys
 from pathlib import Path
-from retain import Retain
+from holdfast import Holdfast
 
 def mapped():
     return [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(".safetensors")]
 
-with Retain.open(home=sys.argv[1]) as retain:
-    memory = retain.manager("user", "agent")
+with Holdfast.open(home=sys.argv[1]) as holdfast:
+    memory = holdfast.manager("user", "agent")
     assert not mapped(), "importing and opening load no weights"
     assert "tokenizers" not in sys.modules
     memory.add("User enjoys skiing and mountain views")

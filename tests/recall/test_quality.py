@@ -7,7 +7,7 @@ import json
 import pytest
 from bench.quality import DATA, labelled
 
-from retain import Retain
+from holdfast import Holdfast
 
 #: Questions are few, so that one answer more or less is worth so much.
 NOISE = 0.02
@@ -30,10 +30,10 @@ def test_most_of_what_is_right_is_among_the_first_ten(name: str) -> None:
     assert labelled(DATA / f"{name}.json").figures["both + neighbours"].recall10 >= FLOORS[name]
 
 
-def test_a_query_that_lists_many_words_of_what_it_wants_gets_it_among_the_first_five(retain: Retain) -> None:
+def test_a_query_that_lists_many_words_of_what_it_wants_gets_it_among_the_first_five(holdfast: Holdfast) -> None:
     """It says nothing of short queries: "photography preferences" gets about half of the first five right."""
     asked = json.loads((DATA / "preferences.json").read_text(encoding="utf-8"))
-    memory = retain.manager("user", "agent")
+    memory = holdfast.manager("user", "agent")
     texts = [entry["text"] for entry in asked["memories"]]
     ids = memory.add_many(texts)["memory_ids"]
     label = {memory_id: entry["id"] for memory_id, entry in zip(ids, asked["memories"], strict=True)}

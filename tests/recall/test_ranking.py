@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retain.recall import ranking
+from holdfast.recall import ranking
 
 
 def floats(*values: float) -> ranking.Floats:

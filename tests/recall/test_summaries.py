@@ -11,17 +11,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
-from retain.core.errors import (
+from holdfast.core.errors import (
     InvalidInputError,
     InvalidSettingsError,
     SummarizerError,
     SummarizerUnavailableError,
 )
-from retain.ports import Summarizer
-from retain.recall.summaries import open_summarizer
-from retain.recall.summaries.extractive import ExtractiveSummarizer
-from retain.recall.summaries.sentences import shorten, split_label, split_sentences
+from holdfast.ports import Summarizer
+from holdfast.recall.summaries import open_summarizer
+from holdfast.recall.summaries.extractive import ExtractiveSummarizer
+from holdfast.recall.summaries.sentences import shorten, split_label, split_sentences
+from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
 SUMMARIZER = ExtractiveSummarizer()
 
@@ -138,9 +138,7 @@ def test_other_languages_keep_their_names_and_numbers() -> None:
 
 
 def test_lists_and_code_are_taken_by_lines() -> None:
-    text = (
-        "Steps:\n- install PostgreSQL 17\n- run `make migrate`\n```\nexport RETAIN_URL=postgresql://db\n```\n- ok then"
-    )
+    text = "Steps:\n- install PostgreSQL 17\n- run `make migrate`\n```\nexport HOLDFAST_URL=postgresql://db\n```\n- ok then"
     summary = SUMMARIZER.summarize([text], max_chars=75)
     assert "- install PostgreSQL 17\n" in summary
     assert "```" not in summary
@@ -261,7 +259,7 @@ def test_a_summary_has_only_whole_words_of_the_texts(texts: list[str], max_chars
 
 
 def test_a_summary_does_not_depend_on_the_order_of_hashes() -> None:
-    program = "import sys, json; from retain.recall.summaries import open_summarizer as o; sys.stdout.write(o('extractive').summarize(json.load(sys.stdin), max_chars=200))"
+    program = "import sys, json; from holdfast.recall.summaries import open_summarizer as o; sys.stdout.write(o('extractive').summarize(json.load(sys.stdin), max_chars=200))"
     import json
 
     outputs = {
@@ -297,8 +295,8 @@ def test_the_default_summarizer_is_extractive() -> None:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedService]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv("RETAIN_OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr("retain.recall.http.MAX_WAIT", 0)
+    monkeypatch.setenv("HOLDFAST_OPENAI_API_KEY", "sk-test")
+    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
     with scripted_service() as running:
         yield running
 

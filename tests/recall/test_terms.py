@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.recall import terms
-from retain.recall.terms import ENTRY, count_passages, decode, encode, encode_each, query_terms, tokenize
+from holdfast.recall import terms
+from holdfast.recall.terms import ENTRY, count_passages, decode, encode, encode_each, query_terms, tokenize
 
 
 def shared(query: str, text: str) -> set[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clocks import FakeClock
-from retain import EpisodicRetentionPolicy, MemoryManager, NotFoundError, Retain
+from holdfast import EpisodicRetentionPolicy, Holdfast, MemoryManager, NotFoundError
 
 MESSAGES = [
     {"role": "user", "content": "How many days of annual leave do I have left in 2025?"},
@@ -37,16 +37,16 @@ def found(memory: MemoryManager, query: str = "annual leave") -> list[str]:
 # --- the policy -----------------------------------------------------------------------------------------------------
 
 
-def test_ep_each_agent_has_a_policy_of_its_own(retain: Retain, clock: FakeClock) -> None:
-    short, usual = retain.manager("user_123", "short"), retain.manager("user_123", "usual")
-    retain.policies.set_episodic("short", EpisodicRetentionPolicy(10, 20), confirm=True)
+def test_ep_each_agent_has_a_policy_of_its_own(holdfast: Holdfast, clock: FakeClock) -> None:
+    short, usual = holdfast.manager("user_123", "short"), holdfast.manager("user_123", "usual")
+    holdfast.policies.set_episodic("short", EpisodicRetentionPolicy(10, 20), confirm=True)
     episodes = {memory: record(memory) for memory in (short, usual)}
     clock.advance(days=10)
-    retain.sweep()
+    holdfast.sweep()
     assert short.episodic.get_messages(episodes[short]) == "archived"
     assert usual.episodic.get_messages(episodes[usual]) == MESSAGES
     clock.advance(days=10)
-    retain.sweep()
+    holdfast.sweep()
     assert found(short) == []
     assert found(usual) == [episodes[usual]]
 
@@ -58,33 +58,33 @@ def test_ep_the_defaults_are_90_and_365_days_archive_then_delete() -> None:
 
 
 def test_ep_without_archive_on_expiry_an_episode_is_deleted_at_the_end_of_its_active_time(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    retain.policies.set_episodic("travel_agent", EpisodicRetentionPolicy(archive_on_expiry=False), confirm=True)
+    holdfast.policies.set_episodic("travel_agent", EpisodicRetentionPolicy(archive_on_expiry=False), confirm=True)
     record(memory)
     clock.advance(days=90)
-    assert retain.sweep().counts == {"archive": 0, "recycle": 1, "delete": 0}
+    assert holdfast.sweep().counts == {"archive": 0, "recycle": 1, "delete": 0}
     assert found(memory) == []
 
 
 def test_ep_without_delete_after_archival_period_the_summary_stays(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     policy = EpisodicRetentionPolicy(delete_after_archival_period=False)
-    retain.policies.set_episodic("travel_agent", policy, confirm=True)
+    holdfast.policies.set_episodic("travel_agent", policy, confirm=True)
     episode = record(memory)
     clock.advance(days=3_650)
-    retain.sweep()
+    holdfast.sweep()
     assert found(memory) == [episode]
 
 
 # --- the three phases -----------------------------------------------------------------------------------------------
 
 
-def test_ep_up_to_90_days_everything_is_there(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+def test_ep_up_to_90_days_everything_is_there(memory: MemoryManager, holdfast: Holdfast, clock: FakeClock) -> None:
     episode = record(memory)
     clock.advance(days=90, microseconds=-1)
-    retain.sweep()
+    holdfast.sweep()
     assert memory.episodic.get_messages(episode) == MESSAGES
     assert memory.episodic.get_tool_calls(episode) == [{"name": "hr.balance", "result": 12}]
     assert memory.episodic.query_messages("how many days remain?", top_k=1)[0]["episode_id"] == episode
@@ -92,13 +92,13 @@ def test_ep_up_to_90_days_everything_is_there(memory: MemoryManager, retain: Ret
 
 
 def test_ep_from_90_days_on_only_the_summary_and_its_embedding_are_kept(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     episode = record(memory)
-    before = retain.parts.records.entries("default/user_123", [episode])[episode]
+    before = holdfast.parts.records.entries("default/user_123", [episode])[episode]
     clock.advance(days=90)
-    retain.sweep()
-    record_after, encoding = retain.parts.records.entries("default/user_123", [episode])[episode]
+    holdfast.sweep()
+    record_after, encoding = holdfast.parts.records.entries("default/user_123", [episode])[episode]
     assert record_after.content == SUMMARY
     assert not record_after.body
     assert encoding.vectors
@@ -110,25 +110,25 @@ def test_ep_from_90_days_on_only_the_summary_and_its_embedding_are_kept(
 
 
 def test_ep_an_archived_episode_is_found_by_meaning_and_its_messages_answer_archived(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     episode = record(memory)
     clock.advance(days=91)
-    retain.sweep()
+    holdfast.sweep()
     assert found(memory, "how much holiday is left") == [episode]
     assert memory.episodic.get_messages(episode) == "archived"
     assert memory.episodic.get_tool_calls(episode) == "archived"
     assert memory.episodic.query_messages("how many days remain?") == []
 
 
-def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, retain: Retain, clock: FakeClock) -> None:
+def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, holdfast: Holdfast, clock: FakeClock) -> None:
     episode = record(memory)
     clock.advance(days=365)
     assert found(memory) == [], "at that instant, swept or not"
-    retain.sweep()
+    holdfast.sweep()
     clock.advance(days=15)
-    retain.sweep()
-    assert retain.parts.records.get("default/user_123", episode) is None
+    holdfast.sweep()
+    assert holdfast.parts.records.get("default/user_123", episode) is None
     with pytest.raises(NotFoundError):
         memory.get(episode)
 
@@ -136,12 +136,12 @@ def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, retain: Ret
 # --- the nightly job ------------------------------------------------------------------------------------------------
 
 
-def test_ep_the_job_runs_once_every_24_hours(retain: Retain, clock: FakeClock) -> None:
-    retain.schedule.enrol()
+def test_ep_the_job_runs_once_every_24_hours(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.schedule.enrol()
     slots = []
     for _ in range(24 * 5):
         clock.advance(hours=1)
-        slots += [run["slot"] for run in retain.schedule.run_due() if run["name"] == "episodes"]
+        slots += [run["slot"] for run in holdfast.schedule.run_due() if run["name"] == "episodes"]
     moments = [datetime.fromisoformat(slot) for slot in slots]
     assert len(slots) == 5
     assert {later - earlier for earlier, later in pairwise(moments)} == {timedelta(days=1)}
@@ -163,49 +163,49 @@ class HoursPass(threading.Event):
         return self.is_set()
 
 
-def states(retain: Retain, episodes: list[str]) -> list[str]:
+def states(holdfast: Holdfast, episodes: list[str]) -> list[str]:
     """What jobs have made of episodes, not what a reader would be told by now."""
-    found = retain.parts.records.entries("default/user_123", episodes)
+    found = holdfast.parts.records.entries("default/user_123", episodes)
     return [found[episode].record.state.value for episode in episodes]
 
 
 def test_ep_the_job_goes_on_every_24_hours_until_it_is_told_to_stop(
-    memory: MemoryManager, retain: Retain, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "retain.schedule")
-    for job in retain.schedule.list():
-        retain.schedule.set(job["name"], enabled=job["name"] == "episodes")
+    caplog.set_level(logging.INFO, "holdfast.schedule")
+    for job in holdfast.schedule.list():
+        holdfast.schedule.set(job["name"], enabled=job["name"] == "episodes")
     ended = (90.5, 89.5, 88.5, 86.5)
     episodes = [
         memory.episodic.record_episode(f"task {age}", ["step"], timestamp=clock() - timedelta(days=age))
         for age in ended
     ]
 
-    retain.schedule.serve(HoursPass(clock, clock() + timedelta(days=3)))  # comes back because it was told to stop
+    holdfast.schedule.serve(HoursPass(clock, clock() + timedelta(days=3)))  # comes back because it was told to stop
 
     ran = [record.getMessage() for record in caplog.records if "the job episodes ran" in record.getMessage()]
     assert [message.split("slot of ")[1][:16] for message in ran] == [f"2026-01-{day}T02:00" for day in (16, 17, 18)], (
         "once a day"
     )
-    assert states(retain, episodes) == ["archived", "archived", "archived", "active"]
+    assert states(holdfast, episodes) == ["archived", "archived", "archived", "active"]
     told = HoursPass(clock, clock())
     told.set()
     clock.advance(days=3)
-    retain.schedule.serve(told)
-    assert states(retain, episodes)[-1] == "active", "nothing runs any more"
+    holdfast.schedule.serve(told)
+    assert states(holdfast, episodes)[-1] == "active", "nothing runs any more"
 
 
 def test_ep_the_job_archives_what_ended_before_the_cutoff_and_deletes_what_is_older(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    retain.schedule.enrol()
+    holdfast.schedule.enrol()
     old, middle, new = (
         memory.episodic.record_episode(f"task {age}", ["step"], timestamp=clock() - timedelta(days=age))
         for age in (366, 91, 89)
     )
     clock.advance(days=1, hours=-1)  # the end of an episode counts, not when it was recorded
-    retain.schedule.run_due()
-    states = [retain.explain(episode)["state"] for episode in (old, middle, new)]
+    holdfast.schedule.run_due()
+    states = [holdfast.explain(episode)["state"] for episode in (old, middle, new)]
     assert states == ["recycled", "archived", "active"]
 
 
@@ -213,23 +213,23 @@ def test_ep_the_job_archives_what_ended_before_the_cutoff_and_deletes_what_is_ol
 
 
 def test_ep_an_agent_recalls_from_another_session_that_a_topic_was_discussed(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     record(memory)
     clock.advance(days=100)
-    retain.sweep()
-    later = retain.manager("user_123", "travel_agent", "another_session")
+    holdfast.sweep()
+    later = holdfast.manager("user_123", "travel_agent", "another_session")
     (snippet,) = later.episodic.query_similar_episodes("leave balance")
     assert snippet["summary"] == SUMMARY
 
 
 def test_ep_a_recalled_episode_has_id_summary_date_score_and_is_archived(
-    memory: MemoryManager, retain: Retain, clock: FakeClock
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     ended = clock()
     episode = record(memory)
     clock.advance(days=100)
-    retain.sweep()
+    holdfast.sweep()
     (snippet,) = memory.episodic.query_similar_episodes("annual leave balance")
     assert snippet["episode_id"] == episode
     assert snippet["summary"] == SUMMARY

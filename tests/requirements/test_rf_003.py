@@ -11,16 +11,16 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, aio
+from holdfast.core.types import TYPES
+from holdfast.engine import default_engine
+from holdfast.kinds import latency
 from homes import Homes
-from retain import MemoryManager, MemoryType, QuotaExceededError, Retain, aio
-from retain.core.types import TYPES
-from retain.engine import default_engine
-from retain.kinds import latency
 
 RESULT_FIELDS = {"memory_id", "operation", "memory_type", "latency_ms", "quota_remaining"}
 
 
-def test_rf_003_1_add_working_memory(memory: MemoryManager, retain: Retain, homes: Homes) -> None:
+def test_rf_003_1_add_working_memory(memory: MemoryManager, holdfast: Holdfast, homes: Homes) -> None:
     result = memory.add("current_task: book flight to Paris", "working")
 
     assert set(result) == RESULT_FIELDS
@@ -29,9 +29,9 @@ def test_rf_003_1_add_working_memory(memory: MemoryManager, retain: Retain, home
     assert result["quota_remaining"] == TYPES[MemoryType.WORKING].max_memories - 1
     assert memory.get(result["memory_id"])["content"] == "current_task: book flight to Paris"
     # kept in the process: nothing of it is in the store, in its files or on its server
-    retain.close()
-    files = [path.read_bytes() for path in retain.settings.home.rglob("*") if path.is_file()]
-    assert not any(b"book flight" in data for data in [*files, *homes.tables(retain.settings.home).values()])
+    holdfast.close()
+    files = [path.read_bytes() for path in holdfast.settings.home.rglob("*") if path.is_file()]
+    assert not any(b"book flight" in data for data in [*files, *homes.tables(holdfast.settings.home).values()])
 
 
 def test_rf_003_2_add_short_term_memory(memory: MemoryManager, clock: FakeClock) -> None:
@@ -46,13 +46,13 @@ def test_rf_003_2_add_short_term_memory(memory: MemoryManager, clock: FakeClock)
     ]
 
 
-def test_rf_003_3_add_long_term_memory(memory: MemoryManager, retain: Retain) -> None:
+def test_rf_003_3_add_long_term_memory(memory: MemoryManager, holdfast: Holdfast) -> None:
     result = memory.add("User enjoys skiing and mountain views", "long_term")
 
     assert set(result) == RESULT_FIELDS
     assert result["quota_remaining"] == 9_999
-    rows = raw.rows(retain, "SELECT length(vectors), models.id FROM records JOIN models ON model = code")
-    assert rows == [(2 * retain.embedder.dim, retain.recall.model)], "an embedding is made from the content"
+    rows = raw.rows(holdfast, "SELECT length(vectors), models.id FROM records JOIN models ON model = code")
+    assert rows == [(2 * holdfast.embedder.dim, holdfast.recall.model)], "an embedding is made from the content"
 
 
 def test_rf_003_4_retrieve_by_semantic_search(memory: MemoryManager) -> None:
@@ -89,8 +89,8 @@ def test_rf_003_6_quota_exceeded(memory: MemoryManager) -> None:
     assert memory.count_memories("long_term") == 10_000
 
 
-def test_rf_003_7_auto_prune(retain: Retain, clock: FakeClock) -> None:
-    memory = retain.manager("user_123", "travel_agent", auto_prune=True)
+def test_rf_003_7_auto_prune(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("user_123", "travel_agent", auto_prune=True)
     ids = []
     for start in range(0, 10_000, 1_000):
         ids += memory.add_many([f"memory number {n}" for n in range(start, start + 1_000)], "long_term")["memory_ids"]
@@ -106,7 +106,7 @@ def test_rf_003_7_auto_prune(retain: Retain, clock: FakeClock) -> None:
     assert memory.restore(ids[0])["content"] == "memory number 0", "the pruned ones are in the recycle bin"
 
 
-def test_rf_003_8_compression(memory: MemoryManager, retain: Retain) -> None:
+def test_rf_003_8_compression(memory: MemoryManager, holdfast: Holdfast) -> None:
     content = "The user described the hotel at length. " * 128
     assert len(content) == 5_120
 
@@ -118,7 +118,7 @@ def test_rf_003_8_compression(memory: MemoryManager, retain: Retain) -> None:
     assert found["metadata"]["is_compressed"] is True
     assert "is_compressed" not in memory.get(small)["metadata"]
     assert memory.retrieve("description of the hotel", top_k=1)[0]["content"] == content
-    ((stored,),) = raw.rows(retain, "SELECT content FROM records WHERE id = ?", (memory_id,))
+    ((stored,),) = raw.rows(holdfast, "SELECT content FROM records WHERE id = ?", (memory_id,))
     assert isinstance(stored, bytes)
     assert len(stored) < len(content)
     edge = {size: memory.add("x" * size, "long_term")["memory_id"] for size in (1_024, 1_025)}
@@ -135,8 +135,8 @@ def test_rf_003_9_retrieve_with_filters(memory: MemoryManager) -> None:
     assert [result["content"] for result in results] == ["User likes skiing"]
 
 
-def test_rf_003_10_empty_results(retain: Retain) -> None:
-    memory = retain.manager("new_user", "travel_agent")
+def test_rf_003_10_empty_results(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("new_user", "travel_agent")
 
     assert memory.retrieve("anything", memory_type="long_term") == []
     assert memory.retrieve("anything", memory_types=list(MemoryType)) == []
@@ -170,7 +170,7 @@ def test_rf_003_an_add_that_takes_longer_than_its_target_is_a_warning(
     assert memory.add("a little late", kind)["latency_ms"] == pytest.approx(target + 0.25)
     monkeypatch.undo()
 
-    (warning,) = [record for record in caplog.records if record.name == "retain.latency"]
+    (warning,) = [record for record in caplog.records if record.name == "holdfast.latency"]
     assert warning.levelno == logging.WARNING
     assert warning.getMessage() == f"add of {kind} memory took {target + 0.25:.2f} ms (target: {target} ms)"
 
@@ -214,10 +214,10 @@ def test_rf_003_results_of_all_kinds_are_ordered_by_falling_score_and_cut_to_top
         assert own == sorted(own, reverse=True)
 
 
-def test_rf_003_the_manager_keeps_its_arguments_and_names_its_kinds(retain: Retain) -> None:
-    memory = retain.manager("test", "test_agent", auto_prune=True)
+def test_rf_003_the_manager_keeps_its_arguments_and_names_its_kinds(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("test", "test_agent", auto_prune=True)
     assert (memory.user_id, memory.agent_id, memory.auto_prune) == ("test", "test_agent", True)
-    assert retain.manager("test", "test_agent").auto_prune is False
+    assert holdfast.manager("test", "test_agent").auto_prune is False
     memory.long_term.add("User enjoys skiing")
     memory.persona.add("I am a ski instructor")
     memory.short_term.add_message("user", "hello")
@@ -229,12 +229,12 @@ def test_rf_003_the_manager_keeps_its_arguments_and_names_its_kinds(retain: Reta
 def test_rf_003_a_memory_without_an_engine_opens_the_one_that_the_settings_name(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RETAIN_HOME", str(home))
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
     MemoryManager(user_id="test", agent_id="test_agent").add("User enjoys skiing", MemoryType.LONG_TERM)
     assert MemoryManager(user_id="test", agent_id="test_agent").count_memories(MemoryType.LONG_TERM) == 1
     default_engine().close()
-    with Retain.open(home=home) as retain:
-        assert retain.manager("test", "other").retrieve("skiing")
+    with Holdfast.open(home=home) as holdfast:
+        assert holdfast.manager("test", "other").retrieve("skiing")
 
 
 def test_rf_003_empty_content_is_a_value_error(memory: MemoryManager) -> None:
@@ -249,11 +249,11 @@ def content(kind: MemoryType, number: int) -> str | dict[str, int]:
     return {"n": number} if kind is MemoryType.STRUCTURED else f"content {number}"
 
 
-def fill_to_quota(retain: Retain, memory: MemoryManager, kind: MemoryType) -> int:
+def fill_to_quota(holdfast: Holdfast, memory: MemoryManager, kind: MemoryType) -> int:
     """Add as many memories of a kind as a user may have: a few, where that can be set."""
     most = TYPES[kind].max_memories if kind is MemoryType.WORKING else 3
     if kind is not MemoryType.WORKING:
-        retain.quotas.set(kind, max_memories=most)
+        holdfast.quotas.set(kind, max_memories=most)
     for number in range(most):
         assert memory.add(content(kind, number), kind)["quota_remaining"] == most - number - 1
     return most
@@ -261,26 +261,28 @@ def fill_to_quota(retain: Retain, memory: MemoryManager, kind: MemoryType) -> in
 
 @pytest.mark.parametrize("kind", BOUNDED)
 def test_rf_003_the_add_after_the_last_that_the_quota_allows_is_refused(
-    retain: Retain, memory: MemoryManager, kind: MemoryType
+    holdfast: Holdfast, memory: MemoryManager, kind: MemoryType
 ) -> None:
-    most = fill_to_quota(retain, memory, kind)
+    most = fill_to_quota(holdfast, memory, kind)
 
     with pytest.raises(QuotaExceededError, match=f"max: {most:,}"):
         memory.add(content(kind, most), kind)
 
     assert memory.count_memories(kind) == most
-    others = retain.manager("another user", memory.agent_id, memory.session_id)
+    others = holdfast.manager("another user", memory.agent_id, memory.session_id)
     assert others.add(content(kind, 0), kind)["quota_remaining"] == most - 1, "a quota is a user's own"
 
 
 @pytest.mark.parametrize("kind", BOUNDED)
-def test_rf_003_no_way_of_writing_gets_past_the_quota(retain: Retain, memory: MemoryManager, kind: MemoryType) -> None:
+def test_rf_003_no_way_of_writing_gets_past_the_quota(
+    holdfast: Holdfast, memory: MemoryManager, kind: MemoryType
+) -> None:
     deleted = None
     if kind is not MemoryType.WORKING:  # which has no recycle bin
         deleted = memory.add(content(kind, -1), kind)["memory_id"]
         memory.delete(deleted)
-    most = fill_to_quota(retain, memory, kind)
-    other_agent = retain.manager(memory.user_id, "another agent", memory.session_id)
+    most = fill_to_quota(holdfast, memory, kind)
+    other_agent = holdfast.manager(memory.user_id, "another agent", memory.session_id)
     ways: dict[str, Callable[[], object]] = {
         "many": lambda: memory.add_many([content(kind, n) for n in range(2)], kind),
         "one of many": lambda: memory.add_many([content(kind, most)], kind),
@@ -327,15 +329,15 @@ def test_rf_003_auto_prune_is_an_ordinary_add_below_the_quota(memory: MemoryMana
     assert result["operation"] == "add"
 
 
-def test_rf_003_the_manager_takes_auto_prune_in_its_place_and_a_session_by_name(retain: Retain) -> None:
-    memory = MemoryManager("test", "test_agent", True, session_id="s1", engine=retain)
+def test_rf_003_the_manager_takes_auto_prune_in_its_place_and_a_session_by_name(holdfast: Holdfast) -> None:
+    memory = MemoryManager("test", "test_agent", True, session_id="s1", engine=holdfast)
     assert (memory.user_id, memory.agent_id, memory.auto_prune, memory.session_id) == ("test", "test_agent", True, "s1")
-    assert MemoryManager("test", "test_agent", engine=retain).auto_prune is False
+    assert MemoryManager("test", "test_agent", engine=holdfast).auto_prune is False
     for wrong in ("s1", "", None, 1):
         with pytest.raises(TypeError, match="session_id="):
-            MemoryManager("test", "test_agent", wrong, engine=retain)  # type: ignore[arg-type]
+            MemoryManager("test", "test_agent", wrong, engine=holdfast)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="session_id="):
             aio.MemoryManager("test", "test_agent", wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        retain.manager("test", "test_agent", "s1", True)  # type: ignore[call-arg]
-    assert retain.manager("test", "test_agent", "s1", auto_prune=True).session_id == "s1"
+        holdfast.manager("test", "test_agent", "s1", True)  # type: ignore[call-arg]
+    assert holdfast.manager("test", "test_agent", "s1", auto_prune=True).session_id == "s1"

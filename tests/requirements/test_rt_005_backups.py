@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from clocks import FakeClock
-from retain import MemoryManager, Retain
-from retain.core.frames import Frame
-from retain.core.times import moment
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.frames import Frame
+from holdfast.core.times import moment
 
 DAILY = ("entity", "episodic", "long_term", "structured")
 
@@ -23,52 +23,52 @@ def moment_of_id(backup_id: str) -> int:
     return moment(read)
 
 
-def pass_days(retain: Retain, clock: FakeClock, days: int, *, step: int = 1) -> None:
+def pass_days(holdfast: Holdfast, clock: FakeClock, days: int, *, step: int = 1) -> None:
     """Let days pass with nothing but backups being made and tried."""
     for job in ("minutely", "episodes", "archive", "daily"):
-        retain.schedule.set(job, enabled=False)
+        holdfast.schedule.set(job, enabled=False)
     for _ in range(0, days, step):
         clock.advance(days=step)
-        assert [run["error"] for run in retain.schedule.run_due() if run["error"]] == []
+        assert [run["error"] for run in holdfast.schedule.run_due() if run["error"]] == []
 
 
-def made(retain: Retain, kinds: tuple[str, ...]) -> list[int]:
+def made(holdfast: Holdfast, kinds: tuple[str, ...]) -> list[int]:
     """The ages in days of the backups of these kinds, the oldest first."""
-    now = retain.parts.now()
-    return [(now - moment_of_id(one.id)) // 86_400_000_000 for one in retain.backups.list() if one.kinds == kinds]
+    now = holdfast.parts.now()
+    return [(now - moment_of_id(one.id)) // 86_400_000_000 for one in holdfast.backups.list() if one.kinds == kinds]
 
 
-def held(retain: Retain, backup_id: str) -> list[Frame]:
+def held(holdfast: Holdfast, backup_id: str) -> list[Frame]:
     """All that a backup says."""
-    catalog = retain.backups._catalog
+    catalog = holdfast.backups._catalog
     manifest = catalog.get(backup_id)
     return [frame for _, frames in catalog.contents(manifest, catalog.docs(manifest)) for frame in frames or ()]
 
 
-def test_rt_005_working_and_short_term_memory_are_never_in_a_backup(retain: Retain, memory: MemoryManager) -> None:
+def test_rt_005_working_and_short_term_memory_are_never_in_a_backup(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("a working note, 4711", "working")
     memory.add("a short-term note, 4712", "short_term")
     memory.add("a long-term note, 4713", "long_term")
-    frames = held(retain, retain.backups.create().id)
+    frames = held(holdfast, holdfast.backups.create().id)
     where = {mark: {frame.table for frame in frames if mark in str(frame.rows)} for mark in ("4711", "4712", "4713")}
     assert where == {"4711": set(), "4712": {"history", "sessions"}, "4713": {"records"}}, "a conversation outlives it"
     for kind in ("working", "short_term"):
         with pytest.raises(ValueError, match=f"{kind} memory is never backed up"):
-            retain.backups.create([kind])
+            holdfast.backups.create([kind])
 
 
 def test_rt_005_four_kinds_are_backed_up_daily_and_kept_for_30_days(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     for kind in DAILY:
         memory.add({"city": "Rome"} if kind == "structured" else "Rome in May", kind)
-    pass_days(retain, clock, 38)
-    assert made(retain, DAILY) == sorted(range(30), reverse=True), "one for each day, none older than 30 days"
-    latest = [one for one in retain.backups.list() if one.kinds == DAILY][-1]
+    pass_days(holdfast, clock, 38)
+    assert made(holdfast, DAILY) == sorted(range(30), reverse=True), "one for each day, none older than 30 days"
+    latest = [one for one in holdfast.backups.list() if one.kinds == DAILY][-1]
     assert latest.memories == len(DAILY)
     kinds = {
         row[frame.columns.index("kind")]
-        for frame in held(retain, latest.id)
+        for frame in held(holdfast, latest.id)
         if frame.table == "records"
         for row in frame.rows
     }
@@ -76,56 +76,58 @@ def test_rt_005_four_kinds_are_backed_up_daily_and_kept_for_30_days(
 
 
 def test_rt_005_persona_is_backed_up_weekly_and_kept_for_90_days(
-    retain: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     memory.add("Answers briefly", "persona")
-    pass_days(retain, clock, 112, step=7)
-    ages = made(retain, ("persona",))
+    pass_days(holdfast, clock, 112, step=7)
+    ages = made(holdfast, ("persona",))
     assert ages == [age for age in range(max(ages), -1, -7) if age >= 0]
     assert 84 <= max(ages) < 90
-    assert {one.memories for one in retain.backups.list() if one.kinds == ("persona",)} == {1}
+    assert {one.memories for one in holdfast.backups.list() if one.kinds == ("persona",)} == {1}
 
 
 def test_rt_005_a_backup_holds_every_memory_carries_its_time_and_logs_how_many_there_are(
-    retain: Retain, memory: MemoryManager, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = {f"note {n}" for n in range(50)}
     memory.add_many(sorted(texts), "long_term")
-    with caplog.at_level(logging.INFO, logger="retain.backups"):
-        backup = retain.backups.create(["long_term"])
+    with caplog.at_level(logging.INFO, logger="holdfast.backups"):
+        backup = holdfast.backups.create(["long_term"])
     assert f"backup {backup.id} holds 50 memories" in caplog.text
-    assert abs(moment_of_id(backup.id) - retain.parts.now()) < 1_000, "to the millisecond"
+    assert abs(moment_of_id(backup.id) - holdfast.parts.now()) < 1_000, "to the millisecond"
     made = clock()
-    (folder,) = (retain.settings.home / "backups" / "backups").iterdir()
+    (folder,) = (holdfast.settings.home / "backups" / "backups").iterdir()
     assert folder.name == backup.id
     assert folder.name.startswith(f"{made:%Y%m%d-%H%M%S}-"), "whoever lists the folder sees when it was made"
-    later = [retain.backups.create(["long_term"]).id for _ in range(3)]
+    later = [holdfast.backups.create(["long_term"]).id for _ in range(3)]
     clock.advance(seconds=1)
-    later.append(retain.backups.create(["long_term"]).id)
-    assert [one.id for one in retain.backups.list()] == [backup.id, *later], "also those of one moment keep their order"
+    later.append(holdfast.backups.create(["long_term"]).id)
+    assert [one.id for one in holdfast.backups.list()] == [backup.id, *later], (
+        "also those of one moment keep their order"
+    )
     records = [
         dict(zip(f.columns, row, strict=True))
-        for f in held(retain, backup.id)
+        for f in held(holdfast, backup.id)
         if f.table == "records"
         for row in f.rows
     ]
     assert {row["content"].removeprefix(b"\0").decode() for row in records} == texts
-    assert any(path.is_file() for path in (retain.settings.home / "backups").rglob("*"))
+    assert any(path.is_file() for path in (holdfast.settings.home / "backups").rglob("*"))
 
 
 def test_rt_005_gdpr_delete_takes_the_user_out_of_the_backups(
-    retain: Retain, memory: MemoryManager, home: Path
+    holdfast: Holdfast, memory: MemoryManager, home: Path
 ) -> None:
     memory.add("Is allergic to peanuts", "long_term")
-    retain.manager("bob", "guide").add("Likes tea", "long_term")
-    backup = retain.backups.create()
+    holdfast.manager("bob", "guide").add("Likes tea", "long_term")
+    backup = holdfast.backups.create()
     size = sum(path.stat().st_size for path in (home / "backups").rglob("*") if path.is_file())
 
-    retain.gdpr_delete_user_data(memory.user_id)
+    holdfast.gdpr_delete_user_data(memory.user_id)
 
-    check = retain.backups.verify(backup.id)
+    check = holdfast.backups.verify(backup.id)
     assert (check.users, check.erased) == (1, 1), "nobody can read that part any more"
-    retain.backups.rotate()
-    check = retain.backups.verify(backup.id, restore=True)
+    holdfast.backups.rotate()
+    check = holdfast.backups.verify(backup.id, restore=True)
     assert (bool(check), check.users, check.erased) == (True, 1, 0), "and now it is gone"
     assert sum(path.stat().st_size for path in (home / "backups").rglob("*") if path.is_file()) < size

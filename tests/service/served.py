@@ -1,4 +1,4 @@
-"""``retain serve`` as tests start it: the installed script, in a process of its own, on a port that was free."""
+"""``holdfast serve`` as tests start it: the installed script, in a process of its own, on a port that was free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-SCRIPT = Path(sys.executable).with_name("retain")
+SCRIPT = Path(sys.executable).with_name("holdfast")
 PATIENCE = 60.0
 
 
@@ -75,7 +75,7 @@ class Served:
 def served(home: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
     """A service on a home of its own, while the block runs."""
     command = [str(SCRIPT), "serve", "--port", "0", "--log-format", "json", "--json", "--home", str(home), *options]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("RETAIN_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**env, **(environ or {})}) as process:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from retain import Retain
+from holdfast import Holdfast
 from service.served import Served, served
 
 _USERS = 9
@@ -28,22 +28,22 @@ _HUGE = {"any": [{"x": number} for number in range(100_000)]}
 def home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A store of two tenants, each with a key that may read."""
     home = tmp_path_factory.mktemp("attacked") / "home"
-    with Retain.open(home=home) as retain:
+    with Holdfast.open(home=home) as holdfast:
         tags = [f"t{number}" for number in range(20_000)]
         for user in range(_USERS):
-            memory = retain.of_tenant("acme").manager(f"user{user}", "agent")
+            memory = holdfast.of_tenant("acme").manager(f"user{user}", "agent")
             for number in range(_MEMORIES):
                 memory.add(f"Fact {number}", metadata={"tags": [*tags, f"own{number}"]})
-        retain.of_tenant("other").manager("bob", "agent").add("Likes green tea")
+        holdfast.of_tenant("other").manager("bob", "agent").add("Likes green tea")
         keys = {
-            tenant: retain.access.create("reader", rights=["read"], tenant=tenant)[1] for tenant in ("acme", "other")
+            tenant: holdfast.access.create("reader", rights=["read"], tenant=tenant)[1] for tenant in ("acme", "other")
         }
     return home, keys
 
 
 @pytest.fixture
 def service(home: tuple[Path, dict[str, str]]) -> Iterator[Served]:
-    environ = {"RETAIN_REQUEST_SECONDS": "4", "RETAIN_RATE_PER_SECOND": "0"}
+    environ = {"HOLDFAST_REQUEST_SECONDS": "4", "HOLDFAST_RATE_PER_SECOND": "0"}
     with served(home[0], "--no-schedule", environ=environ) as one:
         yield one
 

@@ -6,9 +6,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from retain.core.errors import InvalidSettingsError
-from retain.service.headers import SecurityHeaders
-from retain.service.locality import LocalOnly, is_local, is_loopback, resolves_to_loopback
+from holdfast.core.errors import InvalidSettingsError
+from holdfast.service.headers import SecurityHeaders
+from holdfast.service.locality import LocalOnly, is_local, is_loopback, resolves_to_loopback
 from service.asking import REMOTE, ask, scope_of
 
 
@@ -46,7 +46,7 @@ def test_programs_on_this_machine_are_answered(host: str) -> None:
 def test_what_a_web_page_or_a_proxy_sends_is_refused(headers: dict[str, str]) -> None:
     answer = ask(LocalOnly(fine), method="POST", headers=headers)
     assert (answer.status, answer.code) == (403, "forbidden")
-    assert "retain access create" in answer.json["detail"]
+    assert "holdfast access create" in answer.json["detail"]
 
 
 @pytest.mark.parametrize("hosts", [[], [b"localhost", b"evil.example"]])

@@ -18,9 +18,9 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retain.service.connections import Connections, most_connections
-from retain.service.logs import Seldom
-from retain.service.server import Server, listen
+from holdfast.service.connections import Connections, most_connections
+from holdfast.service.logs import Seldom
+from holdfast.service.server import Server, listen
 from service.served import PATIENCE, served
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Sl"
@@ -107,7 +107,7 @@ def test_300_half_sent_heads_with_256_files_keep_nobody_out_and_fill_no_log(tmp_
             open_ones.enter_context(connect(port, HALF))
         assert httpx.get(f"{service.url}/readyz", timeout=PATIENCE, trust_env=False).status_code == 200
         assert service.end() == 0
-    about = [entry for entry in service.log if entry["logger"] != "retain.requests"]
+    about = [entry for entry in service.log if entry["logger"] != "holdfast.requests"]
     full = [entry for entry in about if entry["message"].startswith("all 128 connections are taken")]
     assert len(full) == 1, "it is logged once"
     assert len(about) < 10
@@ -249,7 +249,7 @@ def test_what_callers_can_bring_about_is_logged_once_a_minute_with_how_often_it_
     passed = [seldom.filter(entry("uvicorn.error", "Invalid HTTP request received.")) for _ in range(1_000)]
     assert passed == [True] + 999 * [False]
     assert seldom.filter(entry("asyncio", "something else"))
-    assert all(seldom.filter(entry("retain.requests", "request")) for _ in range(9)), "each request has its line"
+    assert all(seldom.filter(entry("holdfast.requests", "request")) for _ in range(9)), "each request has its line"
     now[0] = 61.0
     later = entry("uvicorn.error", "Invalid HTTP request received.")
     assert seldom.filter(later)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from retain.service.keeper import Keeper, Standing
+from holdfast.service.keeper import Keeper, Standing
 
 UNTIL_THE_END = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.stdin.read()"
 PATIENCE = 30
@@ -57,8 +57,8 @@ def test_one_that_is_killed_is_started_again() -> None:
         os.kill(first, signal.SIGKILL)
         until(lambda: keeper.standing.ready and keeper.standing.pid != first)
         assert keeper.standing.restarts == 1
-        assert "retain_schedule_restarts_total 1.0" in metrics(keeper)
-        assert "retain_schedule_up 1.0" in metrics(keeper)
+        assert "holdfast_schedule_restarts_total 1.0" in metrics(keeper)
+        assert "holdfast_schedule_up 1.0" in metrics(keeper)
 
 
 def test_one_that_keeps_dying_is_started_again_later_and_later() -> None:
@@ -73,7 +73,7 @@ def test_one_that_keeps_dying_is_started_again_later_and_later() -> None:
         until(lambda: len(waited) >= 5)
         assert keeper.standing.restarts >= 4
         until(lambda: keeper.standing.trouble == "ended with exit code 3; starts again soon")
-        assert "retain_schedule_up 0.0" in metrics(keeper)
+        assert "holdfast_schedule_up 0.0" in metrics(keeper)
     assert waited[:5] == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
@@ -125,7 +125,7 @@ def test_a_stop_before_the_start_is_none() -> None:
 def test_it_ends_when_its_parent_is_no_more() -> None:
     parent = (
         "import sys, time\n"
-        "from retain.service.keeper import Keeper\n"
+        "from holdfast.service.keeper import Keeper\n"
         f"keeper = Keeper('schedule', [sys.executable, '-c', {UNTIL_THE_END!r}])\n"
         "keeper.start()\n"
         "while not keeper.standing.ready: time.sleep(0.01)\n"

@@ -12,14 +12,14 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from retain.core.deadline import watch
-from retain.core.errors import RequestTimeoutError
-from retain.service.limits import Limits
-from retain.service.limits.crowd import CrowdLimit
-from retain.service.limits.duration import TimeLimit
-from retain.service.limits.rate import Buckets, RateLimit
-from retain.service.limits.size import SizeLimit
-from retain.settings import read_settings
+from holdfast.core.deadline import watch
+from holdfast.core.errors import RequestTimeoutError
+from holdfast.service.limits import Limits
+from holdfast.service.limits.crowd import CrowdLimit
+from holdfast.service.limits.duration import TimeLimit
+from holdfast.service.limits.rate import Buckets, RateLimit
+from holdfast.service.limits.size import SizeLimit
+from holdfast.settings import read_settings
 from service.asking import LOOPBACK, REMOTE, Answer, ask, ask_async
 
 
@@ -282,8 +282,8 @@ def test_a_debt_is_bounded(ticks: Ticks) -> None:
 
 
 def test_limits_come_from_the_settings() -> None:
-    given = {"RETAIN_REQUEST_MIB": "0.5", "RETAIN_REQUEST_SECONDS": "2.5", "RETAIN_RATE_PER_SECOND": "0"}
-    settings = read_settings({**given, "RETAIN_REQUESTS_AT_ONCE": "7"})
+    given = {"HOLDFAST_REQUEST_MIB": "0.5", "HOLDFAST_REQUEST_SECONDS": "2.5", "HOLDFAST_RATE_PER_SECOND": "0"}
+    settings = read_settings({**given, "HOLDFAST_REQUESTS_AT_ONCE": "7"})
     assert Limits.of(settings) == Limits(512 * 1024, 2.5, 0.0, 7)
     assert Limits.of(read_settings({})) == Limits()
 

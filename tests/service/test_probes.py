@@ -18,13 +18,13 @@ from psycopg import sql
 from starlette.types import ASGIApp
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import StoreAwayError
+from holdfast.service.keeper import Keeper
+from holdfast.service.layers import layered
+from holdfast.service.limits import Limits
+from holdfast.service.readiness import ANSWER_SECONDS, Part, Readiness
 from homes import Homes, settings_of
-from retain import Retain
-from retain.core.errors import StoreAwayError
-from retain.service.keeper import Keeper
-from retain.service.layers import layered
-from retain.service.limits import Limits
-from retain.service.readiness import ANSWER_SECONDS, Part, Readiness
 from service.asking import REMOTE, ask, ask_async
 
 
@@ -34,24 +34,26 @@ def stopping() -> threading.Event:
 
 
 @pytest.fixture
-def app(retain: Retain, stopping: threading.Event) -> ASGIApp:
+def app(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service with keys, and with a schedule that was not started."""
     keeper = Keeper("schedule", ["/no/such/program"])
-    return layered(FastAPI(), retain, limits=Limits(), keys_required=True, keeper=keeper, stopping=stopping.is_set).app
+    return layered(
+        FastAPI(), holdfast, limits=Limits(), keys_required=True, keeper=keeper, stopping=stopping.is_set
+    ).app
 
 
 @pytest.fixture
-def alone(retain: Retain, stopping: threading.Event) -> ASGIApp:
+def alone(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service without a schedule."""
-    return layered(FastAPI(), retain, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
+    return layered(FastAPI(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
 
 
-def key(retain: Retain, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
-    return {"Authorization": f"Bearer {retain.access.create('a key', rights=[right], tenant=tenant)[1]}"}
+def key(holdfast: Holdfast, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
+    return {"Authorization": f"Bearer {holdfast.access.create('a key', rights=[right], tenant=tenant)[1]}"}
 
 
-def test_a_process_that_answers_is_healthy_whatever_else_is_wrong(app: ASGIApp, retain: Retain) -> None:
-    retain.close()
+def test_a_process_that_answers_is_healthy_whatever_else_is_wrong(app: ASGIApp, holdfast: Holdfast) -> None:
+    holdfast.close()
     assert ask(app, "/healthz", client=REMOTE).json == {"status": "ok"}
 
 
@@ -60,9 +62,9 @@ def test_a_service_whose_store_answers_is_ready(alone: ASGIApp) -> None:
     assert (answer.status, answer.json) == (200, {"status": "ready", "checks": {"service": "ok", "store": "ok"}})
 
 
-def test_what_is_in_the_way_is_told_to_those_who_may_know(app: ASGIApp, retain: Retain) -> None:
+def test_what_is_in_the_way_is_told_to_those_who_may_know(app: ASGIApp, holdfast: Holdfast) -> None:
     here, elsewhere = ask(app, "/readyz"), ask(app, "/readyz", client=REMOTE)
-    operator = ask(app, "/readyz", client=REMOTE, headers=key(retain))
+    operator = ask(app, "/readyz", client=REMOTE, headers=key(holdfast))
     assert {here.status, elsewhere.status, operator.status} == {503}
     assert here.json["checks"]["schedule"] == operator.json["checks"]["schedule"] == "not started yet"
     assert elsewhere.json == {
@@ -71,8 +73,8 @@ def test_what_is_in_the_way_is_told_to_those_who_may_know(app: ASGIApp, retain: 
     }
 
 
-def test_a_store_that_is_gone_is_in_the_way(alone: ASGIApp, retain: Retain) -> None:
-    retain.close()
+def test_a_store_that_is_gone_is_in_the_way(alone: ASGIApp, holdfast: Holdfast) -> None:
+    holdfast.close()
     answer = ask(alone, "/readyz")
     assert answer.status == 503
     assert "closed" in answer.json["checks"]["store"]
@@ -216,8 +218,8 @@ def look_until(app: ASGIApp, named: str) -> dict[str, str]:
 
 
 def test_a_short_term_server_that_hangs_is_named(home: Path, silent: int) -> None:
-    with Retain(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as retain:
-        app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+    with Holdfast(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as holdfast:
+        app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "short_term").keys() == {"service", "store", "short_term"}
 
 
@@ -231,8 +233,8 @@ def test_a_bucket_that_hangs_is_named_and_the_service_is_ready(
         "AWS_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    with Retain(replace(settings_of(home), archive_url="s3://bucket/cold")) as retain:
-        app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+    with Holdfast(replace(settings_of(home), archive_url="s3://bucket/cold")) as holdfast:
+        app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "archive").keys() == {"service", "store", "archive"}
 
 
@@ -240,14 +242,16 @@ def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
     """A lock of ours on the table that is asked stands for a server that does not answer."""
     with Homes("postgres", tmp_path) as homes:
         home = homes.new()
-        with Retain.open(home=home) as retain, psycopg.connect(settings_of(home).url) as blocking:
-            app = layered(FastAPI(), retain, limits=Limits(), keys_required=True).app
+        with Holdfast.open(home=home) as holdfast, psycopg.connect(settings_of(home).url) as blocking:
+            app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
             assert ask(app, "/readyz", client=REMOTE).status in {200, 503}
-            tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'retain'"
+            tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'"
             for (name,) in blocking.execute(tables).fetchall():
-                blocking.execute(sql.SQL("LOCK TABLE retain.{} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(name)))
+                blocking.execute(
+                    sql.SQL("LOCK TABLE holdfast.{} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(name))
+                )
             look_until(app, "store")
-            operator = {"Authorization": "Bearer retain_" + "0" * 32 + "_" + "x" * 43}
+            operator = {"Authorization": "Bearer holdfast_" + "0" * 32 + "_" + "x" * 43}
             assert ask(app, "/readyz", client=REMOTE, headers=operator).status == 503, "nobody waits for who it is"
             blocking.rollback()
 
@@ -255,48 +259,50 @@ def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_metrics_are_for_this_machine_and_for_operators(app: ASGIApp, retain: Retain) -> None:
+def test_metrics_are_for_this_machine_and_for_operators(app: ASGIApp, holdfast: Holdfast) -> None:
     assert ask(app, "/metrics").status == 200
     assert ask(app, "/metrics", client=REMOTE).code == "unauthenticated"
     assert ask(app, "/metrics", headers={"Host": "memory.example.org"}).code == "unauthenticated", "a silent proxy"
     assert ask(app, "/metrics", headers={"Via": "1.1 gate"}).code == "unauthenticated"
     assert ask(app, "/metrics", headers={"X-Forwarded-For": "127.0.0.1"}).code == "unauthenticated"
     assert ask(app, "/metrics", client=REMOTE, headers={"Authorization": "Bearer guessed"}).code == "unauthenticated"
-    assert ask(app, "/metrics", client=REMOTE, headers=key(retain, tenant="default", right="admin")).code == "forbidden"
-    assert ask(app, "/metrics", client=REMOTE, headers=key(retain)).status == 200
+    assert (
+        ask(app, "/metrics", client=REMOTE, headers=key(holdfast, tenant="default", right="admin")).code == "forbidden"
+    )
+    assert ask(app, "/metrics", client=REMOTE, headers=key(holdfast)).status == 200
 
 
-def test_metrics_tell_of_the_store_and_of_the_process(app: ASGIApp, retain: Retain) -> None:
-    retain.manager("alice", "agent").add("Likes tea")
+def test_metrics_tell_of_the_store_and_of_the_process(app: ASGIApp, holdfast: Holdfast) -> None:
+    holdfast.manager("alice", "agent").add("Likes tea")
     ask(app, "/v1/nothing")
     answer = ask(app, "/metrics")
     said = answer.body.decode()
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert 'memory_count{memory_type="long_term"} 1.0' in said
-    assert "retain_store_up 1.0" in said
-    assert "retain_schedule_up 0.0" in said
-    assert "retain_schedule_restarts_total 0.0" in said
-    assert "retain_http_requests_in_flight 1.0" in said
-    assert 'retain_http_requests_total{method="GET",route="none",status="401"}' not in said
-    assert 'retain_http_requests_total{method="GET",route="none",status="404"} 1.0' in said
+    assert "holdfast_store_up 1.0" in said
+    assert "holdfast_schedule_up 0.0" in said
+    assert "holdfast_schedule_restarts_total 0.0" in said
+    assert "holdfast_http_requests_in_flight 1.0" in said
+    assert 'holdfast_http_requests_total{method="GET",route="none",status="401"}' not in said
+    assert 'holdfast_http_requests_total{method="GET",route="none",status="404"} 1.0' in said
     names = [line.split()[2] for line in said.splitlines() if line.startswith("# TYPE ")]
     assert len(names) == len(set(names)), "Prometheus refuses a page that has a metric twice"
 
 
 def test_metrics_tell_what_is_late_in_any_tenant_and_what_the_last_sweep_did(
-    app: ASGIApp, retain: Retain, clock: FakeClock
+    app: ASGIApp, holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    acme = retain.of_tenant("acme")
+    acme = holdfast.of_tenant("acme")
     acme.policies.set("long_term", delete_after_days=1, confirm=True)
     acme.manager("bob", "agent").add("Drinks coffee")
     clock.advance(days=3)
-    assert f'retain_overdue_seconds{{memory_type="long_term"}} {2 * 86_400}.0' in ask(app, "/metrics").body.decode()
-    retain.schedule.run_due()
+    assert f'holdfast_overdue_seconds{{memory_type="long_term"}} {2 * 86_400}.0' in ask(app, "/metrics").body.decode()
+    holdfast.schedule.run_due()
     said = ask(app, "/metrics").body.decode()
-    assert "retain_overdue_seconds{" not in said
-    assert 'retain_job_records{action="recycle",job_name="daily"} 1.0' in said
-    assert 'retain_job_set_aside{job_name="daily"} 0.0' in said
-    assert f'retain_job_finished_timestamp_seconds{{job_name="daily"}} {clock.now.timestamp()}' in scientific(said)
+    assert "holdfast_overdue_seconds{" not in said
+    assert 'holdfast_job_records{action="recycle",job_name="daily"} 1.0' in said
+    assert 'holdfast_job_set_aside{job_name="daily"} 0.0' in said
+    assert f'holdfast_job_finished_timestamp_seconds{{job_name="daily"}} {clock.now.timestamp()}' in scientific(said)
     assert 'memory_deleted_total{memory_type="long_term",reason="rule"} 1.0' in said
 
 
@@ -305,11 +311,11 @@ def scientific(text: str) -> str:
     return re.sub(r"\d\.\d+e\+09", lambda found: str(float(found[0])), text)
 
 
-def test_without_a_store_the_process_still_tells_of_itself(app: ASGIApp, retain: Retain) -> None:
-    retain.close()
+def test_without_a_store_the_process_still_tells_of_itself(app: ASGIApp, holdfast: Holdfast) -> None:
+    holdfast.close()
     said = ask(app, "/metrics").body.decode()
-    assert "retain_store_up 0.0" in said
-    assert "retain_http_requests_in_flight 1.0" in said
+    assert "holdfast_store_up 0.0" in said
+    assert "holdfast_http_requests_in_flight 1.0" in said
 
 
 # --- all layers -------------------------------------------------------------------------------------------------------
@@ -326,9 +332,9 @@ def echo() -> FastAPI:
     return app
 
 
-def test_the_layers_together_answer_and_refuse(echo: FastAPI, retain: Retain) -> None:
+def test_the_layers_together_answer_and_refuse(echo: FastAPI, holdfast: Holdfast) -> None:
     limits = Limits(request_bytes=100, rate_per_second=1.0)
-    app = layered(echo, retain, limits=limits, keys_required=True).app
+    app = layered(echo, holdfast, limits=limits, keys_required=True).app
     headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
     fine = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "b"}'], client=REMOTE)
     large = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "', b"b" * 200, b'"}'], client=REMOTE)
@@ -343,15 +349,15 @@ def test_the_layers_together_answer_and_refuse(echo: FastAPI, retain: Retain) ->
     assert large.json["request_id"] == large.headers["x-request-id"]
 
 
-def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: FastAPI, retain: Retain) -> None:
-    app = layered(echo, retain, limits=Limits(rate_per_second=1.0), keys_required=False).app
+def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: FastAPI, holdfast: Holdfast) -> None:
+    app = layered(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False).app
     headers = {"Content-Type": "application/json"}
     assert {ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]).status for _ in range(9)} == {200}
     assert ask(app, "/v1/echo", "POST", headers={**headers, "Host": "evil.example"}, pieces=[b"{}"]).status == 403
 
 
-def test_fifty_at_once_are_answered(echo: FastAPI, retain: Retain) -> None:
-    app = layered(echo, retain, limits=Limits(), keys_required=False).app
+def test_fifty_at_once_are_answered(echo: FastAPI, holdfast: Holdfast) -> None:
+    app = layered(echo, holdfast, limits=Limits(), keys_required=False).app
 
     async def story() -> set[int]:
         headers = {"Content-Type": "application/json"}

@@ -13,13 +13,13 @@ from fastapi import FastAPI, Request
 from prometheus_client import generate_latest
 from starlette.types import ASGIApp
 
-from retain.core.errors import StoreAwayError
-from retain.service.logs import LogFormat, blotted, install_logs
-from retain.service.recording import Recorded
-from retain.service.traffic import Traffic
+from holdfast.core.errors import StoreAwayError
+from holdfast.service.logs import LogFormat, blotted, install_logs
+from holdfast.service.recording import Recorded
+from holdfast.service.traffic import Traffic
 from service.asking import ask
 
-SECRET = "retain_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
+SECRET = "holdfast_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
 
 
 def api() -> FastAPI:
@@ -35,7 +35,7 @@ def api() -> FastAPI:
 
     @app.get("/v1/away")
     def away() -> None:
-        raise StoreAwayError(f"postgresql://retain:hunter2@db/retain is away, asked with {SECRET}")
+        raise StoreAwayError(f"postgresql://holdfast:hunter2@db/holdfast is away, asked with {SECRET}")
 
     return app
 
@@ -43,7 +43,7 @@ def api() -> FastAPI:
 @contextmanager
 def logging_to(form: LogFormat) -> Iterator[io.StringIO]:
     """What is logged meanwhile; the log of the tests is as it was after."""
-    root, ours = logging.getLogger(), logging.getLogger("retain")
+    root, ours = logging.getLogger(), logging.getLogger("holdfast")
     handlers, levels = list(root.handlers), (root.level, ours.level)
     stream = io.StringIO()
     install_logs(form, stream)
@@ -121,7 +121,7 @@ def test_a_secret_is_in_no_line(app: ASGIApp, form: LogFormat) -> None:
             ask(app, "/v1/broken", "POST", pieces=[SECRET.encode()], headers=headers)
             ask(app, "/v1/away", headers={**headers, "X-Request-ID": SECRET[:60]})
         logging.getLogger("uvicorn.error").warning("a library says %s", SECRET)
-        logging.getLogger("retain.any").error("Authorization: Bearer %s", SECRET[40:])
+        logging.getLogger("holdfast.any").error("Authorization: Bearer %s", SECRET[40:])
     said = stream.getvalue()
     assert len(said.splitlines()) >= 12
     for planted in (SECRET, SECRET[40:], SECRET[:60], "hunter2"):
@@ -131,8 +131,8 @@ def test_a_secret_is_in_no_line(app: ASGIApp, form: LogFormat) -> None:
 def test_a_line_of_text_is_one_line(app: ASGIApp) -> None:
     with logging_to(LogFormat.TEXT) as stream:
         ask(app, "/v1/users/alice")
-        logging.getLogger("retain.any").warning("two\nlines and \x1b[31mcolour")
-        logging.getLogger("retain.latency").warning("is in the metrics")
+        logging.getLogger("holdfast.any").warning("two\nlines and \x1b[31mcolour")
+        logging.getLogger("holdfast.latency").warning("is in the metrics")
     first, second = stream.getvalue().splitlines()
     assert "route=/v1/users/{user_id} status=200" in first
     assert second.endswith("warning two lines and  [31mcolour")
@@ -141,7 +141,7 @@ def test_a_line_of_text_is_one_line(app: ASGIApp) -> None:
 def test_passwords_and_keys_are_blotted_out_and_the_rest_is_not() -> None:
     assert blotted("postgresql://me:secret@host/db is away") == "postgresql://me:…@host/db is away"
     assert blotted(f"asked with {SECRET}.") == "asked with …."
-    assert blotted("retain_overdue_seconds is 3") == "retain_overdue_seconds is 3"
+    assert blotted("holdfast_overdue_seconds is 3") == "holdfast_overdue_seconds is 3"
 
 
 def test_requests_are_counted_by_route_and_status(app: ASGIApp, traffic: Traffic) -> None:
@@ -149,9 +149,9 @@ def test_requests_are_counted_by_route_and_status(app: ASGIApp, traffic: Traffic
         ask(app, path)
     ask(app, "/v1/users/alice", "BREW")
     said = generate_latest(traffic.registry).decode()
-    assert 'retain_http_requests_total{method="GET",route="/v1/users/{user_id}",status="200"} 2.0' in said
-    assert 'retain_http_requests_total{method="GET",route="none",status="404"} 2.0' in said
-    assert 'retain_http_requests_total{method="other",route="/v1/users/{user_id}",status="405"} 1.0' in said
-    assert 'retain_http_request_seconds_count{method="GET",route="/v1/users/{user_id}"} 2.0' in said
-    assert "retain_http_requests_in_flight 0.0" in said
+    assert 'holdfast_http_requests_total{method="GET",route="/v1/users/{user_id}",status="200"} 2.0' in said
+    assert 'holdfast_http_requests_total{method="GET",route="none",status="404"} 2.0' in said
+    assert 'holdfast_http_requests_total{method="other",route="/v1/users/{user_id}",status="405"} 1.0' in said
+    assert 'holdfast_http_request_seconds_count{method="GET",route="/v1/users/{user_id}"} 2.0' in said
+    assert "holdfast_http_requests_in_flight 0.0" in said
     assert "alice" not in said

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from clocks import FakeClock
-from retain import Retain
-from retain.core.errors import LeaseLostError
-from retain.service.logs import LogFormat
-from retain.service.scheduler import COMMAND, _hand_back, told
+from holdfast import Holdfast
+from holdfast.core.errors import LeaseLostError
+from holdfast.service.logs import LogFormat
+from holdfast.service.scheduler import COMMAND, _hand_back, told
 
 
 def begun(home: Path) -> subprocess.Popen[str]:
@@ -27,8 +27,8 @@ def begun(home: Path) -> subprocess.Popen[str]:
 
 def test_it_runs_what_is_due_until_its_input_ends(home: Path) -> None:
     long_ago = FakeClock()
-    with Retain.open(home=home, clock=long_ago) as retain:
-        retain.schedule.enrol()  # its slots have been waiting since
+    with Holdfast.open(home=home, clock=long_ago) as holdfast:
+        holdfast.schedule.enrol()  # its slots have been waiting since
     with begun(home) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -37,14 +37,14 @@ def test_it_runs_what_is_due_until_its_input_ends(home: Path) -> None:
         _, rest = process.communicate(timeout=30)
     assert process.returncode == 0
     assert any("the job minutely ran" in line["message"] for line in lines), rest
-    with Retain.open(home=home) as retain:
-        jobs = {job["name"]: job for job in retain.schedule.list()}
+    with Holdfast.open(home=home) as holdfast:
+        jobs = {job["name"]: job for job in holdfast.schedule.list()}
     assert jobs["minutely"]["last_finished"] is not None
     assert not any(job["running"] for job in jobs.values())
 
 
 def test_a_store_that_cannot_be_opened_is_told_and_ends_it(tmp_path: Path) -> None:
-    (tmp_path / "retain.db").write_bytes(b"no database" * 1_000)
+    (tmp_path / "holdfast.db").write_bytes(b"no database" * 1_000)
     with begun(tmp_path) as process:
         out, said = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
@@ -53,30 +53,30 @@ def test_a_store_that_cannot_be_opened_is_told_and_ends_it(tmp_path: Path) -> No
 
 
 def test_a_sweep_that_is_handed_back_ends_at_its_next_batch_and_the_next_one_goes_on(
-    retain: Retain, clock: FakeClock
+    holdfast: Holdfast, clock: FakeClock
 ) -> None:
-    memory = retain.manager("alice", "agent")
+    memory = holdfast.manager("alice", "agent")
     memory.add_many([f"note {n}" for n in range(600)])
-    retain.policies.set("long_term", delete_after_days=1, confirm=True)
+    holdfast.policies.set("long_term", delete_after_days=1, confirm=True)
     clock.advance(days=2)
     stop, done, moved = threading.Event(), threading.Event(), [0]
     stop.set()
 
     def hand_back_once(count: int) -> None:
         moved[0] += count
-        if retain.schedule.lease is not None and moved[0] == count:
-            _hand_back(retain, stop, done, seconds=0)
+        if holdfast.schedule.lease is not None and moved[0] == count:
+            _hand_back(holdfast, stop, done, seconds=0)
 
     with pytest.raises(LeaseLostError, match="released"):
-        retain.sweep(confirm=True, progress=hand_back_once)
+        holdfast.sweep(confirm=True, progress=hand_back_once)
     assert 0 < moved[0] < 600
-    report = retain.sweep(confirm=True)
+    report = holdfast.sweep(confirm=True)
     assert report.counts["recycle"] == 600 - moved[0]
     assert memory.count_memories() == 0
 
 
-def test_nothing_is_handed_back_if_nothing_runs(retain: Retain) -> None:
+def test_nothing_is_handed_back_if_nothing_runs(holdfast: Holdfast) -> None:
     stop = threading.Event()
     stop.set()
-    _hand_back(retain, stop, threading.Event(), seconds=0)
-    assert retain.schedule.lease is None
+    _hand_back(holdfast, stop, threading.Event(), seconds=0)
+    assert holdfast.schedule.lease is None

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from retain.core.errors import InvalidSettingsError, RetainError
-from retain.service.limits.duration import TimeLimit
-from retain.service.server import Server, listen
+from holdfast.core.errors import HoldfastError, InvalidSettingsError
+from holdfast.service.limits.duration import TimeLimit
+from holdfast.service.server import Server, listen
 
 
 async def nothing_left() -> None:
@@ -75,7 +75,7 @@ def test_an_app_that_cannot_start_is_an_error(listener: socket.socket) -> None:
         yield
 
     server = Server(listener, stop_seconds=5)
-    with pytest.raises(RetainError, match="could not be started"):
+    with pytest.raises(HoldfastError, match="could not be started"):
         server.run(
             FastAPI(lifespan=fails), started=lambda: pytest.fail("started"), stop=lambda: None, finish=nothing_left
         )

@@ -1,4 +1,4 @@
-"""``retain serve``: one command, which answers, keeps its schedule running, keeps secrets, and stops in peace."""
+"""``holdfast serve``: one command, which answers, keeps its schedule running, keeps secrets, and stops in peace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from bench.service import crowd, lost
 
 from cli.shell import SCRIPT, Shell
-from retain import Retain
+from holdfast import Holdfast
 from service.served import PATIENCE, Served, child_of, is_gone, served, until
 
 WHOSE = {"user_id": "alice", "agent_id": "tests"}
@@ -51,7 +51,7 @@ def test_everything_is_where_it_says(service: Served) -> None:
     with service.client() as client:
         assert client.get(service.where["health"]).json() == {"status": "ok"}
         assert client.get(service.where["docs"]).status_code == 200
-        assert client.get("/openapi.json").json()["info"]["title"] == "Retain"
+        assert client.get("/openapi.json").json()["info"]["title"] == "Holdfast"
         asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         tools = client.post(service.where["mcp"], json=asked, headers={"Accept": "application/json, text/event-stream"})
         assert "memory_add" in {tool["name"] for tool in tools.json()["result"]["tools"]}
@@ -59,9 +59,9 @@ def test_everything_is_where_it_says(service: Served) -> None:
         found = client.post("/v1/recall", json={**WHOSE, "query": "tea"})
         assert "Likes green tea" in found.text
         metrics = client.get(service.where["metrics"]).text
-    assert 'retain_http_requests_total{method="POST",route="/v1/memories",status="201"}' in metrics
+    assert 'holdfast_http_requests_total{method="POST",route="/v1/memories",status="201"}' in metrics
     assert 'route="/mcp",status="200"' in metrics
-    assert "retain_schedule_up 1.0" in metrics
+    assert "holdfast_schedule_up 1.0" in metrics
     assert "_created" not in metrics
 
 
@@ -104,8 +104,8 @@ def test_a_schedule_that_is_killed_is_seen_and_started_again(service: Served) ->
     first = child_of(service.process.pid)
     os.kill(first, signal.SIGKILL)
     with service.client() as client:
-        until(lambda: "retain_schedule_restarts_total 1.0" in client.get("/metrics").text)
-        until(lambda: "retain_schedule_up 1.0" in client.get("/metrics").text)
+        until(lambda: "holdfast_schedule_restarts_total 1.0" in client.get("/metrics").text)
+        until(lambda: "holdfast_schedule_up 1.0" in client.get("/metrics").text)
     service.wait_ready()
     assert child_of(service.process.pid) != first
     assert any("ended by signal 9" in line["message"] for line in service.log)
@@ -124,7 +124,7 @@ def test_a_stop_finishes_what_is_in_flight_and_the_schedule(service: Served) -> 
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:
         slow.sendall(head.encode() + body[:10])
         with service.client() as client:
-            until(lambda: "retain_http_requests_in_flight 2.0" in client.get("/metrics").text)
+            until(lambda: "holdfast_http_requests_in_flight 2.0" in client.get("/metrics").text)
         service.process.send_signal(signal.SIGTERM)
         until(lambda: refuses(port))
         slow.sendall(body[10:])
@@ -151,9 +151,9 @@ def refuses(port: int) -> bool:
 
 
 def test_with_keys_everyone_is_asked_and_no_secret_is_logged(home: Path) -> None:
-    with Retain.open(home=home) as retain:
-        _, secret = retain.access.create("tests", rights=["write"], tenant="acme")
-    with served(home, "--no-schedule", "--host", "0.0.0.0", environ={"RETAIN_RATE_PER_SECOND": "3"}) as service:  # noqa: S104
+    with Holdfast.open(home=home) as holdfast:
+        _, secret = holdfast.access.create("tests", rights=["write"], tenant="acme")
+    with served(home, "--no-schedule", "--host", "0.0.0.0", environ={"HOLDFAST_RATE_PER_SECOND": "3"}) as service:  # noqa: S104
         assert service.where["keys_required"] is True
         with service.client() as client, service.client(headers={"Authorization": f"Bearer {secret}"}) as keyed:
             assert add(client, "x").json()["code"] == "unauthenticated"
@@ -189,13 +189,13 @@ def shell(home: Path) -> Shell:
 def test_without_keys_other_machines_are_not_served(shell: Shell, host: str) -> None:
     code, error = shell.error("serve", "--host", host, "--check", "--port", "0")
     assert (code, error["code"]) == (1, "forbidden")
-    assert "retain access create" in error["message"]
+    assert "holdfast access create" in error["message"]
 
 
 def test_once_there_was_a_key_nobody_comes_in_without_one(shell: Shell, home: Path) -> None:
-    with Retain.open(home=home) as retain:
-        key, _ = retain.access.create("tests", rights=["read"], tenant="default")
-        retain.access.revoke(key.id)
+    with Holdfast.open(home=home) as holdfast:
+        key, _ = holdfast.access.create("tests", rights=["read"], tenant="default")
+        holdfast.access.revoke(key.id)
     check = ("serve", "--check", "--port", "0")
     assert shell.json(*check)["keys_required"] is True
     assert shell.json(*check, "--keyless")["keys_required"] is False
@@ -228,12 +228,12 @@ def test_a_check_opens_everything_and_serves_nothing(shell: Shell) -> None:
 def test_without_its_extra_it_says_what_to_install(home: Path) -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
-        "from retain.cli import main\n"
-        f"sys.argv = ['retain', 'serve', '--check', '--home', {str(home)!r}]\n"
+        "from holdfast.cli import main\n"
+        f"sys.argv = ['holdfast', 'serve', '--check', '--home', {str(home)!r}]\n"
         "main()"
     )
     done = subprocess.run(
         [SCRIPT.with_name("python"), "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "retain[server]" in done.stderr
+    assert "holdfast[server]" in done.stderr

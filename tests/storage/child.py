@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from retain import QuotaExceededError, Retain
-from retain.core.errors import RetainError
-from retain.core.records import Encoding, Entry, Record, Scope
-from retain.core.types import TYPES, MemoryType
-from retain.storage.relational.records import SqlRecords
-from retain.storage.sqlite.database import Database
+from holdfast import Holdfast, QuotaExceededError
+from holdfast.core.errors import HoldfastError
+from holdfast.core.records import Encoding, Entry, Record, Scope
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.sqlite.database import Database
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 NOBODY = 65_534
@@ -41,17 +41,17 @@ def put(database: Database, record_id: str, content: str = "a memory") -> None:
     SqlRecords(database).insert("t/u", LONG_TERM, [entry], prune=False, now=1)
 
 
-def file_of(retain: Retain) -> Database:
+def file_of(holdfast: Holdfast) -> Database:
     """An engine's database, which is a file here."""
-    assert isinstance(retain.database, Database)
-    return retain.database
+    assert isinstance(holdfast.database, Database)
+    return holdfast.database
 
 
 def add_forever(home: str) -> None:
     """Add memories and print each id, until killed."""
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("user_123", "agent")
-        with file_of(retain).write() as tx:
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("user_123", "agent")
+        with file_of(holdfast).write() as tx:
             tx.connection.wal_autocheckpoint(8)  # so that some kills hit the moving of pages from the log to the file
         while True:
             say(memory.add("a memory that must not be lost", "long_term")["memory_id"])
@@ -59,8 +59,8 @@ def add_forever(home: str) -> None:
 
 def add_many(home: str, threads: str, each: str) -> None:
     """Add memories from several threads at once; the ids, and how many were refused."""
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("user_123", f"agent_{os.getpid()}")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("user_123", f"agent_{os.getpid()}")
         ids: list[str] = []
         refused: list[str] = []
 
@@ -119,10 +119,10 @@ def write_small_files(path: str, limit: str) -> None:
 def fork(home: str) -> None:
     """Use the parent's engine in a forked child, while the parent writes; then go on in the parent."""
     signal.alarm(60)  # a child that hangs is killed, and the test fails
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("user_123", "agent")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("user_123", "agent")
         memory.add("before the fork", "long_term")
-        with retain.database.write():  # the lock is held in the moment of the fork
+        with holdfast.database.write():  # the lock is held in the moment of the fork
             child = os.fork()
             if child == 0:
                 signal.alarm(30)
@@ -130,7 +130,7 @@ def fork(home: str) -> None:
                     lambda: memory.add("in the child", "long_term"),
                     lambda: memory.retrieve("fork"),
                     lambda: memory.count_memories("long_term"),
-                    retain.close,
+                    holdfast.close,
                     lambda: memory.count_memories("long_term"),
                 ):
                     attempt(use)
@@ -138,14 +138,14 @@ def fork(home: str) -> None:
             _, status = os.waitpid(child, 0)
         say({"child": os.waitstatus_to_exitcode(status)})
         memory.add("after the fork", "long_term")
-        say([memory.count_memories("long_term"), file_of(retain).check()])
+        say([memory.count_memories("long_term"), file_of(holdfast).check()])
 
 
 def attempt(use: Callable[[], object]) -> None:
     """Say how it ended: the code and the words of the error, if it was one of ours."""
     try:
         use()
-    except RetainError as problem:
+    except HoldfastError as problem:
         say({"code": problem.code, "message": str(problem)})
     else:
         say("done")

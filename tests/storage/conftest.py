@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.samples import NOW, Person, entry
-from retain.core.records import Record
-from retain.core.types import TYPES, MemoryType
-from retain.storage.relational.records import SqlRecords
-from retain.storage.sqlite.database import Database
+from holdfast.core.records import Record
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.sqlite.database import Database
 
 ME = Person("t", "u")
 Put = Callable[..., Record]
@@ -20,7 +20,7 @@ Put = Callable[..., Record]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "store" / "retain.db"
+    return tmp_path / "store" / "holdfast.db"
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from functools import cache, partial
 from typing import Any
 
 from clocks import FakeClock
-from retain import Retain, engine
-from retain.core.errors import AgentRemovedError, QuotaExceededError, RetainError, StoreBusyError
-from retain.lifecycle.leadership import SWEEPER
-from retain.recall.embedders import open_embedder
-from retain.storage.postgres import database
-from retain.storage.postgres.transactions import PostgresTransaction
+from holdfast import Holdfast, engine
+from holdfast.core.errors import AgentRemovedError, HoldfastError, QuotaExceededError, StoreBusyError
+from holdfast.lifecycle.leadership import SWEEPER
+from holdfast.recall.embedders import open_embedder
+from holdfast.storage.postgres import database
+from holdfast.storage.postgres.transactions import PostgresTransaction
 
 START = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
@@ -37,13 +37,13 @@ class Child:
 
     def __init__(self) -> None:
         self.clock = FakeClock(START)
-        self.retain: Retain
+        self.holdfast: Holdfast
 
     # --- opening ---------------------------------------------------------------------------------------------------
 
     def open(self, url: str, home: str, tenant: str, ttl: float = 15.0) -> int:
-        self.retain = Retain.open(url, home=home, tenant=tenant, clock=self.clock)
-        self.retain.parts.leadership._ttl = int(ttl * 1e6)  # nobody waits 15 seconds in a test
+        self.holdfast = Holdfast.open(url, home=home, tenant=tenant, clock=self.clock)
+        self.holdfast.parts.leadership._ttl = int(ttl * 1e6)  # nobody waits 15 seconds in a test
         return os.getpid()
 
     def at(self, minutes: float) -> None:
@@ -52,7 +52,7 @@ class Child:
     # --- memories --------------------------------------------------------------------------------------------------
 
     def add(self, user: str, agent: str, count: int, kind: str = "long_term") -> dict[str, Any]:
-        memory = self.retain.manager(user, agent)
+        memory = self.holdfast.manager(user, agent)
         ids, refused = [], 0
         for n in range(count):
             try:
@@ -62,11 +62,11 @@ class Child:
         return {"ids": ids, "refused": refused}
 
     def add_pruning(self, user: str, count: int) -> list[str]:
-        memory = self.retain.manager(user, "guide", auto_prune=True)
+        memory = self.holdfast.manager(user, "guide", auto_prune=True)
         return [memory.add(f"memory {n}", "long_term")["memory_id"] for n in range(count)]
 
     def add_until_removed(self, user: str, agent: str) -> list[str]:
-        memory = self.retain.manager(user, agent)
+        memory = self.holdfast.manager(user, agent)
         ids: list[str] = []
         try:
             while True:
@@ -75,44 +75,46 @@ class Child:
             return ids
 
     def note(self, user: str, text: str) -> str:
-        return str(self.retain.manager(user, "guide").add(text, "long_term")["memory_id"])
+        return str(self.holdfast.manager(user, "guide").add(text, "long_term")["memory_id"])
 
     def found(self, user: str, query: str) -> list[str]:
-        return [hit["memory_id"] for hit in self.retain.manager(user, "guide").retrieve(query, top_k=50)]
+        return [hit["memory_id"] for hit in self.holdfast.manager(user, "guide").retrieve(query, top_k=50)]
 
     def delete(self, user: str, ids: list[str]) -> dict[str, str]:
         """How it went with each."""
-        memory = self.retain.manager(user, "guide")
+        memory = self.holdfast.manager(user, "guide")
         return {one: self._code(partial(memory.delete, one)) for one in ids}
 
     def restore(self, user: str, ids: list[str]) -> dict[str, str]:
-        memory = self.retain.manager(user, "guide")
+        memory = self.holdfast.manager(user, "guide")
         return {one: self._code(partial(memory.restore, one)) for one in ids}
 
     def live(self, user: str) -> list[str]:
-        return [row["memory_id"] for row in self.retain.manager(user, "guide").list_memories("long_term", limit=1_000)]
+        return [
+            row["memory_id"] for row in self.holdfast.manager(user, "guide").list_memories("long_term", limit=1_000)
+        ]
 
     # --- what holds for many -------------------------------------------------------------------------------------
 
     def hold(self, user: str) -> list[str]:
         """What there was when the hold had been set."""
-        self.retain.holds.add(user_id=user, reason="a case", author="law")
+        self.holdfast.holds.add(user_id=user, reason="a case", author="law")
         return self.live(user)
 
     def rule(self, days: float, scope: dict[str, Any]) -> None:
-        self.retain.policies.set("long_term", delete_after_days=days, confirm=True, **scope)
+        self.holdfast.policies.set("long_term", delete_after_days=days, confirm=True, **scope)
 
     def rules(self, rounds: int, scope: dict[str, Any]) -> None:
         for n in range(rounds):
             self.rule(100 + n, scope)
 
     def remove_agent(self, agent: str) -> None:
-        self.retain.agents.remove(agent)
+        self.holdfast.agents.remove(agent)
 
     # --- sweeping ------------------------------------------------------------------------------------------------
 
     def sweep(self) -> dict[str, int]:
-        report: Any = self.retain.sweep(confirm=True)
+        report: Any = self.holdfast.sweep(confirm=True)
         return dict(report.counts)
 
     def sweep_and_stop(self) -> dict[str, int]:
@@ -124,7 +126,7 @@ class Child:
                 paused.set()
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-        report: Any = self.retain.sweep(confirm=True, progress=progress)
+        report: Any = self.holdfast.sweep(confirm=True, progress=progress)
         return dict(report.counts)
 
     def sweep_and_stop_within(self) -> dict[str, int]:
@@ -140,7 +142,7 @@ class Child:
 
     def take_over(self) -> None:
         """Have the lease as soon as it can be had, and keep it."""
-        leadership = self.retain.parts.leadership
+        leadership = self.holdfast.parts.leadership
         deadline = time.monotonic() + 60
         while leadership._leases.acquire(SWEEPER, "an heir", now=time.time_ns() // 1_000, ttl=60_000_000) is None:
             if time.monotonic() > deadline:
@@ -149,7 +151,7 @@ class Child:
 
     def give_back(self) -> None:
         """Let go of the lease that was taken over."""
-        leases = self.retain.parts.leadership._leases
+        leases = self.holdfast.parts.leadership._leases
         held = leases.current(SWEEPER, now=time.time_ns() // 1_000)
         if held is not None:
             leases.release(held)
@@ -166,7 +168,7 @@ class Child:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         on_statement(count)
-        ran = self.retain.schedule.run_due()
+        ran = self.holdfast.schedule.run_due()
         return {"ran": [[row["name"], row["slot"], row["error"]] for row in ran], "finish": finish[0]}
 
     # --- everything at once --------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ class Child:
         chance, ended = random.Random(seed), Counter[str]()
         for n in range(rounds):
             user, agent = f"user{chance.randrange(3)}", f"agent{chance.randrange(2)}"
-            memory = self.retain.manager(user, agent, f"s{chance.randrange(2)}")
+            memory = self.holdfast.manager(user, agent, f"s{chance.randrange(2)}")
             name, act = chance.choice(self._acts(memory, chance, n))
             ended[f"{name}: {self._code(act)}"] += 1
         return dict(ended)
@@ -195,29 +197,29 @@ class Child:
             ("message", lambda: memory.short_term.add_message("user", f"message {n}")),
             ("delete", lambda: memory.delete(some_id())),
             ("update", lambda: memory.update(some_id(), f"changed {n}")),
-            ("restore", lambda: self.retain.recycle.restore(user_id=memory.user_id)),
+            ("restore", lambda: self.holdfast.recycle.restore(user_id=memory.user_id)),
             ("retrieve", lambda: memory.retrieve("memory")),
             ("clear", lambda: memory.delete_user_memories(memory.user_id, "long_term")),
             ("rule", lambda: self.rule(30 + n, user)),
             ("rule for all", lambda: self.rule(60 + n, {})),
-            ("quota", lambda: self.retain.quotas.set("long_term", 30 + n)),
+            ("quota", lambda: self.holdfast.quotas.set("long_term", 30 + n)),
             ("hold", lambda: self._hold_for_a_while(memory.user_id)),
             (
                 "agent",
-                lambda: (self.retain.agents.remove(memory.agent_id), self.retain.agents.restore(memory.agent_id)),
+                lambda: (self.holdfast.agents.remove(memory.agent_id), self.holdfast.agents.restore(memory.agent_id)),
             ),
             ("sweep", self.sweep),
-            ("seal", self.retain.audit.seal),
+            ("seal", self.holdfast.audit.seal),
         ]
 
     def _hold_for_a_while(self, user: str) -> None:
-        hold = self.retain.holds.add(user_id=user, reason="a case", author="law")
-        self.retain.holds.release(hold.id, author="law")
+        hold = self.holdfast.holds.add(user_id=user, reason="a case", author="law")
+        self.holdfast.holds.release(hold.id, author="law")
 
     def _code(self, act: Callable[[], object]) -> str:
         try:
             act()
-        except RetainError as problem:
+        except HoldfastError as problem:
             return problem.code
         return "done"
 
@@ -248,7 +250,7 @@ def live(line: socket.socket) -> None:
             verb, *arguments = json.loads(told)
             try:
                 answer = {"said": getattr(child, verb)(*arguments)}
-            except RetainError as problem:
+            except HoldfastError as problem:
                 answer = {"code": problem.code, "message": str(problem), "retryable": problem.retryable}
             file.write(json.dumps(answer) + "\n")
             file.flush()

@@ -1,4 +1,4 @@
-"""A relay between Retain and PostgreSQL: it hands everything on, and can break off at any statement."""
+"""A relay between Holdfast and PostgreSQL: it hands everything on, and can break off at any statement."""
 
 from __future__ import annotations
 

@@ -17,32 +17,32 @@ import pytest
 import raw
 from clocks import FakeClock
 from conformance.engines import postgres_server
-from lifecycle.fuses import DeathError
-from retain import Retain
-from retain.core.errors import (
+from holdfast import Holdfast
+from holdfast.core.errors import (
     ConflictError,
+    HoldfastError,
     InvalidInputError,
-    RetainError,
     StaleError,
     StorageError,
     StoreBusyError,
     StoreUnavailableError,
 )
-from retain.settings import Settings, read_settings
-from retain.storage.copying.ends import check_target, open_source, open_target
-from retain.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES
-from retain.storage.copying.transfer import Show, Transferred, transfer
-from retain.storage.sqlite.database import Database
+from holdfast.settings import Settings, read_settings
+from holdfast.storage.copying.ends import check_target, open_source, open_target
+from holdfast.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES
+from holdfast.storage.copying.transfer import Show, Transferred, transfer
+from holdfast.storage.sqlite.database import Database
+from lifecycle.fuses import DeathError
 from storage.full_store import USERS, answers, fill, lose
 
 CHILD = """
 import os, signal, sys
 from contextlib import closing, contextmanager
 from pathlib import Path
-from retain.settings import read_settings
-from retain.storage.copying.embedded import SqliteView
-from retain.storage.copying.ends import open_source, open_target
-from retain.storage.copying.transfer import transfer
+from holdfast.settings import read_settings
+from holdfast.storage.copying.embedded import SqliteView
+from holdfast.storage.copying.ends import open_source, open_target
+from holdfast.storage.copying.transfer import transfer
 
 home, url, deadly, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 
@@ -79,9 +79,9 @@ class Full:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.clock = FakeClock()
-        with Retain.open(home=home, clock=self.clock) as retain:
-            fill(retain, self.clock)
-            self.answers = answers(retain)
+        with Holdfast.open(home=home, clock=self.clock) as holdfast:
+            fill(holdfast, self.clock)
+            self.answers = answers(holdfast)
 
 
 @pytest.fixture(scope="module")
@@ -121,25 +121,25 @@ def migrate(full: Full, url: str, *, show: Show = quiet, batch: int = 1_000, sou
         return transfer(opened, target, show, batch=batch)
 
 
-def reopened(full: Full, url: str) -> Retain:
-    return Retain.open(url, home=full.home, clock=full.clock)
+def reopened(full: Full, url: str) -> Holdfast:
+    return Holdfast.open(url, home=full.home, clock=full.clock)
 
 
 def assert_same(full: Full, url: str) -> None:
-    with reopened(full, url) as retain:
-        found = answers(retain)
+    with reopened(full, url) as holdfast:
+        found = answers(holdfast)
     for name, expected in full.answers.items():
         assert found[name] == expected, name
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(url, autocommit=True, options="-csearch_path=retain,public") as connection:
+    with psycopg.connect(url, autocommit=True, options="-csearch_path=holdfast,public") as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
 
 def tables_of(url: str) -> set[str]:
-    return {row[0] for row in execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'retain'")}
+    return {row[0] for row in execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'")}
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------
@@ -156,28 +156,28 @@ def test_the_copy_gives_the_same_answers_to_everything(full: Full, url: str) -> 
 
 def test_the_copy_goes_on_working(full: Full, url: str) -> None:
     migrate(full, url)
-    with reopened(full, url) as retain:
+    with reopened(full, url) as holdfast:
         for user in (*USERS, "new"):
-            memory = retain.manager(user, "travel", "s2")
+            memory = holdfast.manager(user, "travel", "s2")
             added = memory.add("Prefers the aisle", "long_term")["memory_id"]
             assert memory.retrieve("aisle")[0]["memory_id"] == added
             memory.short_term.add_message("user", "and on it goes")
-        assert retain.recycle.restore(user_id="bob") > 0
-        assert retain.recycle.restore(agent_id="gone") > 0
-        ann = retain.manager("ann", "travel", "s2")
+        assert holdfast.recycle.restore(user_id="bob") > 0
+        assert holdfast.recycle.restore(agent_id="gone") > 0
+        ann = holdfast.manager("ann", "travel", "s2")
         cold = [one for one in ann.list_memories("long_term", include_archived=True) if one["is_archived"]]
         assert [ann.rehydrate(one["memory_id"])["content"].count("Rex") for one in cold] == [30]
         full.clock.advance(days=400)
-        assert retain.sweep(confirm=True).total > 0
-        retain.audit.seal()
-        assert retain.audit.verify()
+        assert holdfast.sweep(confirm=True).total > 0
+        holdfast.audit.seal()
+        assert holdfast.audit.verify()
 
 
 def test_numbers_are_never_given_twice_not_even_those_of_what_is_gone(full: Full, url: str) -> None:
-    with Retain.open(home=full.home, clock=full.clock) as retain:
-        lose(retain, full.clock)
+    with Holdfast.open(home=full.home, clock=full.clock) as holdfast:
+        lose(holdfast, full.clock)
     migrate(full, url)
-    with closing(Database(full.home / "retain.db")) as database:
+    with closing(Database(full.home / "holdfast.db")) as database:
         given = dict(raw.rows(database, "SELECT name, seq FROM sqlite_sequence"))
         assert given["sessions"] > raw.rows(database, "SELECT max(no) FROM sessions")[0][0], "the largest is gone"
     for counter in COUNTERS:
@@ -191,7 +191,7 @@ def test_every_table_and_column_of_both_engines_is_copied_or_left_out_by_name(fu
     migrate(full, url)
     columns: dict[str, set[str]] = {}
     for table, column in execute(
-        url, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'retain'"
+        url, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'holdfast'"
     ):
         columns.setdefault(table, set()).add(column)
     del columns["schema_version"]
@@ -199,7 +199,7 @@ def test_every_table_and_column_of_both_engines_is_copied_or_left_out_by_name(fu
     assert {name: found for name, found in columns.items() if name not in LEFT_OUT} == {
         table.name: set(table.columns) for table in TABLES
     }
-    with closing(Database(full.home / "retain.db")) as database:
+    with closing(Database(full.home / "holdfast.db")) as database:
         listed = raw.rows(database, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         here = {
             name: {row[1] for row in raw.rows(database, f"PRAGMA table_info({name})")}
@@ -225,13 +225,13 @@ def test_a_store_is_copied_into_a_schema_of_another_name(full: Full, url: str) -
 
 
 def test_an_empty_store_is_copied_too(home: Path, url: str, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock):
+    with Holdfast.open(home=home, clock=clock):
         pass
     settings = read_settings({}, home=home)
     with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
         assert transfer(source, target, quiet).counts["records"] == 0
-    with Retain.open(url, home=home, clock=clock) as retain:
-        retain.manager("ann", "travel").add("the first", "long_term")
+    with Holdfast.open(url, home=home, clock=clock) as holdfast:
+        holdfast.manager("ann", "travel").add("the first", "long_term")
 
 
 # --- cut short --------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_a_killed_process_is_no_loss(full: Full, url: str, what: str, count: int
     arguments = [sys.executable, "-c", CHILD, str(full.home), url, what, str(count)]
     killed = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    with pytest.raises(StoreUnavailableError, match="finish it with the same retain migrate"):
+    with pytest.raises(StoreUnavailableError, match="finish it with the same holdfast migrate"):
         reopened(full, url)
     assert migrate(full, url).begun.is_resumed
     assert_same(full, url)
@@ -300,7 +300,7 @@ def test_a_server_that_breaks_off_is_no_loss(full: Full, url: str) -> None:
 
         yield advance
 
-    with pytest.raises(RetainError) as broken:
+    with pytest.raises(HoldfastError) as broken:
         migrate(full, url, show=cutting)
     assert broken.value.retryable
     assert migrate(full, url).copied == 0
@@ -314,7 +314,7 @@ def test_two_processes_do_not_copy_into_one_database(full: Full, url: str) -> No
     def joined(what: str, _total: int) -> Iterator[Callable[[int], None]]:
         def advance(_rows: int) -> None:
             if what == "copying" and not second:
-                second.append(RetainError)
+                second.append(HoldfastError)
                 migrate(full, url)
 
         yield advance
@@ -331,9 +331,9 @@ def test_a_source_that_is_written_meanwhile_is_refused_and_copied_anew(full: Ful
     @contextmanager
     def writing(what: str, _total: int) -> Iterator[Callable[[int], None]]:
         if what == "comparing":
-            with Retain.open(home=full.home, clock=full.clock) as retain:
-                retain.manager("ann", "travel", "s2").add("written meanwhile", "long_term")
-                full.answers = answers(retain)
+            with Holdfast.open(home=full.home, clock=full.clock) as holdfast:
+                holdfast.manager("ann", "travel", "s2").add("written meanwhile", "long_term")
+                full.answers = answers(holdfast)
         yield lambda _count: None
 
     with pytest.raises(StaleError, match="was written while it was copied"):
@@ -347,23 +347,23 @@ def test_a_source_that_is_written_meanwhile_is_refused_and_copied_anew(full: Ful
 @pytest.mark.parametrize(
     "change",
     [
-        lambda retain: retain.manager("ann", "travel", "s2").short_term.add_message("user", "one more"),
-        lambda retain: retain.quotas.set("long_term", max_memories=77, user_id="ann"),
-        lambda retain: retain.manager("ann", "travel", "s2").entity.set("Rex", {"age": 9}),
-        lambda retain: retain.manager("ann", "travel", "s2").structured.define("orders", {"type": "object"}),
-        lambda retain: retain.holds.add(user_id="ann", reason="Case 2", author="dpo"),
-        lambda retain: retain.agents.add("another"),
-        lambda retain: retain.recycle.restore(user_id="bob"),
-        lambda retain: retain.schedule.set("daily", enabled=False),
+        lambda holdfast: holdfast.manager("ann", "travel", "s2").short_term.add_message("user", "one more"),
+        lambda holdfast: holdfast.quotas.set("long_term", max_memories=77, user_id="ann"),
+        lambda holdfast: holdfast.manager("ann", "travel", "s2").entity.set("Rex", {"age": 9}),
+        lambda holdfast: holdfast.manager("ann", "travel", "s2").structured.define("orders", {"type": "object"}),
+        lambda holdfast: holdfast.holds.add(user_id="ann", reason="Case 2", author="dpo"),
+        lambda holdfast: holdfast.agents.add("another"),
+        lambda holdfast: holdfast.recycle.restore(user_id="bob"),
+        lambda holdfast: holdfast.schedule.set("daily", enabled=False),
     ],
 )
 def test_whatever_changed_in_the_source_the_copy_begins_anew(
-    full: Full, url: str, change: Callable[[Retain], object]
+    full: Full, url: str, change: Callable[[Holdfast], object]
 ) -> None:
     with pytest.raises(DeathError):
         migrate(full, url, show=die_at(30), batch=2)
-    with Retain.open(home=full.home, clock=full.clock) as retain:
-        change(retain)
+    with Holdfast.open(home=full.home, clock=full.clock) as holdfast:
+        change(holdfast)
     assert migrate(full, url).begun.is_anew
 
 
@@ -401,7 +401,7 @@ def test_a_copy_that_is_not_the_same_is_not_made_usable(full: Full, url: str, st
 
 
 def test_a_broken_audit_chain_is_copied_as_it_is_and_told(full: Full, url: str) -> None:
-    with closing(Database(full.home / "retain.db")) as database:
+    with closing(Database(full.home / "holdfast.db")) as database:
         raw.run(
             database,
             "UPDATE audit SET entry = replace(entry, 'hold.added', 'hold.adder') "
@@ -410,24 +410,24 @@ def test_a_broken_audit_chain_is_copied_as_it_is_and_told(full: Full, url: str) 
         raw.run(database, "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'audit'")
     found = migrate(full, url).findings
     assert len(found) == 2, "also what only the source can know: how many entries it ever wrote"
-    with reopened(full, url) as retain:
-        assert retain.audit.verify().problems == 1
+    with reopened(full, url) as holdfast:
+        assert holdfast.audit.verify().problems == 1
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_database_that_is_in_use_is_refused_and_left_as_it_is(full: Full, url: str) -> None:
-    with Retain.open(url, home=full.home, clock=full.clock) as retain:
-        kept = retain.manager("someone", "else").add("must stay", "long_term")["memory_id"]
+    with Holdfast.open(url, home=full.home, clock=full.clock) as holdfast:
+        kept = holdfast.manager("someone", "else").add("must stay", "long_term")["memory_id"]
         with pytest.raises(ConflictError, match=r"is in use: it has rows in subjects.*nothing was changed"):
             migrate(full, url)
-        assert retain.manager("someone", "else").get(kept)["content"] == "must stay"
+        assert holdfast.manager("someone", "else").get(kept)["content"] == "must stay"
         assert "copying" not in tables_of(url)
 
 
 def test_a_store_that_was_only_opened_counts_as_empty(full: Full, url: str) -> None:
-    with Retain.open(url, home=full.home, clock=full.clock):
+    with Holdfast.open(url, home=full.home, clock=full.clock):
         pass
     migrate(full, url)
     assert_same(full, url)
@@ -437,10 +437,10 @@ def test_half_a_copy_of_another_store_is_refused(full: Full, url: str, tmp_path:
     with pytest.raises(DeathError):
         migrate(full, url, show=die_at(30), batch=2)
     another = tmp_path / "another"
-    with Retain.open(home=another, clock=clock) as retain:
-        retain.manager("ann", "travel").add("of another store", "long_term")
-    with pytest.raises(ConflictError, match=r"unfinished copy of .*retain\.db; finish that"):
-        migrate(full, url, source=f"sqlite:///{another / 'retain.db'}")
+    with Holdfast.open(home=another, clock=clock) as holdfast:
+        holdfast.manager("ann", "travel").add("of another store", "long_term")
+    with pytest.raises(ConflictError, match=r"unfinished copy of .*holdfast\.db; finish that"):
+        migrate(full, url, source=f"sqlite:///{another / 'holdfast.db'}")
     assert migrate(full, url).begun.is_resumed
     assert_same(full, url)
 
@@ -450,7 +450,7 @@ def test_looking_at_a_target_changes_nothing(full: Full, url: str) -> None:
     assert tables_of(url) == set()
     with pytest.raises(DeathError):
         migrate(full, url, show=die_at(30), batch=2)
-    assert check_target(settings_of(full).url, url) == str(full.home / "retain.db")
+    assert check_target(settings_of(full).url, url) == str(full.home / "holdfast.db")
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ def test_looking_at_a_target_changes_nothing(full: Full, url: str) -> None:
     ],
 )
 def test_a_target_that_cannot_be_used_is_refused(full: Full, target: str, code: str, words: str) -> None:
-    with pytest.raises(RetainError, match=words) as refused:
+    with pytest.raises(HoldfastError, match=words) as refused:
         check_target(settings_of(full).url, target)
     assert refused.value.code == code
     assert "secret" not in str(refused.value)
@@ -478,9 +478,9 @@ def test_a_source_that_is_not_there_is_not_made(full: Full, url: str, tmp_path: 
 
 
 def test_a_store_is_not_copied_into_itself(full: Full, url: str) -> None:
-    with Retain.open(url, home=full.home, clock=full.clock):
+    with Holdfast.open(url, home=full.home, clock=full.clock):
         pass
     with pytest.raises(InvalidInputError, match="both the source and the target"):
         migrate(full, url, source=url)
-    with Retain.open(url, home=full.home, clock=full.clock):
+    with Holdfast.open(url, home=full.home, clock=full.clock):
         pass

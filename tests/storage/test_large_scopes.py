@@ -15,17 +15,17 @@ from psycopg import RawCursor
 
 import raw
 from clocks import Counted, FakeClock
-from retain import MemoryManager, Retain
-from retain.core.errors import InvalidSettingsError, RequestTimeoutError
-from retain.core.records import Scope
-from retain.core.types import TYPES, Kind, MemoryType
-from retain.kinds.durable import Draft, Durable
-from retain.ports import IndexRow, Said, Space, Vectors
-from retain.recall.large import read_rows
-from retain.settings import read_settings
-from retain.storage.postgres.numbers import MARKS
-from retain.storage.postgres.passages import PostgresPassages
-from retain.storage.postgres.transactions import STATEMENTS, PostgresTransaction
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import InvalidSettingsError, RequestTimeoutError
+from holdfast.core.records import Scope
+from holdfast.core.types import TYPES, Kind, MemoryType
+from holdfast.kinds.durable import Draft, Durable
+from holdfast.ports import IndexRow, Said, Space, Vectors
+from holdfast.recall.large import read_rows
+from holdfast.settings import read_settings
+from holdfast.storage.postgres.numbers import MARKS
+from holdfast.storage.postgres.passages import PostgresPassages
+from holdfast.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 
 LIMIT = 120
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -85,36 +85,36 @@ def questions() -> list[str]:
     return [*asked, "who was there in August", "the best part", "piano or cello", "wonderful", "zebra"]
 
 
-def talk(retain: Retain, user: str = "user", count: int = 300, seed: int = 1) -> list[str]:
+def talk(holdfast: Holdfast, user: str = "user", count: int = 300, seed: int = 1) -> list[str]:
     ids = []
     for session, turns in conversations(count, seed):
-        records = Durable(retain.parts, Scope("default", user, "agent", session))
+        records = Durable(holdfast.parts, Scope("default", user, "agent", session))
         ids += records.write(MemoryType.LONG_TERM, [Draft(text, metadata) for text, metadata in turns])[0]
     return ids
 
 
-def opened(home: Path, clock: FakeClock, limit: int) -> Retain:
-    return Retain(replace(read_settings({}, home=home), index_records=limit), clock=clock)
+def opened(home: Path, clock: FakeClock, limit: int) -> Holdfast:
+    return Holdfast(replace(read_settings({}, home=home), index_records=limit), clock=clock)
 
 
-def passages_of(retain: Retain) -> PostgresPassages:
-    assert retain.recall._large is not None
-    scopes = retain.recall._large.scopes
+def passages_of(holdfast: Holdfast) -> PostgresPassages:
+    assert holdfast.recall._large is not None
+    scopes = holdfast.recall._large.scopes
     assert isinstance(scopes, PostgresPassages)
     return scopes
 
 
-def is_searched_there(retain: Retain, memory: MemoryManager) -> bool:
+def is_searched_there(holdfast: Holdfast, memory: MemoryManager) -> bool:
     """Whether the last search was done in the database: then nothing of the scope is held."""
-    return bool(retain.recall._many) and not retain.recall.nbytes
+    return bool(holdfast.recall._many) and not holdfast.recall.nbytes
 
 
 def found(memory: MemoryManager, query: str, **how: Any) -> list[str]:
     return [hit["memory_id"] for hit in memory.retrieve(query, **how)]
 
 
-def count(retain: Retain, what: str) -> int:
-    return int(raw.rows(retain, f"SELECT count(*) FROM {what}")[0][0])  # noqa: S608
+def count(holdfast: Holdfast, what: str) -> int:
+    return int(raw.rows(holdfast, f"SELECT count(*) FROM {what}")[0][0])  # noqa: S608
 
 
 @pytest.fixture(scope="session")
@@ -123,53 +123,53 @@ def engine_name() -> str:
 
 
 @pytest.fixture
-def retain(home: Path, clock: FakeClock) -> Iterator[Retain]:
+def holdfast(home: Path, clock: FakeClock) -> Iterator[Holdfast]:
     with opened(home, clock, LIMIT) as engine:
         yield engine
 
 
 @pytest.fixture
-def held(home: Path, clock: FakeClock) -> Iterator[Retain]:
+def held(home: Path, clock: FakeClock) -> Iterator[Holdfast]:
     """The same store, seen by a process that holds every scope in memory."""
     with opened(home, clock, 1_000_000) as engine:
         yield engine
 
 
 @pytest.fixture
-def memory(retain: Retain) -> MemoryManager:
-    return retain.manager("user", "agent")
+def memory(holdfast: Holdfast) -> MemoryManager:
+    return holdfast.manager("user", "agent")
 
 
 # --- the same answers -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["compared one by one", "by the index of vectors"])
-def test_the_answers_are_those_of_an_index_in_memory(retain: Retain, held: Retain, indexed: bool) -> None:
-    talk(retain, count=600)
-    memory, same = retain.manager("user", "agent"), held.manager("user", "agent")
-    passages_of(retain)._indexed_from = 1 if indexed else 1_000_000
-    retain.recall.tend("default")
+def test_the_answers_are_those_of_an_index_in_memory(holdfast: Holdfast, held: Holdfast, indexed: bool) -> None:
+    talk(holdfast, count=600)
+    memory, same = holdfast.manager("user", "agent"), held.manager("user", "agent")
+    passages_of(holdfast)._indexed_from = 1 if indexed else 1_000_000
+    holdfast.recall.tend("default")
     overlaps, first = [], 0
     for query in questions():
         here, there = found(memory, query, top_k=5), found(same, query, top_k=5)
         assert len(here) == len(there) == 5
         overlaps.append(len(set(here) & set(there)) / 5)
         first += here[0] == there[0]
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
     assert sum(overlaps) / len(overlaps) >= 0.9
     assert first / len(overlaps) >= 0.9
-    names = [name for (name,) in raw.rows(retain, "SELECT indexname FROM pg_indexes WHERE tablename = 'passages'")]
+    names = [name for (name,) in raw.rows(holdfast, "SELECT indexname FROM pg_indexes WHERE tablename = 'passages'")]
     assert any(name.startswith("passages_near_") for name in names) is indexed
 
 
-def test_the_index_of_vectors_is_the_one_that_is_used(retain: Retain, memory: MemoryManager) -> None:
-    talk(retain)
-    passages_of(retain)._indexed_from = 1
-    retain.recall.tend("default")
-    ((model, scope),) = raw.rows(retain, "SELECT DISTINCT model, scope FROM passages")
-    width = retain.embedder.dim + MARKS
+def test_the_index_of_vectors_is_the_one_that_is_used(holdfast: Holdfast, memory: MemoryManager) -> None:
+    talk(holdfast)
+    passages_of(holdfast)._indexed_from = 1
+    holdfast.recall.tend("default")
+    ((model, scope),) = raw.rows(holdfast, "SELECT DISTINCT model, scope FROM passages")
+    width = holdfast.embedder.dim + MARKS
     text = STATEMENTS["passages.near"].text.decode().replace("{model}", str(model)).replace("{dim}", str(width))
-    with retain.database.read() as tx:
+    with holdfast.database.read() as tx:
         assert isinstance(tx, PostgresTransaction)
         tx.rows("passages.tune", ("40", "20000"))
         asked: tuple[Any, ...] = (scope, 0, True, "", str([0.1] * width), 40, [], [], [])
@@ -177,27 +177,27 @@ def test_the_index_of_vectors_is_the_one_that_is_used(retain: Retain, memory: Me
     assert any("using passages_near_" in line for (line,) in plan), plan
 
 
-def test_scores_are_on_the_same_scale(retain: Retain, held: Retain) -> None:
-    talk(retain)
-    retain.recall.tend("default")
+def test_scores_are_on_the_same_scale(holdfast: Holdfast, held: Holdfast) -> None:
+    talk(holdfast)
+    holdfast.recall.tend("default")
     for query in questions()[:10]:
-        here = retain.manager("user", "agent").retrieve(query, top_k=3)
+        here = holdfast.manager("user", "agent").retrieve(query, top_k=3)
         there = {hit["memory_id"]: hit["score"] for hit in held.manager("user", "agent").retrieve(query, top_k=50)}
         assert [hit["score"] for hit in here] == pytest.approx([there[hit["memory_id"]] for hit in here], abs=0.02)
 
 
 @pytest.mark.parametrize("indexed_from", [1, 1_000_000], ids=["indexed", "one by one"])
-def test_long_texts_are_found_by_their_passages(retain: Retain, held: Retain, indexed_from: int) -> None:
-    passages_of(retain)._indexed_from = indexed_from
-    talk(retain)
-    memory, same = retain.manager("user", "agent"), held.manager("user", "agent")
+def test_long_texts_are_found_by_their_passages(holdfast: Holdfast, held: Holdfast, indexed_from: int) -> None:
+    passages_of(holdfast)._indexed_from = indexed_from
+    talk(holdfast)
+    memory, same = holdfast.manager("user", "agent"), held.manager("user", "agent")
     turns = [text for _, said in conversations(240, seed=9) for text, _ in said]
     for start in range(0, 240, 24):
         memory.add(
             "\n".join([*turns[start : start + 24], f"In the end a quokka ate page {start}."]), metadata={"n": start}
         )
-    retain.recall.tend("default")
-    assert count(retain, "passages") > count(retain, "records") + 10
+    holdfast.recall.tend("default")
+    assert count(holdfast, "passages") > count(holdfast, "records") + 10
     for query in (*questions()[:8], "quokka on page 48"):
         for filters in (None, {"n": {"gte": 0}}, {"n": [24, 48, 72, 96, 120]}):
             how: dict[str, Any] = {"top_k": 3, "explain": True, "filters": filters}
@@ -206,7 +206,7 @@ def test_long_texts_are_found_by_their_passages(retain: Retain, held: Retain, in
             assert [hit["score"] for hit in here] == pytest.approx([hit["score"] for hit in there], abs=0.02)
     assert len(found(memory, "a quokka", top_k=300)) == 300
     assert found(memory, " ".join(turns), top_k=5) == found(same, " ".join(turns), top_k=5)
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
 @pytest.mark.parametrize(
@@ -228,16 +228,16 @@ def test_long_texts_are_found_by_their_passages(retain: Retain, held: Retain, in
     ],
     ids=str,
 )
-def test_filters_apply_inside(retain: Retain, held: Retain, filters: dict[str, Any]) -> None:
-    talk(retain)
-    retain.recall.tend("default")
-    late = retain.manager("user", "agent", "session 3").add(
+def test_filters_apply_inside(holdfast: Holdfast, held: Holdfast, filters: dict[str, Any]) -> None:
+    talk(holdfast)
+    holdfast.recall.tend("default")
+    late = holdfast.manager("user", "agent", "session 3").add(
         "piano, ferry and soup", metadata={"topic": "music", "turn": 7}
     )
-    memory, same = retain.manager("user", "agent"), held.manager("user", "agent")
+    memory, same = holdfast.manager("user", "agent"), held.manager("user", "agent")
     for query in ("the old piano", "what did Ana say about the ferry"):
         assert found(memory, query, top_k=4, filters=filters) == found(same, query, top_k=4, filters=filters)
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
     listed = [[one["memory_id"] for one in who.list_memories(filters=filters, limit=50)] for who in (memory, same)]
     assert listed[0] == listed[1]
     assert late
@@ -249,13 +249,13 @@ def test_filters_apply_inside(retain: Retain, held: Retain, filters: dict[str, A
 
 @pytest.mark.parametrize("few", [1, 1_000], ids=["as if many passed", "as few pass"])
 def test_a_filter_that_few_records_pass_finds_all_of_them(
-    retain: Retain, few: int, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.storage.postgres.lookups._FEW", few)
-    talk(retain, count=600)
-    memory = retain.manager("user", "agent")
+    monkeypatch.setattr("holdfast.storage.postgres.lookups._FEW", few)
+    talk(holdfast, count=600)
+    memory = holdfast.manager("user", "agent")
     wanted = [memory.add(text, metadata={"rare": True})["memory_id"] for text in ("alpha", "beta", "gamma")]
-    retain.recall.tend("default")
+    holdfast.recall.tend("default")
     for filters in ({"rare": True}, {"rare": {"exists": True}}):
         assert sorted(found(memory, "who told you about Lisbon", filters=filters)) == sorted(wanted)
 
@@ -264,24 +264,24 @@ def test_a_filter_that_few_records_pass_finds_all_of_them(
 
 
 def test_what_has_just_been_written_is_found_before_anything_is_made_of_it(
-    retain: Retain, memory: MemoryManager
+    holdfast: Holdfast, memory: MemoryManager
 ) -> None:
-    talk(retain)
-    retain.recall.tend("default")
-    before = count(retain, "passages")
+    talk(holdfast)
+    holdfast.recall.tend("default")
+    before = count(holdfast, "passages")
     written = memory.add("The password of the boathouse is quokka")["memory_id"]
     assert found(memory, "boathouse password", top_k=1) == [written]
-    assert count(retain, "passages") == before
-    assert is_searched_there(retain, memory)
+    assert count(holdfast, "passages") == before
+    assert is_searched_there(holdfast, memory)
 
 
 def test_deletes_restores_and_changes_by_another_process_are_seen_at_once(
-    retain: Retain, held: Retain, memory: MemoryManager
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager
 ) -> None:
-    talk(retain)
+    talk(holdfast)
     other = held.manager("user", "agent")
     one = memory.add("The password of the boathouse is quokka")["memory_id"]
-    retain.recall.tend("default")
+    holdfast.recall.tend("default")
     assert found(memory, "boathouse", top_k=1) == [one]
     other.delete(one)
     assert one not in found(memory, "boathouse", top_k=1_000)
@@ -292,115 +292,121 @@ def test_deletes_restores_and_changes_by_another_process_are_seen_at_once(
     assert not [
         hit for hit in memory.retrieve("quokka", top_k=1_000, explain=True) if hit["explanation"]["lexical"] > 0
     ]
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
-def test_what_was_made_of_a_text_goes_with_the_text(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    talk(retain)
+def test_what_was_made_of_a_text_goes_with_the_text(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    talk(holdfast)
     one, other = memory.add("quokka")["memory_id"], memory.add("wombat")["memory_id"]
-    retain.recall.tend("default")
+    holdfast.recall.tend("default")
     mine = "passages WHERE id = '{}' AND words IS NOT NULL AND vector IS NOT NULL"
-    assert count(retain, mine.format(one)) == count(retain, mine.format(other)) == 1
+    assert count(holdfast, mine.format(one)) == count(holdfast, mine.format(other)) == 1
     memory.update(one, "something else")
-    assert raw.rows(retain, "SELECT words, vector, model FROM passages WHERE id = ?", (one,)) == [(None, None, None)]
+    assert raw.rows(holdfast, "SELECT words, vector, model FROM passages WHERE id = ?", (one,)) == [(None, None, None)]
     memory.delete(other)
-    assert count(retain, mine.format(other)) == 1, "in the recycle bin it is as it was"
+    assert count(holdfast, mine.format(other)) == 1, "in the recycle bin it is as it was"
     clock.advance(days=16)
-    retain.recycle.purge()
-    assert count(retain, f"passages WHERE id = '{other}'") == 0
-    retain.recall.tend("default")
-    assert count(retain, mine.format(one)) == 1
+    holdfast.recycle.purge()
+    assert count(holdfast, f"passages WHERE id = '{other}'") == 0
+    holdfast.recall.tend("default")
+    assert count(holdfast, mine.format(one)) == 1
 
 
-def test_nothing_past_its_time_is_found_held_or_not(retain: Retain, memory: MemoryManager, clock: FakeClock) -> None:
-    talk(retain)
+def test_nothing_past_its_time_is_found_held_or_not(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    talk(holdfast)
     old = memory.add("quokka in the boathouse")["memory_id"]
     kept = memory.add("quokka in the garden")["memory_id"]
-    retain.holds.add(memory_id=kept, reason="a case", author="me")
-    retain.policies.set("long_term", delete_after_days=30, confirm=True)
+    holdfast.holds.add(memory_id=kept, reason="a case", author="me")
+    holdfast.policies.set("long_term", delete_after_days=30, confirm=True)
     clock.advance(days=29, hours=23, minutes=59)
-    talk(retain, seed=5)
-    retain.recall.tend("default")
+    talk(holdfast, seed=5)
+    holdfast.recall.tend("default")
     assert {old, kept} <= set(found(memory, "quokka", top_k=5))
     clock.advance(minutes=1)
     assert not {old, kept} & set(found(memory, "quokka", top_k=1_000))
     assert not {old, kept} & {one["memory_id"] for one in memory.list_memories(limit=1_000)}
     assert len(found(memory, "quokka", top_k=1_000)) == 300
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
 def test_of_archived_records_the_answers_are_those_of_an_index_in_memory(
-    retain: Retain, held: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    talk(retain)
+    talk(holdfast)
     same = held.manager("user", "agent")
     assert found(memory, "piano") == found(same, "piano")
     clock.advance(days=366)
-    talk(retain, count=60, seed=5)
-    assert retain.sweep().counts["archive"] == 300
-    assert count(retain, "records WHERE length(terms) = 0") == 300
-    retain.recall.tend("default")
-    assert count(retain, "passages WHERE words IS NULL OR vector IS NULL") == 0
+    talk(holdfast, count=60, seed=5)
+    assert holdfast.sweep().counts["archive"] == 300
+    assert count(holdfast, "records WHERE length(terms) = 0") == 300
+    holdfast.recall.tend("default")
+    assert count(holdfast, "passages WHERE words IS NULL OR vector IS NULL") == 0
 
     for query in questions():
         assert found(memory, query, include_archived=True) == found(same, query, include_archived=True), query
         assert found(memory, query) == found(same, query), query
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
 def test_archived_records_are_found_where_they_are_asked_for(
-    retain: Retain, held: Retain, memory: MemoryManager, clock: FakeClock
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
-    talk(retain)
+    talk(holdfast)
     old = memory.add("quokka in the boathouse")["memory_id"]
     clock.advance(days=366)
-    talk(retain, seed=5)
-    retain.recall.tend("default")
+    talk(holdfast, seed=5)
+    holdfast.recall.tend("default")
     same = held.manager("user", "agent")
     for swept in (False, True):
         if swept:
-            retain.sweep(confirm=True)
+            holdfast.sweep(confirm=True)
         assert old not in found(memory, "quokka", top_k=1_000)
         assert found(memory, "quokka", top_k=1, include_archived=True) == [old]
         agree = [len({*found(memory, query)} & {*found(same, query)}) / 5 for query in questions()]
         assert sum(agree) / len(agree) >= 0.9
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
 # --- growing, shrinking, breaking off ---------------------------------------------------------------------------------
 
 
-def test_a_scope_crosses_the_limit_in_both_directions(retain: Retain, held: Retain, memory: MemoryManager) -> None:
+def test_a_scope_crosses_the_limit_in_both_directions(
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager
+) -> None:
     ids = memory.add_many([f"note {n} about {THINGS['music'][n % 5]}" for n in range(LIMIT)])["memory_ids"]
     assert len(found(memory, "note about a cello")) == 5
-    retain.recall.tend("default")
-    assert not is_searched_there(retain, memory)
-    assert count(retain, "passages") == count(retain, "fillings") == 0, "nothing is made for a scope that is held"
+    holdfast.recall.tend("default")
+    assert not is_searched_there(holdfast, memory)
+    assert count(holdfast, "passages") == count(holdfast, "fillings") == 0, "nothing is made for a scope that is held"
 
     ids.append(memory.add("one note more, about a zebra")["memory_id"])
     assert found(memory, "zebra", top_k=1) == ids[-1:]
-    assert is_searched_there(retain, memory)
-    retain.recall.tend("default")
-    assert count(retain, "passages") == LIMIT + 1
+    assert is_searched_there(holdfast, memory)
+    holdfast.recall.tend("default")
+    assert count(holdfast, "passages") == LIMIT + 1
 
     for memory_id in ids[:2]:
         memory.delete(memory_id)
     assert found(memory, "zebra", top_k=1) == ids[-1:]
-    assert not is_searched_there(retain, memory)
+    assert not is_searched_there(holdfast, memory)
     same = held.manager("user", "agent")
     for memory_id in ids[2:70]:
         memory.delete(memory_id)
     assert found(memory, "cello", top_k=9) == found(same, "cello", top_k=9)
-    retain.recall.tend("default")
-    assert count(retain, "passages") == count(retain, "fillings") == 0, "what is small is not kept twice"
+    holdfast.recall.tend("default")
+    assert count(holdfast, "passages") == count(holdfast, "fillings") == 0, "what is small is not kept twice"
     memory.add_many([f"a letter {n}" for n in range(100)])
     assert found(memory, "zebra", top_k=1) == ids[-1:]
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
-def test_while_some_write_and_others_ask_nothing_is_missed(retain: Retain, home: Path, clock: FakeClock) -> None:
-    talk(retain)
-    retain.recall.tend("default")
+def test_while_some_write_and_others_ask_nothing_is_missed(holdfast: Holdfast, home: Path, clock: FakeClock) -> None:
+    talk(holdfast)
+    holdfast.recall.tend("default")
 
     def work(number: int) -> None:
         with opened(home, clock, LIMIT) as engine:
@@ -417,17 +423,19 @@ def test_while_some_write_and_others_ask_nothing_is_missed(retain: Retain, home:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    assert retain.manager("user", "agent").count_memories() == 300 + 4 * 20
-    retain.recall.tend("default")
-    assert count(retain, "passages WHERE words IS NULL") == 0
-    assert count(retain, "passages WHERE place = 0") == 300 + 4 * 25
+    assert holdfast.manager("user", "agent").count_memories() == 300 + 4 * 20
+    holdfast.recall.tend("default")
+    assert count(holdfast, "passages WHERE words IS NULL") == 0
+    assert count(holdfast, "passages WHERE place = 0") == 300 + 4 * 25
 
 
-def test_filling_that_breaks_off_goes_on_where_it_was(retain: Retain, held: Retain, memory: MemoryManager) -> None:
-    talk(retain)
+def test_filling_that_breaks_off_goes_on_where_it_was(
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager
+) -> None:
+    talk(holdfast)
     scope = Scope("default", "user", "agent")
-    passages = passages_of(retain)
-    good = Space(retain.recall.model, retain.embedder.dim, read_rows)
+    passages = passages_of(holdfast)
+    good = Space(holdfast.recall.model, holdfast.embedder.dim, read_rows)
 
     def read(kind: Kind, rows: Sequence[IndexRow]) -> Sequence[Said]:
         raise KeyboardInterrupt
@@ -435,51 +443,51 @@ def test_filling_that_breaks_off_goes_on_where_it_was(retain: Retain, held: Reta
     assert passages.fill(scope, LONG_TERM, good, limit=100) == 100
     with pytest.raises(KeyboardInterrupt):
         passages.fill(scope, LONG_TERM, good._replace(read=read), limit=100)
-    assert count(retain, "passages") == 100
-    assert raw.rows(retain, "SELECT filled FROM fillings") == [(100,)]
+    assert count(holdfast, "passages") == 100
+    assert raw.rows(holdfast, "SELECT filled FROM fillings") == [(100,)]
     assert passages.standing(scope, LONG_TERM) == (300, 200)
     same = held.manager("user", "agent")
     for query in questions()[:5]:
         assert found(memory, query) == found(same, query)
-    retain.recall.tend("default")
+    holdfast.recall.tend("default")
     assert passages.standing(scope, LONG_TERM) == (300, 0)
-    assert count(retain, "passages") == 300
+    assert count(holdfast, "passages") == 300
 
 
 def test_while_too_much_is_missing_the_scope_is_held(
-    retain: Retain, held: Retain, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+    holdfast: Holdfast, held: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.recall.large._BEHIND", 20)
-    monkeypatch.setattr("retain.recall.large._FILL_SECONDS", 0.0)
-    ids = talk(retain)
+    monkeypatch.setattr("holdfast.recall.large._BEHIND", 20)
+    monkeypatch.setattr("holdfast.recall.large._FILL_SECONDS", 0.0)
+    ids = talk(holdfast)
     same = held.manager("user", "agent")
     assert found(memory, "cello") == found(same, "cello")
-    assert not is_searched_there(retain, memory)
-    retain.recall.tend("default")
+    assert not is_searched_there(holdfast, memory)
+    holdfast.recall.tend("default")
     memory.delete(ids[0])
     assert found(memory, "cello") == found(same, "cello")
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
 
 
-def test_an_index_of_vectors_that_broke_off_is_made_anew(retain: Retain, memory: MemoryManager) -> None:
-    talk(retain)
-    passages_of(retain)._indexed_from = 1
-    retain.recall.tend("default")
+def test_an_index_of_vectors_that_broke_off_is_made_anew(holdfast: Holdfast, memory: MemoryManager) -> None:
+    talk(holdfast)
+    passages_of(holdfast)._indexed_from = 1
+    holdfast.recall.tend("default")
     valid = "pg_index WHERE indexrelid::regclass::text LIKE '%passages_near_%' AND indisvalid"
-    assert count(retain, valid) == 1
-    with passages_of(retain)._database.outside() as connection:
+    assert count(holdfast, valid) == 1
+    with passages_of(holdfast)._database.outside() as connection:
         connection.execute(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid::regclass::text LIKE '%passages_near_%'"
         )
-    assert count(retain, valid) == 0
+    assert count(holdfast, valid) == 0
     assert found(memory, "cello")
-    retain.recall.tend("default")
-    assert count(retain, valid) == 1
+    holdfast.recall.tend("default")
+    assert count(holdfast, valid) == 1
 
 
-def test_a_new_model_is_never_compared_with_the_old(retain: Retain, home: Path, clock: FakeClock) -> None:
-    talk(retain)
-    retain.recall.tend("default")
+def test_a_new_model_is_never_compared_with_the_old(holdfast: Holdfast, home: Path, clock: FakeClock) -> None:
+    talk(holdfast)
+    holdfast.recall.tend("default")
     with opened(home, clock, LIMIT) as other, opened(home, clock, 1_000_000) as held:
         for engine in (other, held):
             engine.recall._embedder = Letters()
@@ -500,19 +508,19 @@ def test_a_new_model_is_never_compared_with_the_old(retain: Retain, home: Path, 
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
-def test_users_and_agents_share_tables_and_see_nothing_of_each_other(retain: Retain, held: Retain) -> None:
-    passages_of(retain)._indexed_from = 1
+def test_users_and_agents_share_tables_and_see_nothing_of_each_other(holdfast: Holdfast, held: Holdfast) -> None:
+    passages_of(holdfast)._indexed_from = 1
     for user in ("ann", "bob"):
-        talk(retain, user, seed=7)
+        talk(holdfast, user, seed=7)
         for agent in ("one", "two"):
             notes = [f"{agent} of {user} likes {thing}" for topic in THINGS.values() for thing in topic] * 3
-            retain.manager(user, agent).add_many(notes, memory_type="persona")
-    retain.recall.tend("default")
+            holdfast.manager(user, agent).add_many(notes, memory_type="persona")
+    holdfast.recall.tend("default")
     for user in ("ann", "bob"):
-        hits = retain.manager(user, "agent").retrieve("the old piano", top_k=300)
+        hits = holdfast.manager(user, "agent").retrieve("the old piano", top_k=300)
         assert len(hits) == 300
         mine = raw.rows(
-            retain,
+            holdfast,
             "SELECT records.id FROM records JOIN subjects ON no = records.subject WHERE subjects.subject = ?",
             (f"default/{user}",),
         )
@@ -520,20 +528,20 @@ def test_users_and_agents_share_tables_and_see_nothing_of_each_other(retain: Ret
         for agent in ("one", "two"):
             texts = [
                 hit["content"]
-                for hit in retain.manager(user, agent).retrieve("piano", top_k=200, memory_type="persona")
+                for hit in holdfast.manager(user, agent).retrieve("piano", top_k=200, memory_type="persona")
             ]
             assert len(texts) == 75
             assert all(text.startswith(f"{agent} of {user}") for text in texts)
             assert texts[:3] == [f"{agent} of {user} likes an old piano"] * 3
-    retain.agents.add("one")
-    retain.agents.remove("one")
-    assert retain.manager("ann", "one").retrieve("piano", memory_type="persona") == []
+    holdfast.agents.add("one")
+    holdfast.agents.remove("one")
+    assert holdfast.manager("ann", "one").retrieve("piano", memory_type="persona") == []
 
 
 @pytest.mark.parametrize("given", ["0", "many", "-5"])
 def test_the_limit_is_a_number(home: Path, given: str) -> None:
-    with pytest.raises(InvalidSettingsError, match="RETAIN_INDEX_RECORDS"):
-        read_settings({"RETAIN_INDEX_RECORDS": given}, home=home)
+    with pytest.raises(InvalidSettingsError, match="HOLDFAST_INDEX_RECORDS"):
+        read_settings({"HOLDFAST_INDEX_RECORDS": given}, home=home)
 
 
 def test_sqlite_holds_every_scope(tmp_path: Path, clock: FakeClock) -> None:
@@ -544,24 +552,24 @@ def test_sqlite_holds_every_scope(tmp_path: Path, clock: FakeClock) -> None:
         assert engine.recall.tend("default") == 0
 
 
-def test_the_schedule_makes_scopes_ready_that_are_searched(retain: Retain, memory: MemoryManager) -> None:
-    talk(retain)
+def test_the_schedule_makes_scopes_ready_that_are_searched(holdfast: Holdfast, memory: MemoryManager) -> None:
+    talk(holdfast)
     memory.add_many([f"a letter {n}" for n in range(40)])
     memory.retrieve("the old piano")
     memory.add_many([f"another letter {n}" for n in range(40)])
-    waiting = passages_of(retain).standing(Scope("default", "user", "agent"), LONG_TERM)[1]
+    waiting = passages_of(holdfast).standing(Scope("default", "user", "agent"), LONG_TERM)[1]
     assert waiting >= 40
-    assert retain.schedule.run("minutely").get("made_searchable") == waiting
-    assert passages_of(retain).standing(Scope("default", "user", "agent"), LONG_TERM)[1] == 0
+    assert holdfast.schedule.run("minutely").get("made_searchable") == waiting
+    assert passages_of(holdfast).standing(Scope("default", "user", "agent"), LONG_TERM)[1] == 0
 
 
-def test_a_search_that_nobody_waits_for_stops(retain: Retain) -> None:
-    talk(retain)
-    memory = retain.manager("user", "agent")
+def test_a_search_that_nobody_waits_for_stops(holdfast: Holdfast) -> None:
+    talk(holdfast)
+    memory = holdfast.manager("user", "agent")
     passing = {"not": {"place": {"in": ["x", "y"]}}}
     for _ in range(3):
         memory.retrieve("piano", filters=passing)
-    assert is_searched_there(retain, memory)
+    assert is_searched_there(holdfast, memory)
     whole = Counted()
     with whole.applied():
         assert memory.retrieve("piano", filters=passing)

@@ -15,8 +15,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from cli.examining import examine, leave_settings
-from retain import Retain
-from retain.core.errors import StoreUnavailableError
+from holdfast import Holdfast
+from holdfast.core.errors import StoreUnavailableError
 
 #: What LangGraph's savers and stores call their tables, on PostgreSQL and SQLite.
 OF_LANGGRAPH = {
@@ -44,22 +44,22 @@ def run(url: str, statement: str) -> None:
 
 @pytest.fixture
 def url(server: PostgresServer) -> str:
-    """A database for a role that has the name of Retain's schema, so that it looks there first for a table."""
+    """A database for a role that has the name of Holdfast's schema, so that it looks there first for a table."""
     database = server.new_database()
     with psycopg.connect(database, autocommit=True) as connection:
-        assert connection.execute("SELECT current_user").fetchone() == ("retain",)
+        assert connection.execute("SELECT current_user").fetchone() == ("holdfast",)
         assert connection.execute("SHOW search_path").fetchone() == ('"$user", public',)
     return database
 
 
-def test_langgraph_goes_on_in_a_database_in_which_retain_was_opened(url: str, tmp_path: Path) -> None:
+def test_langgraph_goes_on_in_a_database_in_which_holdfast_was_opened(url: str, tmp_path: Path) -> None:
     with PostgresSaver.from_conn_string(url) as saver:
         saver.setup()
         saver.put(SAVED, empty_checkpoint(), {"source": "input"}, {})
 
-    with Retain.open(url, home=tmp_path / "home") as retain:
-        retain.manager("alice", "agent").add("Likes tea")
-        assert retain.audit.verify()
+    with Holdfast.open(url, home=tmp_path / "home") as holdfast:
+        holdfast.manager("alice", "agent").add("Likes tea")
+        assert holdfast.audit.verify()
 
     with PostgresSaver.from_conn_string(url) as saver:
         saver.put(SAVED, empty_checkpoint(), {"source": "loop"}, {})
@@ -67,19 +67,19 @@ def test_langgraph_goes_on_in_a_database_in_which_retain_was_opened(url: str, tm
 
 
 def test_no_table_has_a_name_that_langgraph_uses(url: str, tmp_path: Path) -> None:
-    with Retain.open(url, home=tmp_path / "home"), psycopg.connect(url) as connection:
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'retain'").fetchall()
+    with Holdfast.open(url, home=tmp_path / "home"), psycopg.connect(url) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'").fetchall()
         assert not {name for (name,) in found} & OF_LANGGRAPH
-    with Retain.open(home=tmp_path / "home"), closing(sqlite3.connect(tmp_path / "home" / "retain.db")) as file:
+    with Holdfast.open(home=tmp_path / "home"), closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as file:
         found = file.execute("SELECT name FROM sqlite_schema").fetchall()
         assert not {name for (name,) in found} & OF_LANGGRAPH
 
 
 def test_the_doctor_notices_tables_of_others_in_the_schema(url: str, tmp_path: Path) -> None:
-    with Retain.open(url, home=tmp_path / "home"):
+    with Holdfast.open(url, home=tmp_path / "home"):
         pass
     with PostgresSaver.from_conn_string(url) as saver:
-        saver.setup()  # as this role, into Retain's schema
+        saver.setup()  # as this role, into Holdfast's schema
 
     _, checks = examine("--home", str(tmp_path / "home"), "--url", url)
 
@@ -88,8 +88,8 @@ def test_the_doctor_notices_tables_of_others_in_the_schema(url: str, tmp_path: P
     assert "does not back them up" in checks["foreign_tables"]["fix"]
 
 
-def test_the_doctor_notices_a_role_that_finds_retains_tables_in_place_of_its_own(url: str, tmp_path: Path) -> None:
-    with Retain.open(url, home=tmp_path / "home"):
+def test_the_doctor_notices_a_role_that_finds_holdfasts_tables_in_place_of_its_own(url: str, tmp_path: Path) -> None:
+    with Holdfast.open(url, home=tmp_path / "home"):
         pass
     run(url, "CREATE TABLE public.sessions (id text)")
 
@@ -101,26 +101,28 @@ def test_the_doctor_notices_a_role_that_finds_retains_tables_in_place_of_its_own
 
 
 def test_a_schema_in_which_others_have_such_tables_is_refused_and_left_alone(url: str, tmp_path: Path) -> None:
-    run(url, "CREATE SCHEMA retain CREATE TABLE records (id text) CREATE TABLE other (id text)")
+    run(url, "CREATE SCHEMA holdfast CREATE TABLE records (id text) CREATE TABLE other (id text)")
 
     _, checks = examine("--home", str(tmp_path / "home"), "--url", url)
-    with pytest.raises(StoreUnavailableError, match="names that Retain uses: records; name another schema"):
-        Retain.open(url, home=tmp_path / "home")
+    with pytest.raises(StoreUnavailableError, match="names that Holdfast uses: records; name another schema"):
+        Holdfast.open(url, home=tmp_path / "home")
 
     assert checks["foreign_tables"]["status"] == "failed"
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'retain' ORDER BY 1").fetchall()
+        found = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast' ORDER BY 1"
+        ).fetchall()
         assert found == [("other",), ("records",)]
 
 
 def test_the_doctor_notices_tables_of_others_in_the_file(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with Retain.open(home=home) as retain:
-        retain.manager("alice", "agent").add("Likes tea")
+    with Holdfast.open(home=home) as holdfast:
+        holdfast.manager("alice", "agent").add("Likes tea")
     _, checks = examine("--home", str(home))
     assert checks["foreign_tables"]["status"] == "ok"
 
-    with closing(sqlite3.connect(home / "retain.db")) as file:
+    with closing(sqlite3.connect(home / "holdfast.db")) as file:
         file.execute("CREATE TABLE checkpoints (thread_id TEXT)")
         file.commit()
     _, checks = examine("--home", str(home))
@@ -129,5 +131,5 @@ def test_the_doctor_notices_tables_of_others_in_the_file(tmp_path: Path) -> None
         "warning",
         "checkpoints",
     )
-    with Retain.open(home=home) as retain:
-        assert retain.audit.verify()
+    with Holdfast.open(home=home) as holdfast:
+        assert holdfast.audit.verify()

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from retain.core.errors import (
+from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
     InvalidSettingsError,
@@ -38,14 +38,14 @@ from retain.core.errors import (
     ObjectStoreError,
     ObjectStoreUnavailableError,
 )
-from retain.storage.objects import ObjectStore, open_objects
-from retain.storage.objects import locks as folder_locks
-from retain.storage.objects.answers import explain
-from retain.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
-from retain.storage.objects.clients import PATIENCE, Patience
-from retain.storage.objects.local import INCOMING
-from retain.storage.objects.places import read_place
-from retain.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects import ObjectStore, open_objects
+from holdfast.storage.objects import locks as folder_locks
+from holdfast.storage.objects.answers import explain
+from holdfast.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
+from holdfast.storage.objects.clients import PATIENCE, Patience
+from holdfast.storage.objects.local import INCOMING
+from holdfast.storage.objects.places import read_place
+from holdfast.storage.objects.remote import RemoteObjects
 
 #: As patient as it is meant to be, but for the pauses.
 QUICK = Patience(pause=0.005)
@@ -74,9 +74,7 @@ def shared() -> Iterator[Path]:
 
 def run(script: str, *arguments: object) -> Any:
     """What a process of its own answers; its script finds the arguments in ``argv``."""
-    begin = (
-        "import json, os, resource, signal, sys\nfrom retain.storage.objects import open_objects\nargv = sys.argv[1:]\n"
-    )
+    begin = "import json, os, resource, signal, sys\nfrom holdfast.storage.objects import open_objects\nargv = sys.argv[1:]\n"
     begin += textwrap.dedent(
         """
         def attempt(call):
@@ -253,7 +251,7 @@ def test_a_folder_that_may_not_be_written_is_said_and_can_be_read(shared: Path) 
     shared.chmod(0o555)
     script = """
         store, new = open_objects(argv[0]), open_objects(argv[0] + "/deeper")
-        import retain.storage.objects.probe
+        import holdfast.storage.objects.probe
         if os.geteuid() == 0:
             os.setgid(65_534)
             os.setuid(65_534)
@@ -395,8 +393,8 @@ def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
 
 CHANGE = """
 import sys
-from retain.core.errors import StaleError
-from retain.storage.objects import open_objects
+from holdfast.core.errors import StaleError
+from holdfast.storage.objects import open_objects
 
 store = open_objects(sys.argv[1])
 left = 25
@@ -423,7 +421,7 @@ def test_processes_that_count_in_one_object_lose_no_count(folder: Path, store: O
 
 PUT_FOREVER = """
 import hashlib, os, sys
-from retain.storage.objects import open_objects
+from holdfast.storage.objects import open_objects
 
 store = open_objects(sys.argv[1])
 for n in range(1_000_000):
@@ -457,7 +455,7 @@ def test_a_kill_in_the_middle_of_puts_leaves_whole_objects_only(folder: Path, st
 
 DIE_HALFWAY = """
 import resource, signal, sys
-from retain.storage.objects import open_objects
+from holdfast.storage.objects import open_objects
 
 store = open_objects(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # past the limit the system kills the process, within its write
@@ -803,7 +801,7 @@ def test_a_tag_that_is_none_is_refused(tag: str) -> None:
 
 def test_an_object_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_PARTS * PART_BYTES > 80_000_000_000
-    monkeypatch.setattr("retain.storage.objects.chunks.MOST_PARTS", 2)
+    monkeypatch.setattr("holdfast.storage.objects.chunks.MOST_PARTS", 2)
     chunk = bytes(PART_BYTES)
 
     assert len(list(Source([chunk, chunk]).parts())) == 2

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from buckets import Fault, Proxy, Request, make_bucket, proxy_before, put, s3_server, unfinished
-from retain.core.errors import (
+from holdfast.core.errors import (
     ConflictError,
     ObjectMissingError,
     ObjectStoreError,
     ObjectStoreUnavailableError,
     StaleError,
 )
-from retain.storage.objects import ObjectStore
-from retain.storage.objects.chunks import PART_BYTES
-from retain.storage.objects.clients import Patience
-from retain.storage.objects.places import read_place
-from retain.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects import ObjectStore
+from holdfast.storage.objects.chunks import PART_BYTES
+from holdfast.storage.objects.clients import Patience
+from holdfast.storage.objects.places import read_place
+from holdfast.storage.objects.remote import RemoteObjects
 
 #: Waits for this machine as long as it takes, and for what is known to fail only as long as it must.
 QUICK = Patience(pause=0.005, silence=30, trying=20)
@@ -431,7 +431,7 @@ def test_a_list_that_breaks_off_between_pages_is_never_taken_for_the_whole(proxy
 
 STREAM = """
 import resource, sys
-from retain.storage.objects import open_objects
+from holdfast.storage.objects import open_objects
 
 store = open_objects(sys.argv[1])
 store.put("warm", b"up")

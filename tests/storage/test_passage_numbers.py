@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databases import postgres_server
-from retain.core.filters import parse
-from retain.core.types import TYPES, MemoryType
-from retain.storage.postgres.numbers import asked_numbers, field_numbers, marks, space_of
-from retain.storage.postgres.passing import json_path, passes, time_limits
+from holdfast.core.filters import parse
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.storage.postgres.numbers import asked_numbers, field_numbers, marks, space_of
+from holdfast.storage.postgres.passing import json_path, passes, time_limits
 
 KIND = TYPES[MemoryType.LONG_TERM]
 NAMES = st.sampled_from(["a", "b", "c.d", "agent_id", "x" * 50])

@@ -15,11 +15,11 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 import raw
-from retain import Retain
-from retain.core.errors import (
+from holdfast import Holdfast
+from holdfast.core.errors import (
     ClosedError,
+    HoldfastError,
     InvalidSettingsError,
-    RetainError,
     StorageError,
     StoreAwayError,
     StoreBusyError,
@@ -27,11 +27,11 @@ from retain.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
-from retain.storage.postgres import opening as opening_module
-from retain.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
-from retain.storage.postgres.database import PostgresDatabase
-from retain.storage.postgres.transactions import PACKAGE
-from retain.storage.relational.statements import migrations
+from holdfast.storage.postgres import opening as opening_module
+from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
+from holdfast.storage.postgres.database import PostgresDatabase
+from holdfast.storage.postgres.transactions import PACKAGE
+from holdfast.storage.relational.statements import migrations
 from storage.postgres_relay import Fuse, relayed
 
 SECRET = "hunter2"  # noqa: S105
@@ -50,9 +50,9 @@ def opened(url: str) -> Iterator[PostgresDatabase]:
         yield database
 
 
-def refusal(url: str, kind: type[RetainError]) -> RetainError:
+def refusal(url: str, kind: type[HoldfastError]) -> HoldfastError:
     """The error of an attempt to open a store, which must tell the password to nobody."""
-    with pytest.raises(RetainError) as caught, opened(url):
+    with pytest.raises(HoldfastError) as caught, opened(url):
         pass
     problem: BaseException | None = caught.value
     assert type(problem) is kind, problem
@@ -83,22 +83,22 @@ def new_role(server: PostgresServer) -> str:
 @pytest.mark.parametrize(
     "url",
     [
-        f"postgresql://retain:{SECRET}@[::bad/x",
-        f"postgresql://retain:{SECRET} {SECRET}@127.0.0.1/x",
-        f"postgresql://retain:{SECRET}%zz@127.0.0.1/x",
-        f'postgresql://retain:a"{SECRET}"b c@127.0.0.1/x',
-        f"postgresql://retain:p@{SECRET}@127.0.0.1/x",
-        f"postgresql://retain:{SECRET}/p@127.0.0.1/x",
-        f"postgresql://retain:p/{SECRET}@127.0.0.1/x",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?nonsense=1",
-        f"postgresql://retain:{SECRET}@127.0.0.1:five/x",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?connect_timeout={SECRET}",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?keepalives_idle=1.5",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-c%20search_path%3D%22{SECRET}",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=--search-path%3DUpper",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D%22$user%22,public",
-        f"postgresql://retain:{SECRET}@127.0.0.1/x?options=-csearch_path%3D{'long' * 16}",
+        f"postgresql://holdfast:{SECRET}@[::bad/x",
+        f"postgresql://holdfast:{SECRET} {SECRET}@127.0.0.1/x",
+        f"postgresql://holdfast:{SECRET}%zz@127.0.0.1/x",
+        f'postgresql://holdfast:a"{SECRET}"b c@127.0.0.1/x',
+        f"postgresql://holdfast:p@{SECRET}@127.0.0.1/x",
+        f"postgresql://holdfast:{SECRET}/p@127.0.0.1/x",
+        f"postgresql://holdfast:p/{SECRET}@127.0.0.1/x",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?nonsense=1",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1:five/x",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?connect_timeout={SECRET}",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?keepalives_idle=1.5",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?options=-csearch_path%3D",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?options=-c%20search_path%3D%22{SECRET}",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?options=--search-path%3DUpper",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?options=-csearch_path%3D%22$user%22,public",
+        f"postgresql://holdfast:{SECRET}@127.0.0.1/x?options=-csearch_path%3D{'long' * 16}",
     ],
 )
 def test_a_url_that_is_not_understood_is_refused_without_quoting_it(url: str) -> None:
@@ -122,12 +122,12 @@ def test_a_url_that_is_not_understood_is_refused_without_quoting_it(url: str) ->
 )
 def test_a_connection_that_can_never_be_made_is_not_worth_another_try(server: PostgresServer, rest: str) -> None:
     problem = refusal(server.url(tcp=True) + rest, StoreUnavailableError)
-    assert "correct RETAIN_URL" in str(problem)
+    assert "correct HOLDFAST_URL" in str(problem)
     assert not problem.retryable
 
 
 def test_a_port_where_nobody_listens_may_be_tried_again(server: PostgresServer) -> None:
-    problem = refusal(f"postgresql://retain:{SECRET}@127.0.0.1:1/memories", StoreAwayError)
+    problem = refusal(f"postgresql://holdfast:{SECRET}@127.0.0.1:1/memories", StoreAwayError)
     assert "'memories' at 127.0.0.1:1 does not answer" in str(problem)
     assert problem.retryable
 
@@ -158,7 +158,7 @@ def test_a_server_without_pgvector_is_refused_with_what_to_install(server: Postg
 
 def test_a_server_that_is_too_old_is_refused(server: PostgresServer) -> None:
     with relayed(server, server.new_database(), version="14.13") as (_, url):
-        assert "is PostgreSQL 14; Retain needs 15 or newer" in str(refusal(url, StoreUnavailableError))
+        assert "is PostgreSQL 14; Holdfast needs 15 or newer" in str(refusal(url, StoreUnavailableError))
 
 
 def test_a_role_that_may_not_make_things_is_told_what_it_needs(server: PostgresServer) -> None:
@@ -180,9 +180,9 @@ def test_where_pgvector_is_enabled_a_role_that_may_create_needs_nothing_more(
     role, url = new_role(server), server.new_database()
     administer(url, "CREATE EXTENSION vector")
     administer(url, "GRANT CREATE ON DATABASE {} TO {}", name_of(url), role)
-    with Retain.open(server.url(name_of(url), user=role), home=tmp_path) as retain:
-        memory_id = retain.manager("ann", "guide").add("likes trains", "long_term")["memory_id"]
-        assert [hit["memory_id"] for hit in retain.manager("ann", "guide").retrieve("trains")] == [memory_id]
+    with Holdfast.open(server.url(name_of(url), user=role), home=tmp_path) as holdfast:
+        memory_id = holdfast.manager("ann", "guide").add("likes trains", "long_term")["memory_id"]
+        assert [hit["memory_id"] for hit in holdfast.manager("ann", "guide").retrieve("trains")] == [memory_id]
 
 
 def test_a_database_that_cannot_be_written_says_so(server: PostgresServer) -> None:
@@ -197,14 +197,14 @@ def test_a_database_that_cannot_be_written_says_so(server: PostgresServer) -> No
 def test_a_table_that_is_gone_is_no_matter_of_trying_again(server: PostgresServer) -> None:
     url = server.new_database()
     with opened(url) as database:
-        administer(url, "DROP TABLE retain.leases")
+        administer(url, "DROP TABLE holdfast.leases")
         with pytest.raises(StorageError, match=r"restore a backup") as problem, database.read() as tx:
             tx.rows("jobs.lease", ("sweeper",))
         assert not problem.value.retryable
 
 
 def test_tables_are_not_distributed_where_citus_is_not(server: PostgresServer) -> None:
-    with pytest.raises(StoreUnavailableError, match=r"does not have the citus extension .* RETAIN_DISTRIBUTE"):
+    with pytest.raises(StoreUnavailableError, match=r"does not have the citus extension .* HOLDFAST_DISTRIBUTE"):
         PostgresDatabase(server.new_database(), distribute=True)
 
 
@@ -250,23 +250,23 @@ def test_nobody_writes_for_a_tenant_that_is_being_governed_and_nobody_governs_on
 
 def test_a_migration_keeps_what_is_there(server: PostgresServer, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = server.new_database()
-    with Retain.open(url, home=home) as retain:
-        memory_id = retain.manager("alice", "agent").add("a note")["memory_id"]
+    with Holdfast.open(url, home=home) as holdfast:
+        memory_id = holdfast.manager("alice", "agent").add("a note")["memory_id"]
     steps = migrations(PACKAGE)
     step = (steps[-1][0] + 1, "ALTER TABLE schemas ADD COLUMN note text")
     monkeypatch.setattr(opening_module, "migrations", lambda package: [*steps, step])
 
-    with Retain.open(url, home=home) as retain:
-        assert retain.manager("alice", "agent").get(memory_id)["content"] == "a note"
-        assert "note" in raw.columns(retain, "schemas")
-        assert raw.rows(retain, "SELECT version FROM schema_version") == [(step[0],)]
+    with Holdfast.open(url, home=home) as holdfast:
+        assert holdfast.manager("alice", "agent").get(memory_id)["content"] == "a note"
+        assert "note" in raw.columns(holdfast, "schemas")
+        assert raw.rows(holdfast, "SELECT version FROM schema_version") == [(step[0],)]
 
 
 def test_a_schema_of_a_newer_version_is_left_alone(server: PostgresServer) -> None:
     url = server.new_database()
     with opened(url):
         pass
-    administer(url, "UPDATE retain.schema_version SET version = 999")
+    administer(url, "UPDATE holdfast.schema_version SET version = 999")
     assert "has schema version 999" in str(refusal(url, StoreTooNewError))
 
 
@@ -311,12 +311,12 @@ def test_what_others_set_for_a_database_changes_no_text(
     url = server.new_database()
     administer(server.url(), f"ALTER DATABASE {{}} SET {setting}", name_of(url))
     texts = [f"Zoë's naïve \\ 日本 {number}" for number in range(4)]  # the later ones rely on the first
-    with Retain.open(url + rest, home=tmp_path) as retain:
-        memory = retain.manager("zoë\\", "guide")
+    with Holdfast.open(url + rest, home=tmp_path) as holdfast:
+        memory = holdfast.manager("zoë\\", "guide")
         for text in texts:
             memory.add(text, metadata={"said": text})
-    with Retain.open(url, home=tmp_path) as retain:
-        found = retain.manager("zoë\\", "guide").list_memories("long_term")
+    with Holdfast.open(url, home=tmp_path) as holdfast:
+        found = holdfast.manager("zoë\\", "guide").list_memories("long_term")
     assert sorted(one["content"] for one in found) == texts
     assert all(one["metadata"]["said"] == one["content"] for one in found)
 
@@ -327,7 +327,7 @@ def test_every_table_is_spread_by_subject_or_whole_everywhere(server: PostgresSe
         found = connection.execute(
             "SELECT relname, (SELECT attname FROM pg_attribute WHERE attrelid = pg_class.oid AND attnum = indkey[0]) "
             "FROM pg_class JOIN pg_index ON indrelid = pg_class.oid AND indisprimary "
-            "WHERE relnamespace = 'retain'::regnamespace AND relkind = 'r'"
+            "WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'"
         )
         first_of_key: dict[str, str] = dict(found.fetchall())
     assert {*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"} == first_of_key.keys()

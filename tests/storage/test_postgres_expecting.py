@@ -18,11 +18,11 @@ import psycopg
 import pytest
 from bench.servers import PostgresServer, postgres
 
-from retain import Retain, foundation
-from retain.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
-from retain.recall.embedders import open_embedder
-from retain.storage.postgres import database as module
-from retain.storage.postgres.expecting import Expectations, as_record
+from holdfast import Holdfast, foundation
+from holdfast.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
+from holdfast.recall.embedders import open_embedder
+from holdfast.storage.postgres import database as module
+from holdfast.storage.postgres.expecting import Expectations, as_record
 from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
 
 _tenants = itertools.count(1)
@@ -36,12 +36,12 @@ class Stage:
         self.server, self.relay, self.direct, self._url, self._home = server, relay, direct, url, home
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Retain, Retain]]:
+    def opened(self) -> Iterator[tuple[Holdfast, Holdfast]]:
         """Two engines for a tenant that nobody knows yet: ours, whose next add will not ask, and another's."""
         tenant = f"t{next(_tenants)}"
         with (
-            Retain.open(self._url, home=self._home, tenant=tenant) as ours,
-            Retain.open(self.direct, home=self._home, tenant=tenant) as others,
+            Holdfast.open(self._url, home=self._home, tenant=tenant) as ours,
+            Holdfast.open(self.direct, home=self._home, tenant=tenant) as others,
         ):
             for text in BEFORE:  # each finds what the one before it left
                 add(ours, text)
@@ -72,12 +72,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             yield Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
 
 
-def add(retain: Retain, text: str, kind: str = "long_term") -> dict[str, Any]:
-    return retain.manager("ann", "guide").add(text, kind)
+def add(holdfast: Holdfast, text: str, kind: str = "long_term") -> dict[str, Any]:
+    return holdfast.manager("ann", "guide").add(text, kind)
 
 
-def texts(retain: Retain) -> list[str]:
-    return sorted(row["content"] for row in retain.manager("ann", "guide").list_memories("long_term"))
+def texts(holdfast: Holdfast) -> list[str]:
+    return sorted(row["content"] for row in holdfast.manager("ann", "guide").list_memories("long_term"))
 
 
 def test_an_add_after_a_few_others_is_one_round_trip(stage: Stage) -> None:
@@ -105,7 +105,7 @@ def test_an_add_that_is_refused_by_the_server_is_done_after_asking(stage: Stage)
 def test_an_add_that_waited_for_another_sees_what_that_one_did(stage: Stage) -> None:
     with stage.opened() as (ours, _), psycopg.connect(stage.direct) as other:
         whose = f"{ours.tenant}/ann"
-        other.execute("SET search_path = retain")
+        other.execute("SET search_path = holdfast")
         other.execute("SELECT take_turn(0, %s)", (whose,))
         other.execute(
             "UPDATE scopes SET seq = seq + 1, next = next + 1 WHERE subject = (SELECT no FROM subjects WHERE subject = %s)",
@@ -233,7 +233,7 @@ def test_one_whose_answer_was_lost_is_done_once(stage: Stage, crashing: bool, af
         assert ours.manager("ann", "guide").get(added["memory_id"])["content"] == "speaks Greek"
         assert ours.manager("ann", "guide").count_memories() == 4
         with psycopg.connect(stage.direct, autocommit=True) as connection:
-            counted = "SELECT memories, next FROM retain.scopes JOIN retain.subjects ON no = scopes.subject"
+            counted = "SELECT memories, next FROM holdfast.scopes JOIN holdfast.subjects ON no = scopes.subject"
             found = connection.execute(counted + " WHERE subjects.subject = %s", (f"{ours.tenant}/ann",)).fetchall()
         assert found == [(4, 4)]
 
@@ -274,7 +274,7 @@ def test_nothing_names_whom_a_write_was_for() -> None:
 
 
 def test_of_many_scopes_those_that_were_written_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retain.storage.postgres.expecting._MOST", 2)
+    monkeypatch.setattr("holdfast.storage.postgres.expecting._MOST", 2)
     expectations = Expectations()
     for number in range(3):
         expectations.leave(("question", (number,)), None, (number,))

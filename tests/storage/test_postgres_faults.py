@@ -1,6 +1,6 @@
 """PostgreSQL breaks off, restarts, crashes or runs out of connections, at any moment of any operation.
 
-Between Retain and the server stands a relay that counts statements. Each operation is run once for every statement that
+Between Holdfast and the server stands a relay that counts statements. Each operation is run once for every statement that
 it sends, and is broken off there: before the server has the statement, or after the server has carried it out and nobody
 heard of it. Whatever happens, the error says that the same call may succeed, the store is as it was or as it was to be,
 and the same engine goes on.
@@ -23,13 +23,13 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock, Seconds
-from retain import Retain, foundation
-from retain.core.errors import StorageError, StoreAwayError, StoreBusyError
-from retain.kinds.working_store import GRACE_SECONDS, WorkingStore
-from retain.recall.embedders import open_embedder
-from retain.storage.postgres import database as module
-from retain.storage.postgres.database import PostgresDatabase
-from retain.storage.stores import stores_over
+from holdfast import Holdfast, foundation
+from holdfast.core.errors import StorageError, StoreAwayError, StoreBusyError
+from holdfast.kinds.working_store import GRACE_SECONDS, WorkingStore
+from holdfast.recall.embedders import open_embedder
+from holdfast.storage.postgres import database as module
+from holdfast.storage.postgres.database import PostgresDatabase
+from holdfast.storage.stores import stores_over
 from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
 
 _tenants = itertools.count(1)
@@ -58,7 +58,7 @@ SHARED = {
 
 
 class Eye:
-    """Looks at a store past Retain and past the relay."""
+    """Looks at a store past Holdfast and past the relay."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -67,7 +67,7 @@ class Eye:
     def rows(self, statement: str, *bindings: object) -> list[tuple[Any, ...]]:
         """What a statement gives, sorted."""
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._url, autocommit=True, options="-csearch_path=retain")
+            self._connection = psycopg.connect(self._url, autocommit=True, options="-csearch_path=holdfast")
         try:
             return sorted(self._connection.execute(statement.encode(), bindings or None).fetchall(), key=repr)
         except psycopg.OperationalError:
@@ -88,7 +88,7 @@ class Eye:
         seen |= {table: self.rows(statement, tenant) for table, statement in SHARED.items()}
         return {table: found for table, found in seen.items() if found}
 
-    def check_sound(self, retain: Retain) -> None:
+    def check_sound(self, holdfast: Holdfast) -> None:
         """What is counted is there, what is there has a profile, and the audit chain is whole."""
         live = "FROM records WHERE state IN ('active', 'archived')"
         counted = self.rows("SELECT scope, memories, bytes FROM scopes WHERE memories <> 0 OR bytes <> 0")
@@ -98,7 +98,7 @@ class Eye:
         kept = "FROM history WHERE history.subject = sessions.subject AND key >> 24 = sessions.no AND purge_at IS NULL"
         wrong = f"SELECT subject, no FROM sessions WHERE state = 'active' AND messages <> (SELECT count(*) {kept})"  # noqa: S608
         assert self.rows(wrong) == []
-        verdict = retain.audit.verify()
+        verdict = holdfast.audit.verify()
         assert verdict.ok, verdict.findings
 
 
@@ -106,124 +106,128 @@ class Eye:
 class Operation:
     """What is there before, and what is done."""
 
-    act: Callable[[Retain, FakeClock], object]
-    prepare: Callable[[Retain, FakeClock], object] = lambda _retain, _clock: None
+    act: Callable[[Holdfast, FakeClock], object]
+    prepare: Callable[[Holdfast, FakeClock], object] = lambda _holdfast, _clock: None
     whole: bool = True
     """One transaction: an error means that nothing was done. Otherwise the same call finishes what was begun."""
 
 
-def memory(retain: Retain) -> Any:
-    return retain.manager("ann", "guide", "trip")
+def memory(holdfast: Holdfast) -> Any:
+    return holdfast.manager("ann", "guide", "trip")
 
 
-def remember(retain: Retain, clock: FakeClock) -> None:
-    memory(retain).add_many(["likes the window seat", "takes tea with milk", "speaks Greek"], "long_term")
+def remember(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory(holdfast).add_many(["likes the window seat", "takes tea with milk", "speaks Greek"], "long_term")
 
 
-def first(retain: Retain) -> str:
-    return str(min(row["memory_id"] for row in memory(retain).list_memories("long_term")))
+def first(holdfast: Holdfast) -> str:
+    return str(min(row["memory_id"] for row in memory(holdfast).list_memories("long_term")))
 
 
-def forget_one(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    memory(retain).delete(first(retain))
+def forget_one(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    memory(holdfast).delete(first(holdfast))
 
 
-def due(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    memory(retain).short_term.add_message("user", "hello")
-    retain.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
+def due(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    memory(holdfast).short_term.add_message("user", "hello")
+    holdfast.policies.set("long_term", user_id="ann", delete_after_days=25, confirm=True)
     clock.advance(days=31)
 
 
-def with_agent(retain: Retain, clock: FakeClock) -> None:
-    retain.agents.add("guide", "books trains")
-    memory(retain).add("speaks like a friend", "persona")
-    memory(retain).add("is never late", "persona")
-    memory(retain).short_term.add_message("user", "hello")
+def with_agent(holdfast: Holdfast, clock: FakeClock) -> None:
+    holdfast.agents.add("guide", "books trains")
+    memory(holdfast).add("speaks like a friend", "persona")
+    memory(holdfast).add("is never late", "persona")
+    memory(holdfast).short_term.add_message("user", "hello")
 
 
-def without_agent(retain: Retain, clock: FakeClock) -> None:
-    with_agent(retain, clock)
-    retain.agents.remove("guide")
+def without_agent(holdfast: Holdfast, clock: FakeClock) -> None:
+    with_agent(holdfast, clock)
+    holdfast.agents.remove("guide")
 
 
-def full(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.quotas.set("long_term", max_memories=3, user_id="ann")
+def full(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.quotas.set("long_term", max_memories=3, user_id="ann")
 
 
-def due_purge(retain: Retain, clock: FakeClock) -> None:
-    forget_one(retain, clock)
+def due_purge(holdfast: Holdfast, clock: FakeClock) -> None:
+    forget_one(holdfast, clock)
     clock.advance(days=16)
 
 
-def held(retain: Retain, clock: FakeClock) -> None:
-    remember(retain, clock)
-    retain.holds.add(user_id="ann", reason="a case", author="law")
+def held(holdfast: Holdfast, clock: FakeClock) -> None:
+    remember(holdfast, clock)
+    holdfast.holds.add(user_id="ann", reason="a case", author="law")
 
 
 OPERATIONS = {
-    "add": Operation(lambda retain, _: memory(retain).add("likes trains", "long_term")),
+    "add": Operation(lambda holdfast, _: memory(holdfast).add("likes trains", "long_term")),
     "add with a prune": Operation(
-        lambda retain, _: memory(retain).add_with_auto_prune("likes trains", "long_term"),
+        lambda holdfast, _: memory(holdfast).add_with_auto_prune("likes trains", "long_term"),
         full,
     ),
-    "add_many": Operation(lambda retain, _: memory(retain).add_many([f"memory {n}" for n in range(4)], "long_term")),
-    "update": Operation(lambda retain, _: memory(retain).update(first(retain), "likes the aisle"), remember),
-    "delete": Operation(lambda retain, _: memory(retain).delete(first(retain)), remember),
+    "add_many": Operation(
+        lambda holdfast, _: memory(holdfast).add_many([f"memory {n}" for n in range(4)], "long_term")
+    ),
+    "update": Operation(lambda holdfast, _: memory(holdfast).update(first(holdfast), "likes the aisle"), remember),
+    "delete": Operation(lambda holdfast, _: memory(holdfast).delete(first(holdfast)), remember),
     "restore": Operation(
-        lambda retain, _: [memory(retain).restore(row["memory_id"]) for row in retain.recycle.list()],
+        lambda holdfast, _: [memory(holdfast).restore(row["memory_id"]) for row in holdfast.recycle.list()],
         forget_one,
         whole=False,
     ),
     "delete_user_memories": Operation(
-        lambda retain, _: memory(retain).delete_user_memories("ann"), remember, whole=False
+        lambda holdfast, _: memory(holdfast).delete_user_memories("ann"), remember, whole=False
     ),
-    "retrieve": Operation(lambda retain, _: memory(retain).retrieve("which seat?"), remember),
+    "retrieve": Operation(lambda holdfast, _: memory(holdfast).retrieve("which seat?"), remember),
     "add_message": Operation(
-        lambda retain, _: memory(retain).short_term.add_message("user", "good day"),
-        lambda retain, _: memory(retain).short_term.add_message("user", "hello"),
+        lambda holdfast, _: memory(holdfast).short_term.add_message("user", "good day"),
+        lambda holdfast, _: memory(holdfast).short_term.add_message("user", "hello"),
         whole=False,
     ),
     "record_episode": Operation(
-        lambda retain, _: memory(retain).episodic.record_episode("book a train", ["found it", "paid it"])
+        lambda holdfast, _: memory(holdfast).episodic.record_episode("book a train", ["found it", "paid it"])
     ),
-    "add of an entity": Operation(lambda retain, _: memory(retain).add("Rome is a city", "entity", {"name": "Rome"})),
+    "add of an entity": Operation(
+        lambda holdfast, _: memory(holdfast).add("Rome is a city", "entity", {"name": "Rome"})
+    ),
     "structured": Operation(
-        lambda retain, _: memory(retain).structured.put("trips", {"city": "Rome"}, key="rome"),
+        lambda holdfast, _: memory(holdfast).structured.put("trips", {"city": "Rome"}, key="rome"),
     ),
-    "sweep": Operation(lambda retain, _: retain.sweep(confirm=True), due, whole=False),
+    "sweep": Operation(lambda holdfast, _: holdfast.sweep(confirm=True), due, whole=False),
     "purge": Operation(
-        lambda retain, _: retain.sweep(confirm=True),
+        lambda holdfast, _: holdfast.sweep(confirm=True),
         due_purge,
         whole=False,
     ),
-    "hold": Operation(lambda retain, _: retain.holds.add(user_id="ann", reason="a case", author="law"), remember),
+    "hold": Operation(lambda holdfast, _: holdfast.holds.add(user_id="ann", reason="a case", author="law"), remember),
     "release of a hold": Operation(
-        lambda retain, _: [retain.holds.release(hold.id, author="law") for hold in retain.holds.list()],
+        lambda holdfast, _: [holdfast.holds.release(hold.id, author="law") for hold in holdfast.holds.list()],
         held,
     ),
     "rule": Operation(
-        lambda retain, _: retain.policies.set("long_term", agent_id="guide", delete_after_days=25, confirm=True),
+        lambda holdfast, _: holdfast.policies.set("long_term", agent_id="guide", delete_after_days=25, confirm=True),
         remember,
         whole=False,
     ),
-    "removal of an agent": Operation(lambda retain, _: retain.agents.remove("guide"), with_agent, whole=False),
+    "removal of an agent": Operation(lambda holdfast, _: holdfast.agents.remove("guide"), with_agent, whole=False),
     "return of an agent": Operation(
-        lambda retain, _: retain.agents.restore("guide"),
+        lambda holdfast, _: holdfast.agents.restore("guide"),
         without_agent,
         whole=False,
     ),
-    "quota": Operation(lambda retain, _: retain.quotas.set("long_term", max_memories=7, user_id="ann")),
-    "seal": Operation(lambda retain, _: retain.audit.seal(), forget_one),
+    "quota": Operation(lambda holdfast, _: holdfast.quotas.set("long_term", max_memories=7, user_id="ann")),
+    "seal": Operation(lambda holdfast, _: holdfast.audit.seal(), forget_one),
 }
 
 
-def prepare(operation: Operation, retain: Retain, clock: FakeClock) -> None:
+def prepare(operation: Operation, holdfast: Holdfast, clock: FakeClock) -> None:
     """Let there be what an operation needs, in a store that knows the time, so that the operation need not tell it."""
-    operation.prepare(retain, clock)
-    retain.trust.note_write()
+    operation.prepare(holdfast, clock)
+    holdfast.trust.note_write()
 
 
 class Stage:
@@ -235,36 +239,36 @@ class Stage:
         self._ends: dict[str, Picture] = {}
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Retain, FakeClock]]:
+    def opened(self) -> Iterator[tuple[Holdfast, FakeClock]]:
         """An engine for a tenant that nobody knows yet."""
         clock = FakeClock()
-        with Retain.open(self.url, home=self.home, tenant=f"t{next(_tenants):06}", clock=clock) as retain:
-            yield retain, clock
+        with Holdfast.open(self.url, home=self.home, tenant=f"t{next(_tenants):06}", clock=clock) as holdfast:
+            yield holdfast, clock
 
-    def attempt(self, operation: Operation, fuse: Fuse, retain: Retain, clock: FakeClock) -> bool:
+    def attempt(self, operation: Operation, fuse: Fuse, holdfast: Holdfast, clock: FakeClock) -> bool:
         """Do it with a fuse burning; whether it was done. An error must be one that allows another try."""
         with self.relay.burning(fuse):
             try:
-                operation.act(retain, clock)
+                operation.act(holdfast, clock)
             except (StoreAwayError, StoreBusyError):
                 return False
         return True
 
     def statements_of(self, name: str) -> list[bytes]:
         """What an operation sends to the server."""
-        with self.opened() as (retain, clock):
-            prepare(OPERATIONS[name], retain, clock)
+        with self.opened() as (holdfast, clock):
+            prepare(OPERATIONS[name], holdfast, clock)
             with self.relay.burning(Fuse(at=0)):
-                OPERATIONS[name].act(retain, clock)
+                OPERATIONS[name].act(holdfast, clock)
                 return self.relay.statements
 
     def end_of(self, name: str) -> Picture:
         """What an operation leads to when nothing breaks."""
         if name not in self._ends:
-            with self.opened() as (retain, clock):
-                prepare(OPERATIONS[name], retain, clock)
-                OPERATIONS[name].act(retain, clock)
-                self._ends[name] = self.eye.picture(retain.tenant)
+            with self.opened() as (holdfast, clock):
+                prepare(OPERATIONS[name], holdfast, clock)
+                OPERATIONS[name].act(holdfast, clock)
+                self._ends[name] = self.eye.picture(holdfast.tenant)
         return self._ends[name]
 
     def check_try(self, name: str, fuse: Fuse) -> bool | None:
@@ -272,15 +276,15 @@ class Stage:
         before the fuse had burnt.
         """
         operation = OPERATIONS[name]
-        with self.opened() as (retain, clock):
-            prepare(operation, retain, clock)
-            before = self.eye.picture(retain.tenant)
-            done = self.attempt(operation, fuse, retain, clock)
+        with self.opened() as (holdfast, clock):
+            prepare(operation, holdfast, clock)
+            before = self.eye.picture(holdfast.tenant)
+            done = self.attempt(operation, fuse, holdfast, clock)
             if not done:
                 if operation.whole:
-                    assert self.eye.picture(retain.tenant) == before, "an error, and yet something was done"
-                operation.act(retain, clock)
-            assert self.eye.picture(retain.tenant) == self.end_of(name)
+                    assert self.eye.picture(holdfast.tenant) == before, "an error, and yet something was done"
+                operation.act(holdfast, clock)
+            assert self.eye.picture(holdfast.tenant) == self.end_of(name)
         return done if fuse.burnt.is_set() else None
 
 
@@ -354,8 +358,8 @@ def test_a_server_that_crashes_at_a_commit_and_is_back_leaves_all_or_nothing(
 
 
 def test_a_commit_that_a_crash_undid_is_not_taken_for_another_that_was_given_its_number(stage: Stage) -> None:
-    with stage.opened() as (retain, _):
-        memory(retain).add("before", "long_term")
+    with stage.opened() as (holdfast, _):
+        memory(holdfast).add("before", "long_term")
         numbers: list[int] = []
 
         def crash_and_reuse() -> None:
@@ -369,11 +373,11 @@ def test_a_commit_that_a_crash_undid_is_not_taken_for_another_that_was_given_its
 
         with stage.relay.burning(Fuse(1, act=crash_and_reuse, wanted=is_commit)) as fuse:
             with pytest.raises(StoreAwayError) as problem:
-                memory(retain).add("lost", "long_term")
+                memory(holdfast).add("lost", "long_term")
             assert fuse.burnt.is_set()
         assert numbers, "the number was given again"
         assert "look whether it is there" in str(problem.value)
-        assert memory(retain).count_memories("long_term") == 1
+        assert memory(holdfast).count_memories("long_term") == 1
 
 
 def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(server: PostgresServer) -> None:
@@ -385,7 +389,7 @@ def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(serv
         ):
             pass
         assert problem.value.retryable
-        assert "RETAIN_POOL_SIZE" in str(problem.value)
+        assert "HOLDFAST_POOL_SIZE" in str(problem.value)
         with database.read() as tx:
             assert tx.rows("dues.tenants") == []
 
@@ -428,11 +432,11 @@ def test_working_notes_are_read_and_added_while_the_server_is_away(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.2)
-    with Retain.open(home=tmp_path, url=server.new_database(tcp=True)) as retain:
+    with Holdfast.open(home=tmp_path, url=server.new_database(tcp=True)) as holdfast:
         clock = Seconds()
-        subjects = stores_over(retain.database).subjects
-        object.__setattr__(retain.parts, "working", WorkingStore(subjects.erased_within, clocks=[clock]))
-        memory = retain.manager("ann", "guide", "s")
+        subjects = stores_over(holdfast.database).subjects
+        object.__setattr__(holdfast.parts, "working", WorkingStore(subjects.erased_within, clocks=[clock]))
+        memory = holdfast.manager("ann", "guide", "s")
         memory.working.add("on the way to Paris")
         server.stop()
         try:
@@ -489,5 +493,5 @@ def test_a_failed_statement_that_was_overlooked_is_not_taken_for_a_commit(server
 
 
 def test_after_all_of_it_the_store_is_sound(stage: Stage) -> None:
-    with stage.opened() as (retain, _):
-        stage.eye.check_sound(retain)
+    with stage.opened() as (holdfast, _):
+        stage.eye.check_sound(holdfast)

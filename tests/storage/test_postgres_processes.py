@@ -22,11 +22,11 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock
-from retain import Retain
-from retain.core.chain import parse_entries
-from retain.core.records import Scope
-from retain.lifecycle.leadership import LEASE_TTL
-from retain.storage.postgres.database import STANDSTILL_MS
+from holdfast import Holdfast
+from holdfast.core.chain import parse_entries
+from holdfast.core.records import Scope
+from holdfast.lifecycle.leadership import LEASE_TTL
+from holdfast.storage.postgres.database import STANDSTILL_MS
 from storage.postgres_child import START
 
 SCRIPT = Path(__file__).with_name("postgres_child.py")
@@ -141,13 +141,13 @@ class Stage:
             self.check_sound()
 
     @contextmanager
-    def opened(self, clock: FakeClock | None = None) -> Iterator[Retain]:
+    def opened(self, clock: FakeClock | None = None) -> Iterator[Holdfast]:
         """The engine of this process."""
-        with Retain.open(self.url, home=self.home, tenant=self.tenant, clock=clock or FakeClock(START)) as retain:
-            yield retain
+        with Holdfast.open(self.url, home=self.home, tenant=self.tenant, clock=clock or FakeClock(START)) as holdfast:
+            yield holdfast
 
     def rows(self, statement: str, *bindings: object) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, autocommit=True, options="-csearch_path=retain") as connection:
+        with psycopg.connect(self.url, autocommit=True, options="-csearch_path=holdfast") as connection:
             return connection.execute(statement.encode(), bindings or None).fetchall()
 
     def states(self, user: str = "%") -> dict[str, str]:
@@ -169,8 +169,8 @@ class Stage:
         counted = self.rows("SELECT scope, memories, bytes FROM scopes WHERE memories <> 0 OR bytes <> 0 ORDER BY 1")
         live = "FROM records WHERE state IN ('active', 'archived') GROUP BY 1 ORDER BY 1"
         assert counted == self.rows(f"SELECT key >> 29, count(*), sum(size)::bigint {live}")
-        with self.opened() as retain:
-            verdict = retain.audit.verify()
+        with self.opened() as holdfast:
+            verdict = holdfast.audit.verify()
             assert verdict.ok, verdict.findings
         assert "deadlock detected" not in (self.server.folder / "log").read_text(errors="replace")
 
@@ -206,7 +206,7 @@ def test_eight_processes_that_open_an_empty_database_make_it_once(stage: Stage) 
     url = stage.server.new_database()
     crew = stage.crew(8, url)
     said = together(crew, ("add", "ann", "guide", 3))
-    with psycopg.connect(url, options="-csearch_path=retain") as connection:
+    with psycopg.connect(url, options="-csearch_path=holdfast") as connection:
         assert connection.execute("SELECT count(*) FROM schema_version").fetchall() == [(1,)]
         assert connection.execute("SELECT count(*) FROM records").fetchall() == [(24,)]
         for once in ("subjects", "turns", "models", "profiles", "scopes"):
@@ -220,8 +220,8 @@ def test_eight_processes_that_open_an_empty_database_make_it_once(stage: Stage) 
 
 @pytest.mark.parametrize("processes", [2, 8])
 def test_exactly_the_quota_is_held_however_many_add_at_once(stage: Stage, processes: int) -> None:
-    with stage.opened() as retain:
-        retain.quotas.set("long_term", max_memories=40)
+    with stage.opened() as holdfast:
+        holdfast.quotas.set("long_term", max_memories=40)
     said = together(stage.crew(processes), ("add", "ann", "guide", 80 // processes))
     assert sum(len(one["ids"]) for one in said) == 40
     assert sum(one["refused"] for one in said) == 40
@@ -229,8 +229,8 @@ def test_exactly_the_quota_is_held_however_many_add_at_once(stage: Stage, proces
 
 
 def test_prunes_at_once_keep_to_the_quota_and_lose_nothing(stage: Stage) -> None:
-    with stage.opened() as retain:
-        retain.quotas.set("long_term", max_memories=20)
+    with stage.opened() as holdfast:
+        holdfast.quotas.set("long_term", max_memories=20)
     said = together(stage.crew(8), ("add_pruning", "ann", 8))
     states = stage.states()
     assert set(itertools.chain(*said)) == states.keys()
@@ -260,10 +260,10 @@ def test_what_one_process_writes_or_deletes_the_next_recall_of_another_knows(sta
 
 def fill(stage: Stage, users: int, each: int, days: float = 25) -> None:
     """Memories that are due once the clock stands at 30 days."""
-    with stage.opened() as retain:
-        retain.policies.set("long_term", delete_after_days=days, confirm=True)
+    with stage.opened() as holdfast:
+        holdfast.policies.set("long_term", delete_after_days=days, confirm=True)
         for n in range(users):
-            retain.manager(f"user{n}", "guide").add_many([f"memory {i}" for i in range(each)], "long_term")
+            holdfast.manager(f"user{n}", "guide").add_many([f"memory {i}" for i in range(each)], "long_term")
 
 
 def test_sweeps_at_once_move_each_record_once(stage: Stage) -> None:
@@ -279,8 +279,8 @@ def test_sweeps_at_once_move_each_record_once(stage: Stage) -> None:
 
 
 def test_what_is_restored_while_the_bin_is_emptied_is_there_whole_or_gone_whole(stage: Stage) -> None:
-    with stage.opened() as retain:
-        memory = retain.manager("ann", "guide")
+    with stage.opened() as holdfast:
+        memory = holdfast.manager("ann", "guide")
         ids = memory.add_many([f"memory {n}" for n in range(60)], "long_term")["memory_ids"]
         memory.delete_user_memories("ann")
     restorer, sweeper = stage.crew(2)
@@ -328,24 +328,24 @@ def check_profiles(stage: Stage) -> None:
         f"{stage.tenant}/%",
     )
     assert found
-    with stage.opened() as retain:
+    with stage.opened() as holdfast:
         for memory_id, subject, agent_id, kind, *life in found:
             scope = Scope(stage.tenant, subject.split("/")[1], agent_id)
-            assert life == list(retain.parts.rules.life(kind, scope, memory_id)[:3]), (memory_id, scope)
+            assert life == list(holdfast.parts.rules.life(kind, scope, memory_id)[:3]), (memory_id, scope)
 
 
 def test_nothing_of_a_removed_agent_is_left_behind_by_those_who_were_adding(stage: Stage) -> None:
     crew = stage.crew(4)
-    with stage.opened() as retain:
-        retain.agents.add("guide")
+    with stage.opened() as holdfast:
+        holdfast.agents.add("guide")
     for n, child in enumerate(crew[1:]):
         child.tell("add_until_removed", f"user{n}", "guide")
     crew[0].ask("remove_agent", "guide")
     answers = [child.hear() for child in crew[1:]]
     ids = {one for answer in answers for one in (answer or {})["said"]}
     assert stage.states() == dict.fromkeys(ids, "recycled")
-    with stage.opened() as retain:
-        retain.agents.restore("guide")
+    with stage.opened() as holdfast:
+        holdfast.agents.restore("guide")
     assert stage.states() == dict.fromkeys(ids, "active")
 
 
@@ -357,8 +357,8 @@ def test_a_mixed_load_of_eight_processes_ends_without_a_deadlock_and_in_order(st
     allowed = {"done", "conflict", "stale", "held", "agent_removed", "quota_exceeded", "lease_lost", "not_found"}
     allowed |= {"rules_changed", "invalid_scope"}
     assert {key.split(": ")[1] for key in ended} <= allowed, ended
-    with stage.opened() as retain:
-        retain.sweep(confirm=True)
+    with stage.opened() as holdfast:
+        holdfast.sweep(confirm=True)
     check_profiles(stage)
 
 
@@ -368,9 +368,9 @@ def test_a_mixed_load_of_eight_processes_ends_without_a_deadlock_and_in_order(st
 def test_a_leader_is_killed_fifty_times_and_every_slot_is_done_once(stage: Stage) -> None:
     rounds, life = 50, 60
     clock = FakeClock(START)
-    with stage.opened(clock) as retain:
-        retain.policies.set("long_term", delete_after_days=life / 1_440, confirm=True)
-        memory = [retain.manager(f"user{n}", "guide") for n in range(2)]
+    with stage.opened(clock) as holdfast:
+        holdfast.policies.set("long_term", delete_after_days=life / 1_440, confirm=True)
+        memory = [holdfast.manager(f"user{n}", "guide") for n in range(2)]
         for n in range(rounds + 1):
             for mine in memory:
                 mine.add_many([f"memory {n}.{i}" for i in range(2)], "long_term")

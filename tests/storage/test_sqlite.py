@@ -14,24 +14,24 @@ import pytest
 
 import raw
 from conformance.samples import NOW, changed, message, move, new_id, there
-from retain import Retain
-from retain.core.content import pack
-from retain.core.errors import ClosedError, StorageError
-from retain.core.records import Record
-from retain.core.times import SECOND
-from retain.core.types import TYPES, MemoryType, State
-from retain.storage.relational.conversations import SqlHistory, SqlShortTerm
-from retain.storage.relational.records import SqlRecords
-from retain.storage.relational.statements import migrations
-from retain.storage.sqlite import database as database_module
-from retain.storage.sqlite.database import APPLICATION_ID, Database
+from holdfast import Holdfast
+from holdfast.core.content import pack
+from holdfast.core.errors import ClosedError, StorageError
+from holdfast.core.records import Record
+from holdfast.core.times import SECOND
+from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.statements import migrations
+from holdfast.storage.sqlite import database as database_module
+from holdfast.storage.sqlite.database import APPLICATION_ID, Database
 from storage.child import put as put_plainly
 from storage.children import children
 from storage.conftest import ME, Put
 from storage.power import disk, survivors
 from storage.schema import ADVICE, LISTING, listing, new_store
 
-PACKAGE = "retain.storage.sqlite"
+PACKAGE = "holdfast.storage.sqlite"
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 
 
@@ -50,22 +50,22 @@ def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> N
             acknowledged += child.rest()
             assert child.process.returncode == -signal.SIGKILL
 
-        ids, integrity = survivors(home / "retain.db")
+        ids, integrity = survivors(home / "holdfast.db")
         assert set(acknowledged) <= set(ids)
         assert len(ids) <= len(acknowledged) + 10, "at most the one that each round was killed in comes on top"
         assert integrity == "ok"
 
-    with Retain.open(home=home) as retain:
-        memory = retain.manager("user_123", "agent")
+    with Holdfast.open(home=home) as holdfast:
+        memory = holdfast.manager("user_123", "agent")
         assert all(memory.get(memory_id)["content"] for memory_id in acknowledged)
         assert memory.count_memories("long_term") == len(ids), "and the count is that of what is there"
-        assert raw.sqlite(retain).check() == []
+        assert raw.sqlite(holdfast).check() == []
 
 
 def test_a_commit_is_synced_before_it_returns(path: Path, put: Put) -> None:
     with disk() as recorded:
         database = Database(path)
-        log = path.with_name("retain.db-wal")
+        log = path.with_name("holdfast.db-wal")
         try:
             for n in range(20):
                 before = recorded.file(log).syncs if str(log) in recorded.files else 0
@@ -89,11 +89,11 @@ def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, 
                 added.append(put(database, f"memory {n} " + "x" * chance.randint(0, 9_000)).id)
                 where = tmp_path / f"after {n}"
                 recorded.lose_power(where, chance if n % 2 else None)
-                assert survivors(where / "retain.db") == (added, "ok")
+                assert survivors(where / "holdfast.db") == (added, "ok")
         finally:
             database.close()
 
-    again = Database(tmp_path / "after 24" / "retain.db")
+    again = Database(tmp_path / "after 24" / "holdfast.db")
     try:
         assert SqlRecords(again).usage(ME.subject, LONG_TERM).memories == 25
         put(again, "life goes on")
@@ -118,8 +118,8 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
         finally:
             database.close()
 
-    assert survivors(tmp_path / "after" / "retain.db") == (kept, "ok")
-    again = Database(tmp_path / "after" / "retain.db")
+    assert survivors(tmp_path / "after" / "holdfast.db") == (kept, "ok")
+    again = Database(tmp_path / "after" / "holdfast.db")
     try:
         contents = [record.content for record in SqlRecords(again).fetch(ME.subject, kept, now=NOW).values()]
         assert contents == [f"memory {n}" for n in range(5)]
@@ -167,7 +167,7 @@ def test_a_store_that_was_closed_says_so(database: Database, put: Put) -> None:
 
     assert not database.usable
     for use in (lambda: put(database), lambda: SqlRecords(database).get(ME.subject, record.id), database.check):
-        with pytest.raises(ClosedError, match=r"was closed; open it again with Retain\.open\(\)"):
+        with pytest.raises(ClosedError, match=r"was closed; open it again with Holdfast\.open\(\)"):
             use()
 
 
@@ -175,7 +175,7 @@ def test_a_store_that_was_closed_is_one_file(database: Database, path: Path, put
     put(database)
     database.close()
 
-    assert [file.name for file in path.parent.iterdir()] == ["retain.db"]
+    assert [file.name for file in path.parent.iterdir()] == ["holdfast.db"]
 
 
 # --- what was deleted is not ------------------------------------------------------------------------------------

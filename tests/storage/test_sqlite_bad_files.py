@@ -13,16 +13,16 @@ import apsw
 import pytest
 
 from conformance.samples import MODEL, there
-from retain.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
-from retain.core.types import TYPES, MemoryType
-from retain.storage.relational.feed import SqlFeed
-from retain.storage.relational.records import SqlRecords
-from retain.storage.sqlite.database import Database
+from holdfast.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.storage.relational.feed import SqlFeed
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.sqlite.database import Database
 from storage.children import answers
 from storage.conftest import ME, Put
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
-ADVICE = "RETAIN_URL or RETAIN_HOME"
+ADVICE = "HOLDFAST_URL or HOLDFAST_HOME"
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
     connection.close()
     before = digests(store.parent)
 
-    with pytest.raises(StoreTooNewError, match=r"has schema version 999, .* pip install --upgrade retain") as refusal:
+    with pytest.raises(StoreTooNewError, match=r"has schema version 999, .* pip install --upgrade holdfast") as refusal:
         Database(store)
 
     assert str(store) in str(refusal.value)
@@ -189,7 +189,7 @@ def test_a_place_below_a_file_is_refused_and_the_file_left_as_it_is(tmp_path: Pa
     file = tmp_path / "notes.txt"
     file.write_text("hello", encoding="utf-8")
 
-    for place in (file / "retain.db", file / "deeper" / "still" / "retain.db"):
+    for place in (file / "holdfast.db", file / "deeper" / "still" / "holdfast.db"):
         with pytest.raises(StoreUnavailableError, match=f"cannot create the folder of {place}: .*{ADVICE}"):
             Database(place)
 
@@ -197,10 +197,10 @@ def test_a_place_below_a_file_is_refused_and_the_file_left_as_it_is(tmp_path: Pa
 
 
 def test_a_place_where_no_file_can_be_made_is_refused() -> None:
-    with pytest.raises(StoreUnavailableError, match=r"folder of /proc/retain\.db"):
-        Database(Path("/proc/retain.db"))
+    with pytest.raises(StoreUnavailableError, match=r"folder of /proc/holdfast\.db"):
+        Database(Path("/proc/holdfast.db"))
     with pytest.raises(StoreUnavailableError, match=ADVICE):
-        Database(Path("/proc/no/such/retain.db"))
+        Database(Path("/proc/no/such/holdfast.db"))
 
 
 def test_a_store_whose_file_went_away_says_so(database: Database, put: Put) -> None:
@@ -217,7 +217,7 @@ def test_a_store_whose_file_went_away_says_so(database: Database, put: Put) -> N
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder that every user of the machine can reach."""
-    with tempfile.TemporaryDirectory(prefix="retain-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-") as folder:
         Path(folder).chmod(0o755)
         place = Path(folder) / "store"
         place.mkdir()
@@ -231,7 +231,7 @@ def shared() -> Iterator[Path]:
     ids=["nothing can be written", "only the file can be written", "only the folder can be written"],
 )
 def test_a_store_that_may_not_be_written_says_so(shared: Path, put: Put, folder_mode: int, file_mode: int) -> None:
-    path = shared / "retain.db"
+    path = shared / "holdfast.db"
     database = Database(path)
     record = put(database)
     database.close()
@@ -254,7 +254,7 @@ def test_a_store_that_may_not_be_written_says_so(shared: Path, put: Put, folder_
 def test_a_store_in_a_folder_that_may_not_be_written_cannot_be_made(shared: Path) -> None:
     shared.chmod(0o555)
 
-    answered = [answers("write_as_nobody", shared / place) for place in ("retain.db", "deeper/retain.db")]
+    answered = [answers("write_as_nobody", shared / place) for place in ("holdfast.db", "deeper/holdfast.db")]
 
     for (answer,) in answered:
         assert answer["code"] == "store_unavailable"

@@ -10,11 +10,11 @@ import pytest
 
 import raw
 from conformance.samples import NOW, there
-from retain import Retain
-from retain.core.errors import StoreBusyError
-from retain.core.types import TYPES, MemoryType
-from retain.storage.relational.records import SqlRecords
-from retain.storage.sqlite.database import Database
+from holdfast import Holdfast
+from holdfast.core.errors import StoreBusyError
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.sqlite.database import Database
 from storage.children import answers, children
 from storage.conftest import ME, Put
 
@@ -39,30 +39,30 @@ def test_no_write_is_lost_when_processes_and_threads_add_at_once(tmp_path: Path)
 
     ids = [memory_id for answer in said for memory_id in answer["ids"]]  # type: ignore[attr-defined]
     assert len(set(ids)) == len(ids) == 160
-    with Retain.open(home=tmp_path) as retain:
-        memory = retain.manager("user_123", "agent")
+    with Holdfast.open(home=tmp_path) as holdfast:
+        memory = holdfast.manager("user_123", "agent")
         assert memory.count_memories("long_term") == 160
         assert all(memory.get(memory_id) for memory_id in ids)
-        assert raw.sqlite(retain).check() == []
+        assert raw.sqlite(holdfast).check() == []
 
 
 def test_the_quota_is_exact_when_several_processes_reach_it_at_once(tmp_path: Path) -> None:
-    with Retain.open(home=tmp_path) as retain:
-        retain.quotas.set("long_term", max_memories=50, user_id="user_123")
+    with Holdfast.open(home=tmp_path) as holdfast:
+        holdfast.quotas.set("long_term", max_memories=50, user_id="user_123")
 
     said = work_together(tmp_path, processes=4, threads=2, each=12)
 
     added = sum(len(answer["ids"]) for answer in said)  # type: ignore[arg-type, misc]
     refused = sum(answer["refused"] for answer in said)  # type: ignore[misc]
     assert (added, refused) == (50, 4 * 2 * 12 - 50)
-    with Retain.open(home=tmp_path) as retain:
-        assert retain.manager("user_123", "agent").count_memories("long_term") == 50
+    with Holdfast.open(home=tmp_path) as holdfast:
+        assert holdfast.manager("user_123", "agent").count_memories("long_term") == 50
 
 
 def test_a_new_file_can_be_opened_by_many_processes_at_once(tmp_path: Path) -> None:
     with children(8, "open_new") as openers:
         for round_ in range(6):
-            path = tmp_path / f"new {round_}" / "retain.db"
+            path = tmp_path / f"new {round_}" / "holdfast.db"
             assert [opener.hear() for opener in openers] == ["ready"] * 8
             for opener in openers:
                 opener.tell(path)
@@ -177,7 +177,7 @@ def test_a_forked_child_is_told_to_open_its_own_and_the_parent_goes_on(tmp_path:
     for answer in (add, retrieve, count, count_again):
         assert answer["code"] == "closed"
     assert "opened by process" in add["message"]
-    assert "open Retain in each process" in add["message"]
+    assert "open Holdfast in each process" in add["message"]
     assert close == "done"
     assert ended == {"child": 0}
     assert parent == [2, []], "both writes of the parent are there, and the file is sound"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from retain import storage
-from retain.storage.relational.database import Names
-from retain.storage.relational.statements import statements
+from holdfast import storage
+from holdfast.storage.relational.database import Names
+from holdfast.storage.relational.statements import statements
 
 STORAGE = Path(storage.__path__[0])
 ENGINES = sorted({file.parent.name for file in STORAGE.glob("*/*.sql")})
@@ -37,7 +37,7 @@ COMPUTED = {
 
 def asked_in(module: Path) -> Iterator[tuple[Names, ast.expr, str]]:
     """Each place where a module of the stores names a statement: of which file, and the name, parsed and as written."""
-    known = vars(import_module(f"retain.storage.relational.{module.stem}"))
+    known = vars(import_module(f"holdfast.storage.relational.{module.stem}"))
     text = module.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
@@ -88,14 +88,14 @@ def test_there_are_engines_and_stores_to_compare() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_statement_that_is_named_is_there_in_every_engine(engine: str) -> None:
-    there = statements(f"retain.storage.{engine}")
+    there = statements(f"holdfast.storage.{engine}")
     assert sorted((named_by_the_stores() | named_by_the_engine(engine)) - there.keys()) == []
     assert [name for name, sql in there.items() if not sql] == [], "a name alone is no statement"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_statement_is_there_that_nobody_uses(engine: str) -> None:
-    there = statements(f"retain.storage.{engine}")
+    there = statements(f"holdfast.storage.{engine}")
     assert sorted(there.keys() - named_by_the_stores() - named_by_the_engine(engine)) == []
 
 

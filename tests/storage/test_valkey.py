@@ -23,12 +23,12 @@ from valkey.crc import key_slot
 from conformance.samples import NOW, Person, message
 from conformance.test_short_term_store import *  # noqa: F403 - every promise of the port, and the fixture ``store``
 from conformance.test_short_term_store import HOUR, MOST, append, contents
-from retain.core.errors import StoreAwayError, StoreReadOnlyError
-from retain.core.records import Scope
-from retain.ports import SessionWindow
-from retain.storage.valkey import open_short_term
-from retain.storage.valkey.keys import agent_keys, named_keys, session_keys, user_key
-from retain.storage.valkey.short_term import ValkeyShortTerm
+from holdfast.core.errors import StoreAwayError, StoreReadOnlyError
+from holdfast.core.records import Scope
+from holdfast.ports import SessionWindow
+from holdfast.storage.valkey import open_short_term
+from holdfast.storage.valkey.keys import agent_keys, named_keys, session_keys, user_key
+from holdfast.storage.valkey.short_term import ValkeyShortTerm
 from storage.wire import Relay, agrees, cluster_node, free_port, listening, own_client, two_nodes, uses, wait_until
 
 _people = itertools.count()
@@ -274,8 +274,8 @@ def test_indexes_let_go_of_sessions_that_the_server_has_forgotten(alone: ValkeyS
 
 WRITER = """
 import sys, itertools
-from retain.core.records import Message, Scope
-from retain.storage.valkey import open_short_term
+from holdfast.core.records import Message, Scope
+from holdfast.storage.valkey import open_short_term
 store = open_short_term(sys.argv[1])
 print("ready", flush=True)
 for n in itertools.count():
@@ -326,8 +326,8 @@ def test_threads_that_write_to_one_session_lose_nothing(store: ValkeyShortTerm, 
 
 FORKER = """
 import os, sys
-from retain.core.records import Message, Scope
-from retain.storage.valkey import open_short_term
+from holdfast.core.records import Message, Scope
+from holdfast.storage.valkey import open_short_term
 store = open_short_term(sys.argv[1])
 scope = Scope(sys.argv[2], "user", "agent", "s")
 def write(name, count):
@@ -375,7 +375,7 @@ def test_a_store_recovers_by_itself_when_the_server_is_back(own_server: ValkeySe
                 use()
             assert away.value.retryable
             assert f"127.0.0.1:{own_server.port}" in str(away.value)
-            assert "RETAIN_SHORT_TERM_URL" in str(away.value)
+            assert "HOLDFAST_SHORT_TERM_URL" in str(away.value)
 
         own_server.start()
         assert append(store, me.scope(), message("back")) == 1

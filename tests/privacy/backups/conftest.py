@@ -10,8 +10,8 @@ from typing import NamedTuple, cast
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast
 from homes import ENGINES, Homes
-from retain import Retain
 from storage.full_store import fill
 
 
@@ -41,8 +41,8 @@ class Fillings:
             (self._folder / engine_name).mkdir()
             home = homes.new("filled")
             self._filled[engine_name] = Filled(homes, home, clock.now)
-            with Retain.open(home=home, clock=clock) as retain:
-                fill(retain, clock)
+            with Holdfast.open(home=home, clock=clock) as holdfast:
+                fill(holdfast, clock)
             self._filled[engine_name] = Filled(homes, home, clock.now)
         return self._filled[engine_name]
 
@@ -59,11 +59,11 @@ def fillings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fillings]:
 
 
 @pytest.fixture
-def full(fillings: Fillings, engine_name: str, clock: FakeClock) -> Iterator[Retain]:
+def full(fillings: Fillings, engine_name: str, clock: FakeClock) -> Iterator[Holdfast]:
     """An open store with something of everything in it, for this test alone."""
     filled = fillings.on(engine_name)
     clock.now = filled.moment
     home = filled.homes.copy(filled.home, "copy")
-    with Retain.open(home=home, clock=clock) as retain:
-        yield retain
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        yield holdfast
     filled.homes.remove(home)

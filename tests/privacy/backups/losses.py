@@ -6,8 +6,8 @@ from typing import Any
 
 import raw
 from clocks import FakeClock
-from retain import Retain
-from retain.storage.copying.tables import TABLES
+from holdfast import Holdfast
+from holdfast.storage.copying.tables import TABLES
 
 #: What a restored row has of its own: whose number, which place, and numbers of rows that others have.
 _OWN = {"subject", "key", "no", "profile", "model", "pack"}
@@ -20,11 +20,11 @@ def columns(table: str) -> list[str]:
     return [name for name in found.columns if name not in _OWN]
 
 
-def record_row(retain: Retain, memory_id: str) -> tuple[Any, ...]:
+def record_row(holdfast: Holdfast, memory_id: str) -> tuple[Any, ...]:
     """All of a record that is the same wherever it is kept: model and cold object by their names."""
     asked = ", ".join(f"records.{name}" for name in columns("records"))
     found = raw.rows(
-        retain,
+        holdfast,
         f"SELECT {asked}, models.id, packs.name FROM records LEFT JOIN models ON models.code = records.model "  # noqa: S608
         "LEFT JOIN packs ON packs.no = records.pack AND packs.subject = records.subject WHERE records.id = ?",
         (memory_id,),
@@ -33,39 +33,39 @@ def record_row(retain: Retain, memory_id: str) -> tuple[Any, ...]:
     return found[0] if found else ()
 
 
-def rows_in(retain: Retain, table: str, user_id: str) -> list[tuple[Any, ...]]:
+def rows_in(holdfast: Holdfast, table: str, user_id: str) -> list[tuple[Any, ...]]:
     """All rows of a user, as far as they are the same wherever they are kept."""
     asked = ", ".join(f"{table}.{name}" for name in columns(table))
-    whose = f"{retain.tenant}/{user_id}"
+    whose = f"{holdfast.tenant}/{user_id}"
     by = "subjects.no = (SELECT subject FROM sessions WHERE no = history.key >> 24)"
     by = by if table == "history" else f"subjects.no = {table}.subject"
     found = raw.rows(
-        retain,
+        holdfast,
         f"SELECT {asked} FROM {table} JOIN subjects ON {by} WHERE subjects.subject = ?",  # noqa: S608
         (whose,),
     )
     return sorted(found, key=repr)
 
 
-def alias_of(retain: Retain, user_id: str) -> str | None:
+def alias_of(holdfast: Holdfast, user_id: str) -> str | None:
     """The pseudonym of a user."""
-    found = raw.rows(retain, "SELECT alias FROM subjects WHERE subject = ?", (f"{retain.tenant}/{user_id}",))
+    found = raw.rows(holdfast, "SELECT alias FROM subjects WHERE subject = ?", (f"{holdfast.tenant}/{user_id}",))
     return bytes(found[0][0]).hex() if found else None
 
 
-def lose(retain: Retain, clock: FakeClock, user_id: str, *memory_ids: str) -> None:
+def lose(holdfast: Holdfast, clock: FakeClock, user_id: str, *memory_ids: str) -> None:
     """Delete memories of a user for good: their time in the recycle bin is over, and a sweep has come."""
-    memory = retain.manager(user_id, "guide", "trip")
+    memory = holdfast.manager(user_id, "guide", "trip")
     for memory_id in memory_ids:
         memory.delete(memory_id)
     clock.advance(days=16)
-    retain.sweep(confirm=True)
-    assert not any(record_row(retain, memory_id) for memory_id in memory_ids)
+    holdfast.sweep(confirm=True)
+    assert not any(record_row(holdfast, memory_id) for memory_id in memory_ids)
 
 
-def remember(retain: Retain, user_id: str) -> dict[str, str]:
+def remember(holdfast: Holdfast, user_id: str) -> dict[str, str]:
     """Something of every kind; the ids, by what it is."""
-    memory = retain.manager(user_id, "guide", "trip")
+    memory = holdfast.manager(user_id, "guide", "trip")
     first = memory.add(f"{user_id} likes the window seat", "long_term", {"tags": ["travel"], "n": 1.5})["memory_id"]
     kept = {
         "plain": first,

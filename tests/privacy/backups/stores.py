@@ -7,17 +7,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from holdfast import Holdfast
+from holdfast.core.types import DURABLE
+from holdfast.privacy.backups.catalog import Catalog
+from holdfast.privacy.backups.creating import mark_of
+from holdfast.privacy.backups.format import STORE_KEY, Doc
+from holdfast.privacy.backups.gathering import Piece, Reading
+from holdfast.storage.copying.ends import view_of
+from holdfast.storage.copying.shares import LEFT_OUT
+from holdfast.storage.copying.tables import TABLES
+from holdfast.storage.relational.database import Row
 from homes import Homes
-from retain import Retain
-from retain.core.types import DURABLE
-from retain.privacy.backups.catalog import Catalog
-from retain.privacy.backups.creating import mark_of
-from retain.privacy.backups.format import STORE_KEY, Doc
-from retain.privacy.backups.gathering import Piece, Reading
-from retain.storage.copying.ends import view_of
-from retain.storage.copying.shares import LEFT_OUT
-from retain.storage.copying.tables import TABLES
-from retain.storage.relational.database import Row
 
 #: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.
 _OF_THE_RESTORE = {"audit_checkpoints", "sealed", "seen"}
@@ -25,14 +25,14 @@ _OF_THE_RESTORE = {"audit_checkpoints", "sealed", "seen"}
 _KEPT = ("backups", "keys", "ledger", "erased", "certificates")
 
 
-def catalog_of(retain: Retain) -> Catalog:
+def catalog_of(holdfast: Holdfast) -> Catalog:
     """The backups of an engine, beneath its service."""
-    return retain.backups._catalog
+    return holdfast.backups._catalog
 
 
-def rows_of(retain: Retain) -> dict[str, list[Row]]:
+def rows_of(holdfast: Holdfast) -> dict[str, list[Row]]:
     """Every row that a whole restore is to bring back, by table, in canonical form."""
-    with view_of(retain.database) as view:
+    with view_of(holdfast.database) as view:
         found = {
             table.name: sorted(view.rows(table), key=repr)
             for table in TABLES
@@ -42,16 +42,16 @@ def rows_of(retain: Retain) -> dict[str, list[Row]]:
     return found
 
 
-def digests(retain: Retain, backup_id: str) -> dict[tuple[str, str], str]:
+def digests(holdfast: Holdfast, backup_id: str) -> dict[tuple[str, str], str]:
     """What each document of a backup says, in short."""
-    return {(doc.sort, doc.mark): doc.digest for doc in docs(retain, backup_id)}
+    return {(doc.sort, doc.mark): doc.digest for doc in docs(holdfast, backup_id)}
 
 
-def read_digests(retain: Retain) -> dict[tuple[str, str], str]:
+def read_digests(holdfast: Holdfast) -> dict[tuple[str, str], str]:
     """What the documents of a backup would say that copied everything."""
     found: dict[tuple[str, str], str] = {}
-    store_key = retain.keyring.get(STORE_KEY)
-    with view_of(retain.database) as view:
+    store_key = holdfast.keyring.get(STORE_KEY)
+    with view_of(holdfast.database) as view:
         reading = Reading(view, frozenset(DURABLE))
         for owners in reading.owners():
             sums = {owner.number: hashlib.sha256() for owner in owners}
@@ -71,29 +71,29 @@ def _summed(read: Callable[[hashlib._Hash], Iterator[Piece]]) -> str:
     return digest.hexdigest()
 
 
-def docs(retain: Retain, backup_id: str) -> list[Doc]:
-    catalog = catalog_of(retain)
+def docs(holdfast: Holdfast, backup_id: str) -> list[Doc]:
+    catalog = catalog_of(holdfast)
     return list(catalog.docs(catalog.get(backup_id)))
 
 
-def said(retain: Retain, backup_id: str) -> str:
+def said(holdfast: Holdfast, backup_id: str) -> str:
     """All that a backup says to whoever has the keys, in one text."""
-    catalog = catalog_of(retain)
+    catalog = catalog_of(holdfast)
     manifest = catalog.get(backup_id)
     return repr([frames for _, frames in catalog.contents(manifest, catalog.docs(manifest))])
 
 
-def objects(retain: Retain) -> dict[str, bytes]:
+def objects(holdfast: Holdfast) -> dict[str, bytes]:
     """Every object where the backups are."""
-    store = catalog_of(retain).objects
+    store = catalog_of(holdfast).objects
     return {name: store.get(name) for name in store.names()}
 
 
-def check_all(retain: Retain, *, restore: bool = False) -> list[str]:
+def check_all(holdfast: Holdfast, *, restore: bool = False) -> list[str]:
     """Verify every backup that is listed; their ids."""
-    listed = [one.id for one in retain.backups.list()]
+    listed = [one.id for one in holdfast.backups.list()]
     for backup_id in listed:
-        check = retain.backups.verify(backup_id, restore=restore)
+        check = holdfast.backups.verify(backup_id, restore=restore)
         assert check, check.problems
     return listed
 

@@ -10,6 +10,13 @@ from typing import Any
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast, MemoryType
+from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
+from holdfast.privacy.backups import gathering, writing
+from holdfast.privacy.backups.format import SEGMENTS
+from holdfast.privacy.backups.service import DAILY, WEEKLY
+from holdfast.storage.copying import shares
+from holdfast.storage.copying.tables import TABLES
 from homes import ENGINES, Homes
 from privacy.backups.stores import (
     catalog_of,
@@ -22,13 +29,6 @@ from privacy.backups.stores import (
     rows_of,
     said,
 )
-from retain import MemoryType, Retain
-from retain.core.errors import InvalidKindError, LeaseLostError, NotFoundError
-from retain.privacy.backups import gathering, writing
-from retain.privacy.backups.format import SEGMENTS
-from retain.privacy.backups.service import DAILY, WEEKLY
-from retain.storage.copying import shares
-from retain.storage.copying.tables import TABLES
 from storage.full_store import LONG
 
 # --- what is in it ----------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def test_every_table_of_a_store_is_in_one_share_of_a_backup() -> None:
     assert set(shares.NAMED) == set(shares.OWN) & set(shares.COMMON)
 
 
-def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Retain) -> None:
+def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Holdfast) -> None:
     before = rows_of(full)
     written = threading.Event()
 
@@ -71,33 +71,33 @@ def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Retain) -
     assert full.backups.verify(after.id, restore=True)
 
 
-CHANGES: dict[str, Callable[[Retain, Any], object]] = {
+CHANGES: dict[str, Callable[[Holdfast, Any], object]] = {
     "add": lambda _, ann: ann.add("another", "long_term"),
     "update": lambda _, ann: ann.update(ann.list_memories("long_term")[0]["memory_id"], "in other words"),
     "metadata": lambda _, ann: ann.update(ann.list_memories("persona")[0]["memory_id"], None, {"now": "this"}),
     "delete": lambda _, ann: ann.delete(ann.list_memories("long_term")[1]["memory_id"]),
-    "restore": lambda retain, _: retain.recycle.restore(user_id="ann"),
+    "restore": lambda holdfast, _: holdfast.recycle.restore(user_id="ann"),
     "message": lambda _, ann: ann.short_term.add_message("user", "hello again"),
     "unsay": lambda _, ann: ann.short_term.delete(ann.short_term.get_full_history()[0]["message_id"]),
     "fact": lambda _, ann: ann.entity.set("Rex", {"age": 5}),
     "document": lambda _, ann: ann.structured.put("orders", {"n": 3}, key="two"),
     "schema": lambda _, ann: ann.structured.define("trips", {"type": "object"}),
-    "rule": lambda retain, _: retain.policies.set("long_term", user_id="ann", keep_days=9_000, author="me"),
-    "rule of all": lambda retain, _: retain.policies.set("long_term", keep_days=40, author="me"),
-    "quota": lambda retain, _: retain.quotas.set("long_term", max_memories=400, user_id="ann"),
-    "forget a source": lambda retain, _: retain.forget_source("import:crm"),
-    "hold": lambda retain, _: retain.holds.add(user_id="ann", reason="Case 2", author="dpo"),
+    "rule": lambda holdfast, _: holdfast.policies.set("long_term", user_id="ann", keep_days=9_000, author="me"),
+    "rule of all": lambda holdfast, _: holdfast.policies.set("long_term", keep_days=40, author="me"),
+    "quota": lambda holdfast, _: holdfast.quotas.set("long_term", max_memories=400, user_id="ann"),
+    "forget a source": lambda holdfast, _: holdfast.forget_source("import:crm"),
+    "hold": lambda holdfast, _: holdfast.holds.add(user_id="ann", reason="Case 2", author="dpo"),
     "rehydrate": lambda _, ann: ann.rehydrate(
         next(m["memory_id"] for m in ann.list_memories("long_term", include_archived=True) if m["is_archived"])
     ),
-    "agent": lambda retain, _: retain.agents.remove("travel"),
-    "sweep": lambda retain, _: retain.sweep(confirm=True),
-    "erase": lambda retain, _: (retain.holds.release(retain.holds.list()[-1].id), retain.erase_user("ann")),
+    "agent": lambda holdfast, _: holdfast.agents.remove("travel"),
+    "sweep": lambda holdfast, _: holdfast.sweep(confirm=True),
+    "erase": lambda holdfast, _: (holdfast.holds.release(holdfast.holds.list()[-1].id), holdfast.erase_user("ann")),
     "nothing": lambda *_: None,
 }
 
 
-def test_what_has_not_changed_is_referred_to_and_whatever_changes_is_copied(full: Retain, clock: FakeClock) -> None:
+def test_what_has_not_changed_is_referred_to_and_whatever_changes_is_copied(full: Holdfast, clock: FakeClock) -> None:
     first = full.backups.create()
     for name, change in CHANGES.items():
         change(full, full.manager("ann", "travel", "s2"))
@@ -108,7 +108,7 @@ def test_what_has_not_changed_is_referred_to_and_whatever_changes_is_copied(full
     assert check_all(full)
 
 
-def test_users_who_did_nothing_are_not_copied_again(full: Retain) -> None:
+def test_users_who_did_nothing_are_not_copied_again(full: Holdfast) -> None:
     first = full.backups.create()
     full.manager("bob", "travel", "s2").add("news of bob", "long_term")
 
@@ -122,7 +122,7 @@ def test_users_who_did_nothing_are_not_copied_again(full: Retain) -> None:
     assert (first.problem, first.good) == (None, None)
 
 
-def test_a_backup_of_some_kinds_has_those_and_what_goes_with_them(full: Retain) -> None:
+def test_a_backup_of_some_kinds_has_those_and_what_goes_with_them(full: Holdfast) -> None:
     persona, daily = full.backups.create(WEEKLY), full.backups.create(DAILY)
     by_name = full.backups.create(["entity", MemoryType.STRUCTURED])
 
@@ -141,13 +141,13 @@ def test_a_backup_of_some_kinds_has_those_and_what_goes_with_them(full: Retain) 
 
 
 @pytest.mark.parametrize("kinds", [["working"], ["long_term", "short_term"], ["nonsense"], []])
-def test_kinds_that_do_not_last_are_not_backed_up(retain: Retain, kinds: list[str]) -> None:
+def test_kinds_that_do_not_last_are_not_backed_up(holdfast: Holdfast, kinds: list[str]) -> None:
     with pytest.raises(InvalidKindError):
-        retain.backups.create(kinds)
-    assert retain.backups.list() == []
+        holdfast.backups.create(kinds)
+    assert holdfast.backups.list() == []
 
 
-def test_nothing_in_it_can_be_read_without_the_keys(full: Retain) -> None:
+def test_nothing_in_it_can_be_read_without_the_keys(full: Holdfast) -> None:
     made = full.backups.create()
 
     held = objects(full)
@@ -157,7 +157,7 @@ def test_nothing_in_it_can_be_read_without_the_keys(full: Retain) -> None:
         assert [name for name, data in held.items() if text in data or text.decode() in name] == []
 
 
-def test_a_user_larger_than_a_segment_is_kept_in_several(full: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_larger_than_a_segment_is_kept_in_several(full: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "ROWS", 8)
     monkeypatch.setattr(writing, "PART", 1_000)
     monkeypatch.setattr(writing, "SEGMENT", 10_000)
@@ -175,34 +175,34 @@ def test_a_user_larger_than_a_segment_is_kept_in_several(full: Retain, monkeypat
 
 def test_what_a_tenant_has_for_itself_is_kept_and_is_no_user(homes: Homes, clock: FakeClock) -> None:
     home = homes.new()
-    with Retain.open(home=home, clock=clock) as retain:
-        retain.access.create("laptop", rights=["read"], tenant="default")  # noted in the tenant's own chain
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        holdfast.access.create("laptop", rights=["read"], tenant="default")  # noted in the tenant's own chain
         for user in ("ann", "bob/"):
-            retain.manager(user, "travel").add("likes tea", "long_term")
+            holdfast.manager(user, "travel").add("likes tea", "long_term")
         subjects = ["default/", "default/ann", "default/bob/"]
-        made, again = retain.backups.create(), retain.backups.create()
-        assert sorted(row[1] for row in rows_of(retain)["subjects"]) == subjects
-        assert [one.users for one in (made, again, *retain.backups.list())] == [2, 2, 2, 2]
+        made, again = holdfast.backups.create(), holdfast.backups.create()
+        assert sorted(row[1] for row in rows_of(holdfast)["subjects"]) == subjects
+        assert [one.users for one in (made, again, *holdfast.backups.list())] == [2, 2, 2, 2]
         for restore in (False, True):
-            assert retain.backups.verify(again.id, restore=restore).users == 2
-    with Retain.open(home=lose_machine(home, homes), clock=clock) as retain:
-        assert retain.backups.restore(again.id).users == 2
-        assert sorted(row[1] for row in rows_of(retain)["subjects"]) == subjects
-        assert retain.audit.verify()
+            assert holdfast.backups.verify(again.id, restore=restore).users == 2
+    with Holdfast.open(home=lose_machine(home, homes), clock=clock) as holdfast:
+        assert holdfast.backups.restore(again.id).users == 2
+        assert sorted(row[1] for row in rows_of(holdfast)["subjects"]) == subjects
+        assert holdfast.audit.verify()
 
 
-def test_a_store_with_nothing_in_it_is_backed_up_too(retain: Retain) -> None:
-    made = retain.backups.create()
+def test_a_store_with_nothing_in_it_is_backed_up_too(holdfast: Holdfast) -> None:
+    made = holdfast.backups.create()
     assert (made.users, made.memories) == (0, 0)
-    assert retain.backups.verify(made.id, restore=True)
-    assert retain.backups.verify(retain.backups.create().id, restore=True)
+    assert holdfast.backups.verify(made.id, restore=True)
+    assert holdfast.backups.verify(holdfast.backups.create().id, restore=True)
 
 
 # --- one at a time ----------------------------------------------------------------------------------------------------
 
 
 def test_of_two_that_make_a_backup_at_once_one_is_told_to_wait(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+    with Holdfast.open(home=home, clock=clock) as one, Holdfast.open(home=home, clock=clock) as other:
         one.manager("ann", "guide").add("likes tea", "long_term")
         refused: list[LeaseLostError] = []
 
@@ -222,7 +222,7 @@ def test_of_two_that_make_a_backup_at_once_one_is_told_to_wait(home: Path, clock
 
 
 def test_who_stood_still_while_another_took_over_makes_no_backup(home: Path, clock: FakeClock) -> None:
-    with Retain.open(home=home, clock=clock) as one, Retain.open(home=home, clock=clock) as other:
+    with Holdfast.open(home=home, clock=clock) as one, Holdfast.open(home=home, clock=clock) as other:
         one.manager("ann", "guide").add("likes tea", "long_term")
         leadership: Any = vars(one.backups)["_leadership"]
 
@@ -243,7 +243,7 @@ def test_who_stood_still_while_another_took_over_makes_no_backup(home: Path, clo
 
 @pytest.mark.parametrize("target", ENGINES)
 def test_a_lost_machine_becomes_the_same_store_again_on_either_engine(
-    full: Retain, tmp_path: Path, clock: FakeClock, target: str
+    full: Holdfast, tmp_path: Path, clock: FakeClock, target: str
 ) -> None:
     full.backups.create()
     full.manager("bob", "travel", "s2").add("news of bob", "long_term")
@@ -252,7 +252,7 @@ def test_a_lost_machine_becomes_the_same_store_again_on_either_engine(
     before, found = rows_of(full), full.manager("bob", "travel", "s2").retrieve("news", top_k=3)
     with Homes(target, tmp_path) as homes:
         home = lose_machine(full.settings.home, homes)
-        with Retain.open(home=home, clock=clock) as again:
+        with Holdfast.open(home=home, clock=clock) as again:
             restored = again.backups.restore(made.id)
 
             after = rows_of(again)
@@ -280,10 +280,10 @@ def test_a_lost_machine_becomes_the_same_store_again_on_either_engine(
             assert again.audit.verify()
 
 
-def test_who_was_erased_since_does_not_come_back(full: Retain, homes: Homes, clock: FakeClock) -> None:
+def test_who_was_erased_since_does_not_come_back(full: Holdfast, homes: Homes, clock: FakeClock) -> None:
     made = full.backups.create()
     full.erase_user("ann")
-    with Retain.open(home=lose_machine(full.settings.home, homes), clock=clock) as again:
+    with Holdfast.open(home=lose_machine(full.settings.home, homes), clock=clock) as again:
         restored = again.backups.restore(made.id)
 
         assert restored.erased == 1
@@ -293,9 +293,9 @@ def test_who_was_erased_since_does_not_come_back(full: Retain, homes: Homes, clo
         assert again.audit.verify()
 
 
-def test_a_backup_that_is_not_there_is_said_plainly(retain: Retain) -> None:
-    retain.backups.create()
+def test_a_backup_that_is_not_there_is_said_plainly(holdfast: Holdfast) -> None:
+    holdfast.backups.create()
     for backup_id in ("nonsense", "../../etc", "01a4061f-5120-7000-95e0-e72d9005207f"):
-        for verb in (retain.backups.get, retain.backups.restore, retain.backups.verify):
-            with pytest.raises(NotFoundError, match="retain backup list"):
+        for verb in (holdfast.backups.get, holdfast.backups.restore, holdfast.backups.verify):
+            with pytest.raises(NotFoundError, match="holdfast backup list"):
                 verb(backup_id)

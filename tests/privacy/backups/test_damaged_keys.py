@@ -10,9 +10,9 @@ import pytest
 from cli.examining import examine
 from cli.shell import Shell
 from clocks import FakeClock
+from holdfast import Holdfast
 from homes import Homes, on_sqlite
 from privacy.backups.losses import alias_of
-from retain import Retain
 
 KINDS = ["long_term"]
 
@@ -28,14 +28,14 @@ def damage(home: Path, pseudonym: str) -> bytes:
 @pytest.fixture
 def damaged(home: Path, clock: FakeClock) -> tuple[Path, str, bytes]:
     """A home with a backup of ann and bob, both of whom wrote since, and a damaged key of ann's; whose, and what it was."""
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         for user in ("ann", "bob"):
-            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
-        retain.backups.verify(retain.backups.create().id, restore=True)
+            holdfast.manager(user, "guide").add(f"{user} likes tea", "long_term")
+        holdfast.backups.verify(holdfast.backups.create().id, restore=True)
         clock.advance(days=1)
         for user in ("ann", "bob"):
-            retain.manager(user, "guide").add(f"{user} likes biscuits", "long_term")
-        pseudonym = alias_of(retain, "ann")
+            holdfast.manager(user, "guide").add(f"{user} likes biscuits", "long_term")
+        pseudonym = alias_of(holdfast, "ann")
         assert pseudonym is not None
         return home, pseudonym, damage(home, pseudonym)
 
@@ -44,39 +44,39 @@ def test_one_damaged_key_does_not_stop_the_backup_of_the_others(
     damaged: tuple[Path, str, bytes], clock: FakeClock, homes: Homes
 ) -> None:
     home, pseudonym, whole = damaged
-    with Retain.open(home=home, clock=clock) as retain:
-        made = retain.backups.create()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        made = holdfast.backups.create()
         assert (made.users, made.memories, made.left_out) == (1, 2, (pseudonym,))
         assert f"without 1 user, whose keys are damaged or not opened by the master key ({pseudonym})" in str(
             made.problem
         )
-        assert retain.backups.get(made.id).left_out == (pseudonym,)
-        assert retain.backups.verify(made.id, restore=True), "what is in it is good"
-        done = retain.backups.restore(made.id, user_id="bob")
+        assert holdfast.backups.get(made.id).left_out == (pseudonym,)
+        assert holdfast.backups.verify(made.id, restore=True), "what is in it is good"
+        done = holdfast.backups.restore(made.id, user_id="bob")
         assert done.kept == 2
         path = home / "keys" / pseudonym[:2] / f"{pseudonym}.json"
         path.write_bytes(whole)
-        again = retain.backups.create()
+        again = holdfast.backups.create()
         assert (again.users, again.left_out, again.problem) == (2, (), None)
 
 
 def test_a_backup_without_someone_lets_no_older_one_go(damaged: tuple[Path, str, bytes], clock: FakeClock) -> None:
     home, _, _ = damaged
-    with Retain.open(home=home, clock=clock) as retain:
-        (first,) = retain.backups.list()
-        lacking = retain.backups.create()
-        assert retain.backups.verify(lacking.id, restore=True)
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        (first,) = holdfast.backups.list()
+        lacking = holdfast.backups.create()
+        assert holdfast.backups.verify(lacking.id, restore=True)
         clock.advance(days=31)
-        assert retain.backups.rotate().kept[0] == first.id
-        assert first.id in {one.id for one in retain.backups.list()}, "it alone has what ann wrote"
+        assert holdfast.backups.rotate().kept[0] == first.id
+        assert first.id in {one.id for one in holdfast.backups.list()}, "it alone has what ann wrote"
 
 
 def test_the_schedule_says_who_is_not_in_a_backup(damaged: tuple[Path, str, bytes], clock: FakeClock) -> None:
     home, pseudonym, _ = damaged
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         clock.advance(days=1)
-        retain.schedule.run_due(clock())
-        (job,) = [row for row in retain.schedule.list() if row["name"] == "backup"]
+        holdfast.schedule.run_due(clock())
+        (job,) = [row for row in holdfast.schedule.list() if row["name"] == "backup"]
         assert job["last_result"]["left_out"] == [pseudonym]
 
 
@@ -86,8 +86,8 @@ def test_the_command_and_doctor_say_who_is_not_in_a_backup(home: Path) -> None:
     for user in ("ann", "bob"):
         shell.ok("add", f"{user} likes tea", "--user", user)
     shell.ok("backup", "create")
-    with Retain.open(home=home) as retain:
-        pseudonym = alias_of(retain, "ann")
+    with Holdfast.open(home=home) as holdfast:
+        pseudonym = alias_of(holdfast, "ann")
     assert pseudonym is not None
     damage(home, pseudonym)
     shell.ok("add", "ann likes biscuits", "--user", "ann")

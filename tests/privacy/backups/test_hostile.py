@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast, UnauthenticatedError
+from holdfast.core.content import json_problem
 from homes import Homes
-from retain import Retain, UnauthenticatedError
-from retain.core.content import json_problem
 
 
 @pytest.fixture
@@ -18,33 +18,33 @@ def engine_name() -> str:
     return "sqlite"
 
 
-def test_a_manifest_that_is_made_to_be_unreadable_stops_nothing(retain: Retain, home: Path) -> None:
-    retain.manager("ann", "guide").add("Likes tea", "long_term")
-    first = retain.backups.create()
+def test_a_manifest_that_is_made_to_be_unreadable_stops_nothing(holdfast: Holdfast, home: Path) -> None:
+    holdfast.manager("ann", "guide").add("Likes tea", "long_term")
+    first = holdfast.backups.create()
     hostile = home / "backups" / "backups" / "20260101-000000-000-7c0c-84a9-64c178b14055"
     hostile.mkdir()
     (hostile / "manifest.json").write_bytes(b"[" * 200_000)
-    second = retain.backups.create()
-    listed = {one.id: one.problem for one in retain.backups.list()}
+    second = holdfast.backups.create()
+    listed = {one.id: one.problem for one in holdfast.backups.list()}
     assert listed.keys() == {first.id, second.id, hostile.name}
     assert listed[hostile.name] is not None
-    assert retain.backups.rotate().damaged == [hostile.name]
+    assert holdfast.backups.rotate().damaged == [hostile.name]
 
 
 def test_a_key_that_was_revoked_since_is_not_valid_again_in_a_restored_store(homes: Homes, clock: FakeClock) -> None:
     home = homes.new()
-    with Retain.open(home=home, clock=clock) as retain:
-        _, leaked = retain.access.create("leaked", rights=["admin"], tenant="*")
-        _, kept = retain.access.create("kept", rights=["read"], tenant="*")
-        backup = retain.backups.create()
-        retain.access.revoke(retain.access.list()[0].id)
-    for path in home.glob("retain.db*"):
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        _, leaked = holdfast.access.create("leaked", rights=["admin"], tenant="*")
+        _, kept = holdfast.access.create("kept", rights=["read"], tenant="*")
+        backup = holdfast.backups.create()
+        holdfast.access.revoke(holdfast.access.list()[0].id)
+    for path in home.glob("holdfast.db*"):
         path.unlink()
-    with Retain.open(home=home, clock=clock, new_store=True) as retain:
-        retain.backups.restore(backup.id)
-        assert retain.access.identify(kept).is_operator
+    with Holdfast.open(home=home, clock=clock, new_store=True) as holdfast:
+        holdfast.backups.restore(backup.id)
+        assert holdfast.access.identify(kept).is_operator
         with pytest.raises(UnauthenticatedError):
-            retain.access.identify(leaked)
+            holdfast.access.identify(leaked)
     shutil.rmtree(home)
 
 

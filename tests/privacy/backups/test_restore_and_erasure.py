@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import KeyDestroyedError, NotFoundError
 from homes import Homes, fewer
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
 from privacy.backups.losses import lose, remember, rows_in
-from retain import Retain
-from retain.core.errors import KeyDestroyedError, NotFoundError
 
 TABLES = ("records", "sessions", "history", "facts")
 
 
-def burning(retain: Retain, at: int) -> Fuse:
+def burning(holdfast: Holdfast, at: int) -> Fuse:
     """A fuse on everything that a restore does: transactions, and objects that are put into cold storage."""
-    fuse = Fuse(retain, at)
-    cold: Any = retain.backups._cold()
+    fuse = Fuse(holdfast, at)
+    cold: Any = holdfast.backups._cold()
     put = cold.put
 
     def guarded(*arguments: Any, **options: Any) -> Any:
@@ -36,56 +36,56 @@ def burning(retain: Retain, at: int) -> Fuse:
         return put(*arguments, **options)
 
     cold.put = guarded
-    vars(retain.backups)["_cold"] = lambda: cold
+    vars(holdfast.backups)["_cold"] = lambda: cold
     return fuse
 
 
-def state_of(retain: Retain) -> dict[str, Any]:
+def state_of(holdfast: Holdfast) -> dict[str, Any]:
     """What a user has, and what lies in cold storage; versions of sessions count how often messages came."""
-    return {table: rows_in(retain, table, "ann") for table in TABLES if table != "sessions"}
+    return {table: rows_in(holdfast, table, "ann") for table in TABLES if table != "sessions"}
 
 
 def prepare(home: Path, clock: FakeClock) -> str:
     """A store of which a user has lost cold memories, warm ones, a conversation and facts; the backup's id."""
-    with Retain.open(home=home, clock=clock) as retain:
-        memory = retain.manager("ann", "guide", "trip")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("ann", "guide", "trip")
         cold = [memory.add(f"ann was in town {n}. " * 20, "long_term")["memory_id"] for n in range(3)]
         clock.advance(days=366)
-        retain.sweep()
-        kept = remember(retain, "ann")
-        backup = retain.backups.create()
-        before = state_of(retain)
-        retain.sessions.remove("guide", "trip", user_id="ann")
-        lose(retain, clock, "ann", cold[0], *kept.values())
-        assert state_of(retain) != before
+        holdfast.sweep()
+        kept = remember(holdfast, "ann")
+        backup = holdfast.backups.create()
+        before = state_of(holdfast)
+        holdfast.sessions.remove("guide", "trip", user_id="ann")
+        lose(holdfast, clock, "ann", cold[0], *kept.values())
+        assert state_of(holdfast) != before
     return backup.id
 
 
 def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
     homes: Homes, clock: FakeClock, engine_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 5)
+    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 5)
     before = homes.new("before")
     backup_id = prepare(before, clock)
     whole = homes.copy(before, "whole")
-    with Retain.open(home=whole, clock=clock) as retain:
-        retain.backups.restore(backup_id, user_id="ann")
-        wanted = state_of(retain)
+    with Holdfast.open(home=whole, clock=clock) as holdfast:
+        holdfast.backups.restore(backup_id, user_id="ann")
+        wanted = state_of(holdfast)
     effects = 0
     while True:
         home = homes.copy(before, f"crash {effects}")
-        retain = Retain.open(home=home, clock=clock)
-        fuse = burning(retain, effects)
+        holdfast = Holdfast.open(home=home, clock=clock)
+        fuse = burning(holdfast, effects)
         try:
-            retain.backups.restore(backup_id, user_id="ann")
+            holdfast.backups.restore(backup_id, user_id="ann")
         except DeathError:
             pass
         finally:
-            retain.close()
+            holdfast.close()
         if not fuse.is_dead:
             break
         where = f"died before {fuse.last}, effect {effects}"
-        with Retain.open(home=home, clock=clock) as again:
+        with Holdfast.open(home=home, clock=clock) as again:
             raw.run(again, "DELETE FROM leases")  # its time is over
             again.sweep()
             again.backups.restore(backup_id, user_id="ann")
@@ -97,28 +97,28 @@ def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
     assert effects > 5
 
 
-def test_an_erasure_at_the_same_time_comes_before_or_after(retain: Retain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retain.privacy.backups.merging._ROWS", 2)
-    remember(retain, "ann")
-    backup = retain.backups.create()
+def test_an_erasure_at_the_same_time_comes_before_or_after(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 2)
+    remember(holdfast, "ann")
+    backup = holdfast.backups.create()
     begun = threading.Event()
 
     def restore() -> None:
         for _ in range(200):
-            retain.backups.restore(backup.id, user_id="ann", overwrite=True, progress=lambda _count: begun.set())
+            holdfast.backups.restore(backup.id, user_id="ann", overwrite=True, progress=lambda _count: begun.set())
 
     with ThreadPoolExecutor(1) as pool:
         restoring = pool.submit(restore)
         begun.wait(60)
-        erasure = retain.erase_user("ann")
+        erasure = holdfast.erase_user("ann")
         with pytest.raises(KeyDestroyedError, match="was erased"):
             restoring.result(120)
 
-    assert not retain.erase_user("ann").pending
+    assert not holdfast.erase_user("ann").pending
     assert erasure.alias is not None
     for table in (*TABLES, "packs", "derivations"):
-        assert raw.rows(retain, f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
-    assert retain.audit.verify()
+        assert raw.rows(holdfast, f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+    assert holdfast.audit.verify()
 
 
 # --- everything at random --------------------------------------------------------------------------------------------
@@ -144,8 +144,8 @@ class Model:
             self.known[user] = True
 
 
-def step(retain: Retain, model: Model, verb: str, user: str, which: int) -> None:
-    memory = retain.manager(user, "guide", "trip")
+def step(holdfast: Holdfast, model: Model, verb: str, user: str, which: int) -> None:
+    memory = holdfast.manager(user, "guide", "trip")
     match verb:
         case "add":
             model.count += 1
@@ -156,31 +156,31 @@ def step(retain: Retain, model: Model, verb: str, user: str, which: int) -> None
         case "lose":  # all of it, without a word: as if by somebody else's hand
             number = "(SELECT no FROM subjects WHERE subject = ?)"
             whose = (f"default/{user}",)
-            raw.run(retain, f"DELETE FROM records WHERE subject = {number}", whose)  # noqa: S608
+            raw.run(holdfast, f"DELETE FROM records WHERE subject = {number}", whose)  # noqa: S608
             counted = "seq = seq + 1, floor = seq + 1, memories = 0, bytes = 0"
-            raw.run(retain, f"UPDATE scopes SET {counted} WHERE scope >> 3 = {number}", whose)  # noqa: S608
+            raw.run(holdfast, f"UPDATE scopes SET {counted} WHERE scope >> 3 = {number}", whose)  # noqa: S608
             model.texts[user] = set()
         case "create":
-            made = retain.backups.create()
+            made = holdfast.backups.create()
             kept = {u: (model.lives[u], frozenset(model.texts[u])) for u in USERS if model.known[u]}
             model.backups.append((made.id, kept))
         case "erase":
-            retain.erase_user(user)
+            holdfast.erase_user(user)
             model.lives[user] += model.known[user]
             model.texts[user], model.known[user] = set(), False
         case "restore" if model.backups:
             backup_id, kept = model.backups[which % len(model.backups)]
             alive = user in kept and kept[user][0] == model.lives[user]
             if alive:
-                retain.backups.restore(backup_id, user_id=user)
+                holdfast.backups.restore(backup_id, user_id=user)
                 model.bring_back(user, kept)
             else:
                 with pytest.raises((KeyDestroyedError, NotFoundError)):
-                    retain.backups.restore(backup_id, user_id=user, overwrite=True)
+                    holdfast.backups.restore(backup_id, user_id=user, overwrite=True)
         case "restore all" if model.backups:
             backup_id, kept = model.backups[which % len(model.backups)]
-            if raw.rows(retain, "SELECT 1 FROM subjects WHERE subject LIKE 'default/%'"):
-                retain.backups.restore(backup_id)
+            if raw.rows(holdfast, "SELECT 1 FROM subjects WHERE subject LIKE 'default/%'"):
+                holdfast.backups.restore(backup_id)
                 for one in USERS:
                     model.bring_back(one, kept)
 
@@ -205,13 +205,13 @@ def test_no_restore_brings_back_a_life_that_was_erased(module_homes: Homes, engi
         made += 1
         home = module_homes.new(f"example {made}")
         model = Model()
-        with Retain.open(home=home, clock=FakeClock()) as retain:
+        with Holdfast.open(home=home, clock=FakeClock()) as holdfast:
             for verb, user, which in [("add", "ann", 0), ("create", "ann", 0), *steps]:
-                step(retain, model, verb, user, which)
+                step(holdfast, model, verb, user, which)
             for user in USERS:
-                there = retain.manager(user, "guide", "trip").list_memories("long_term", limit=100)
+                there = holdfast.manager(user, "guide", "trip").list_memories("long_term", limit=100)
                 assert sorted(item["content"] for item in there) == sorted(model.texts[user])
-            assert retain.audit.verify()
+            assert holdfast.audit.verify()
         module_homes.remove(home)
 
     check()

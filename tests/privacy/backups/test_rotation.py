@@ -11,30 +11,30 @@ import pytest
 from bench.servers import S3Server, s3
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import ClockError, ConfirmationNeededError, NotFoundError
+from holdfast.privacy.backups.format import SEGMENTS, manifest_name, name_backup
+from holdfast.privacy.backups.service import DAILY, WEEKLY
+from holdfast.privacy.master import new_master_text
 from homes import Homes, on_sqlite
 from lifecycle.fuses import DeathError
 from privacy.backups.stores import catalog_of, check_all, digests, docs, objects, rows_of, said
-from retain import Retain
-from retain.core.errors import ClockError, ConfirmationNeededError, NotFoundError
-from retain.privacy.backups.format import SEGMENTS, manifest_name, name_backup
-from retain.privacy.backups.service import DAILY, WEEKLY
-from retain.privacy.master import new_master_text
 
 pytestmark = on_sqlite
 
 
 @pytest.fixture
-def small(retain: Retain) -> Retain:
+def small(holdfast: Holdfast) -> Holdfast:
     for user in ("ann", "bob", "eve"):
-        retain.manager(user, "guide", "s").add_many([f"{user} likes {what}" for what in ("tea", "rain")], "long_term")
-        retain.manager(user, "guide", "s").add("speaks slowly", "persona")
-    return retain
+        holdfast.manager(user, "guide", "s").add_many([f"{user} likes {what}" for what in ("tea", "rain")], "long_term")
+        holdfast.manager(user, "guide", "s").add("speaks slowly", "persona")
+    return holdfast
 
 
-def good(retain: Retain, kinds: Any = None) -> str:
+def good(holdfast: Holdfast, kinds: Any = None) -> str:
     """A backup that was restored on trial."""
-    made = retain.backups.create(kinds).id
-    assert retain.backups.verify(made, restore=True)
+    made = holdfast.backups.create(kinds).id
+    assert holdfast.backups.verify(made, restore=True)
     return made
 
 
@@ -43,7 +43,7 @@ def good(retain: Retain, kinds: Any = None) -> str:
 
 @pytest.mark.parametrize(("kinds", "days"), [(DAILY, 30), (WEEKLY, 90), (None, 30)])
 def test_a_backup_leaves_after_its_time_if_a_later_one_is_good(
-    small: Retain, clock: FakeClock, kinds: Any, days: int
+    small: Holdfast, clock: FakeClock, kinds: Any, days: int
 ) -> None:
     first = good(small, kinds)
     clock.advance(days=days - 1)
@@ -64,7 +64,7 @@ def test_a_backup_leaves_after_its_time_if_a_later_one_is_good(
     assert small.backups.verify(second, restore=True), "with all that it refers to in segments of the one that left"
 
 
-def test_a_kind_that_no_later_backup_has_keeps_an_old_one(small: Retain, clock: FakeClock) -> None:
+def test_a_kind_that_no_later_backup_has_keeps_an_old_one(small: Holdfast, clock: FakeClock) -> None:
     everything = good(small)
     clock.advance(days=31)
     daily = good(small, DAILY)
@@ -74,7 +74,7 @@ def test_a_kind_that_no_later_backup_has_keeps_an_old_one(small: Retain, clock: 
     assert check_all(small, restore=True) == sorted([daily, weekly])
 
 
-def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, clock: FakeClock) -> None:
+def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Holdfast, clock: FakeClock) -> None:
     made = good(small)
     store = catalog_of(small).objects
     strange = {
@@ -102,7 +102,7 @@ def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Retain, 
     assert check_all(small) == [made]
 
 
-def test_while_a_manifest_cannot_be_read_nothing_goes_that_it_may_refer_to(small: Retain, clock: FakeClock) -> None:
+def test_while_a_manifest_cannot_be_read_nothing_goes_that_it_may_refer_to(small: Holdfast, clock: FakeClock) -> None:
     first = good(small)
     small.manager("ann", "guide").add("news", "long_term")
     second = good(small)
@@ -121,7 +121,7 @@ def test_while_a_manifest_cannot_be_read_nothing_goes_that_it_may_refer_to(small
 
 @pytest.mark.parametrize("what", ["segments", "index", "shorter"])
 def test_no_backup_goes_on_the_word_of_one_that_lacks_something_by_now(
-    small: Retain, clock: FakeClock, what: str
+    small: Holdfast, clock: FakeClock, what: str
 ) -> None:
     first = good(small)
     clock.advance(days=31)
@@ -146,7 +146,7 @@ def test_no_backup_goes_on_the_word_of_one_that_lacks_something_by_now(
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_that_is_dated_ahead_is_left_out_of_everything(small: Retain, clock: FakeClock) -> None:
+def test_a_backup_that_is_dated_ahead_is_left_out_of_everything(small: Holdfast, clock: FakeClock) -> None:
     clock.advance(days=3_650)
     future = good(small)
     clock.advance(days=-3_650)
@@ -167,12 +167,12 @@ def test_a_backup_that_is_dated_ahead_is_left_out_of_everything(small: Retain, c
     assert small.backups.rotate().rewritten == [second, future], "but nobody who was erased stays in it"
 
 
-def test_no_backup_is_made_or_removed_by_a_clock_that_is_not_trusted(retain: Retain, clock: FakeClock) -> None:
+def test_no_backup_is_made_or_removed_by_a_clock_that_is_not_trusted(holdfast: Holdfast, clock: FakeClock) -> None:
     clock.now = clock.now.replace(year=2190)
-    retain.sweep()
-    home = retain.settings.home
-    retain.close()
-    with Retain.open(home=home) as honest:
+    holdfast.sweep()
+    home = holdfast.settings.home
+    holdfast.close()
+    with Holdfast.open(home=home) as honest:
         for verb in (honest.backups.create, honest.backups.rotate):
             with pytest.raises(ClockError, match="nothing was done"):
                 verb()
@@ -185,7 +185,7 @@ def test_no_backup_is_made_or_removed_by_a_clock_that_is_not_trusted(retain: Ret
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_is_removed_by_hand_and_what_others_refer_to_stays(small: Retain, clock: FakeClock) -> None:
+def test_a_backup_is_removed_by_hand_and_what_others_refer_to_stays(small: Holdfast, clock: FakeClock) -> None:
     first, second = good(small), good(small)
     with pytest.raises(ConfirmationNeededError, match="would be removed for good"):
         small.backups.remove(first)
@@ -199,7 +199,7 @@ def test_a_backup_is_removed_by_hand_and_what_others_refer_to_stays(small: Retai
         small.backups.remove(first, confirm=True)
 
 
-def test_the_last_good_backup_of_a_kind_goes_only_if_that_is_said(small: Retain, clock: FakeClock) -> None:
+def test_the_last_good_backup_of_a_kind_goes_only_if_that_is_said(small: Holdfast, clock: FakeClock) -> None:
     everything = good(small)
     clock.advance(days=3_650)
     good(small)
@@ -216,7 +216,7 @@ def test_the_last_good_backup_of_a_kind_goes_only_if_that_is_said(small: Retain,
     assert objects(small) == {}
 
 
-def test_a_backup_that_cannot_be_read_goes_only_if_that_is_said(small: Retain) -> None:
+def test_a_backup_that_cannot_be_read_goes_only_if_that_is_said(small: Holdfast) -> None:
     bad, other = small.backups.create().id, good(small)
     catalog_of(small).objects.put(manifest_name(bad), b"{}\n")
     with pytest.raises(ConfirmationNeededError, match="which cannot be read"):
@@ -228,7 +228,7 @@ def test_a_backup_that_cannot_be_read_goes_only_if_that_is_said(small: Retain) -
 # --- the erased -------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_sealed_for_the_erased_is_taken_out_of_every_backup(full: Retain, clock: FakeClock) -> None:
+def test_what_was_sealed_for_the_erased_is_taken_out_of_every_backup(full: Holdfast, clock: FakeClock) -> None:
     first = full.backups.create().id
     full.manager("bob", "travel", "s2").add("news of bob", "long_term")
     second = full.backups.create().id
@@ -257,7 +257,7 @@ def test_what_was_sealed_for_the_erased_is_taken_out_of_every_backup(full: Retai
 
 
 def test_one_damaged_backup_does_not_keep_the_erased_in_the_others(
-    small: Retain, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    small: Holdfast, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, third = (small.backups.create(full=True).id for _ in range(3))
     catalog, store = catalog_of(small), catalog_of(small).objects
@@ -279,9 +279,9 @@ def test_one_damaged_backup_does_not_keep_the_erased_in_the_others(
 class Fuse:
     """Lets an engine die before its n-th effect on the place where backups are, and stay dead."""
 
-    def __init__(self, retain: Retain, burns_at: int) -> None:
+    def __init__(self, holdfast: Holdfast, burns_at: int) -> None:
         self.left, self.last = burns_at, ""
-        store: Any = catalog_of(retain).objects
+        store: Any = catalog_of(holdfast).objects
         for name in ("put", "put_stream", "delete"):
             setattr(store, name, self._before(name, getattr(store, name)))
 
@@ -300,9 +300,9 @@ class Fuse:
         return guarded
 
 
-def die(home: Path, clock: FakeClock, at: int, work: Callable[[Retain], object]) -> Fuse:
+def die(home: Path, clock: FakeClock, at: int, work: Callable[[Holdfast], object]) -> Fuse:
     """Do some work in an engine that dies before an effect."""
-    with Retain.open(home=home, clock=clock) as dying:
+    with Holdfast.open(home=home, clock=clock) as dying:
         fuse = Fuse(dying, at)
         with suppress(DeathError):
             work(dying)
@@ -310,11 +310,11 @@ def die(home: Path, clock: FakeClock, at: int, work: Callable[[Retain], object])
 
 
 def test_a_backup_that_is_cut_short_anywhere_is_none_and_the_next_one_is(
-    full: Retain, homes: Homes, clock: FakeClock
+    full: Holdfast, homes: Homes, clock: FakeClock
 ) -> None:
     first = full.backups.create().id
     home, effects = full.settings.home, 0
-    while (fuse := die(home, clock, effects, lambda retain: retain.backups.create(full=True))).is_dead:
+    while (fuse := die(home, clock, effects, lambda holdfast: holdfast.backups.create(full=True))).is_dead:
         assert check_all(full) == [first], fuse.last
         assert full.backups.rotate().removed == []
         assert not [name for name in objects(full) if name.startswith(SEGMENTS) and first not in name], fuse.last
@@ -325,22 +325,22 @@ def test_a_backup_that_is_cut_short_anywhere_is_none_and_the_next_one_is(
 
 def test_a_rotation_that_is_cut_short_anywhere_leaves_every_backup_whole(homes: Homes, clock: FakeClock) -> None:
     before = homes.new("before")
-    with Retain.open(home=before, clock=clock) as retain:
+    with Holdfast.open(home=before, clock=clock) as holdfast:
         for user in ("ann", "bob", "dan", "eve"):
-            retain.manager(user, "guide").add_many([f"{user} likes {n}" for n in range(9)], "long_term")
-        old = good(retain)
+            holdfast.manager(user, "guide").add_many([f"{user} likes {n}" for n in range(9)], "long_term")
+        old = good(holdfast)
         clock.advance(days=20)
         for user in ("ann", "bob"):  # each goes on with fewer documents of the segment that all of them share
-            retain.manager(user, "guide").add(f"{user} likes rain", "long_term")
-            good(retain)
+            holdfast.manager(user, "guide").add(f"{user} likes rain", "long_term")
+            good(holdfast)
         clock.advance(days=15)
-        retain.erase_user("eve")
-        listed = [one.id for one in retain.backups.list()]
+        holdfast.erase_user("eve")
+        listed = [one.id for one in holdfast.backups.list()]
     effects = 0
     while True:
         home = homes.copy(before, f"crash {effects}")
-        fuse = die(home, clock, effects, lambda retain: retain.backups.rotate())
-        with Retain.open(home=home, clock=clock) as again:
+        fuse = die(home, clock, effects, lambda holdfast: holdfast.backups.rotate())
+        with Holdfast.open(home=home, clock=clock) as again:
             assert [one for one in check_all(again) if one != old] == listed[1:], fuse.last
             again.backups.rotate()
             assert check_all(again, restore=True) == listed[1:], fuse.last
@@ -368,24 +368,24 @@ def test_backups_in_a_bucket_are_made_verified_rotated_and_restored(
     for name, value in bucket.environment.items():
         monkeypatch.setenv(name, value)
     for name in ("BACKUP", "STATE"):
-        monkeypatch.setenv(f"RETAIN_{name}_URL", f"{bucket.new_bucket()}/{name.lower()}")
+        monkeypatch.setenv(f"HOLDFAST_{name}_URL", f"{bucket.new_bucket()}/{name.lower()}")
     home = homes.new()
-    monkeypatch.setenv("RETAIN_MASTER_KEY", f"file:{home}/master.key")
+    monkeypatch.setenv("HOLDFAST_MASTER_KEY", f"file:{home}/master.key")
     home.mkdir()
-    with Retain.open(home=home, clock=clock) as retain:
+    with Holdfast.open(home=home, clock=clock) as holdfast:
         for user in ("ann", "bob"):
-            retain.manager(user, "guide").add(f"{user} likes tea", "long_term")
+            holdfast.manager(user, "guide").add(f"{user} likes tea", "long_term")
         (home / "master.key").write_text(new_master_text())
-        first = good(retain)
-        retain.erase_user("ann")
-        assert retain.backups.rotate().rewritten == [first]
+        first = good(holdfast)
+        holdfast.erase_user("ann")
+        assert holdfast.backups.rotate().rewritten == [first]
         clock.advance(days=31)
-        second = good(retain)
-        assert retain.backups.rotate().removed == [first]
-        before = rows_of(retain)
-        names = set(objects(retain))
+        second = good(holdfast)
+        assert holdfast.backups.rotate().removed == [first]
+        before = rows_of(holdfast)
+        names = set(objects(holdfast))
     assert all(second in name for name in names if not name.startswith(SEGMENTS))
-    with Retain.open(home=homes.new("elsewhere"), clock=clock) as again:
+    with Holdfast.open(home=homes.new("elsewhere"), clock=clock) as again:
         restored = again.backups.restore(second)
         assert (restored.whole, restored.memories) == (True, 1)
         assert rows_of(again)["records"] == before["records"]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from clocks import FakeClock
+from holdfast import Holdfast
+from holdfast.core.errors import LedgerError, MasterKeyError, NotFoundError, ObjectDamagedError
+from holdfast.privacy.backups.format import manifest_name, trial_name
 from homes import Homes, on_sqlite
 from privacy.backups.stores import catalog_of, docs, lose_machine, objects, rows_of
-from retain import Retain
-from retain.core.errors import LedgerError, MasterKeyError, NotFoundError, ObjectDamagedError
-from retain.privacy.backups.format import manifest_name, trial_name
 
 pytestmark = on_sqlite
 
@@ -28,7 +28,7 @@ def changed(data: bytes, chance: random.Random) -> Iterator[bytes]:
     yield data + b"\n"
 
 
-def test_every_changed_cut_or_missing_object_of_a_backup_is_found(full: Retain) -> None:
+def test_every_changed_cut_or_missing_object_of_a_backup_is_found(full: Holdfast) -> None:
     full.backups.create()
     full.manager("bob", "travel", "s2").add("news of bob", "long_term")
     made = full.backups.create().id
@@ -63,7 +63,7 @@ def test_every_changed_cut_or_missing_object_of_a_backup_is_found(full: Retain) 
     assert full.backups.verify(made, restore=True)
 
 
-def test_an_object_of_another_backup_in_its_place_is_found(full: Retain) -> None:
+def test_an_object_of_another_backup_in_its_place_is_found(full: Holdfast) -> None:
     one, other = full.backups.create(full=True).id, full.backups.create(full=True).id
     store, catalog = catalog_of(full).objects, catalog_of(full)
     for place, name in (
@@ -81,7 +81,7 @@ def test_an_object_of_another_backup_in_its_place_is_found(full: Retain) -> None
     assert not full.backups.verify(other)
 
 
-def test_a_list_says_which_backups_cannot_be_trusted_and_the_others_are_as_they_were(full: Retain) -> None:
+def test_a_list_says_which_backups_cannot_be_trusted_and_the_others_are_as_they_were(full: Holdfast) -> None:
     one, other = full.backups.create().id, full.backups.create().id
     catalog_of(full).objects.put(manifest_name(one), b"{}\n")
 
@@ -92,7 +92,7 @@ def test_a_list_says_which_backups_cannot_be_trusted_and_the_others_are_as_they_
     assert full.backups.verify(other, restore=True)
 
 
-def test_damage_is_not_handed_on_to_the_next_backup(full: Retain, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_not_handed_on_to_the_next_backup(full: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
     store, catalog = catalog_of(full).objects, catalog_of(full)
     first = catalog.get(full.backups.create().id)
     store.delete([first.segments[0].name, first.packs[0].name])
@@ -111,10 +111,10 @@ def test_damage_is_not_handed_on_to_the_next_backup(full: Retain, caplog: pytest
     assert "is of no use to the next one" in caplog.text
 
 
-def test_nothing_is_restored_from_a_backup_that_is_not_whole(full: Retain, homes: Homes, clock: FakeClock) -> None:
+def test_nothing_is_restored_from_a_backup_that_is_not_whole(full: Holdfast, homes: Homes, clock: FakeClock) -> None:
     made = full.backups.create().id
     segment = catalog_of(full).get(made).segments[-1].name
-    with Retain.open(home=lose_machine(full.settings.home, homes), clock=clock) as again:
+    with Holdfast.open(home=lose_machine(full.settings.home, homes), clock=clock) as again:
         empty = rows_of(again)
         store = catalog_of(again).objects
         whole = store.get(segment)
@@ -130,7 +130,7 @@ def test_nothing_is_restored_from_a_backup_that_is_not_whole(full: Retain, homes
 
 
 @pytest.fixture
-def lost(full: Retain) -> tuple[Path, str]:
+def lost(full: Holdfast) -> tuple[Path, str]:
     """A home of which there is a backup from before one user was erased."""
     made = full.backups.create().id
     full.erase_user("ann")
@@ -141,21 +141,21 @@ def test_without_the_keyring_it_is_another_stores_backup(
     lost: tuple[Path, str], homes: Homes, clock: FakeClock
 ) -> None:
     home, made = lost
-    with Retain.open(home=lose_machine(home, homes, kept=("backups",)), clock=clock) as stranger:
-        assert "RETAIN_STATE_URL" in (stranger.backups.list()[0].problem or "")
+    with Holdfast.open(home=lose_machine(home, homes, kept=("backups",)), clock=clock) as stranger:
+        assert "HOLDFAST_STATE_URL" in (stranger.backups.list()[0].problem or "")
         with pytest.raises(ObjectDamagedError, match="keyring does not know"):
             stranger.backups.restore(made)
         stranger.manager("eve", "guide").add("life goes on", "long_term")
         own = stranger.backups.create().id
         assert stranger.backups.rotate().damaged == [made], "it is left as it is"
         assert stranger.backups.verify(own, restore=True)
-    with Retain.open(home=lose_machine(home, homes, "right"), clock=clock) as right:
+    with Holdfast.open(home=lose_machine(home, homes, "right"), clock=clock) as right:
         assert right.backups.restore(made).erased == 1
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_by_an_older_copy_of_the_state_nothing_is_restored_or_rotated(
-    full: Retain, homes: Homes, clock: FakeClock, goes_on: bool
+    full: Holdfast, homes: Homes, clock: FakeClock, goes_on: bool
 ) -> None:
     home, first = full.settings.home, full.backups.create().id
     old = lose_machine(home, homes, "old", kept=("keys", "ledger", "erased", "certificates"))
@@ -163,7 +163,7 @@ def test_by_an_older_copy_of_the_state_nothing_is_restored_or_rotated(
     clock.advance(days=1)
     second = full.backups.create().id
     shutil.copytree(home / "backups", old / "backups")
-    with Retain.open(home=old, clock=clock) as mistaken:
+    with Holdfast.open(home=old, clock=clock) as mistaken:
         if goes_on:  # the ledger has as many entries again, and is another
             mistaken.manager("eve", "guide").add("a note", "long_term")
             mistaken.erase_user("eve")
@@ -177,7 +177,7 @@ def test_by_an_older_copy_of_the_state_nothing_is_restored_or_rotated(
             with pytest.raises(LedgerError, match="bring back the newest copy of the state store"):
                 verb()
         assert rows_of(mistaken) == before
-    with Retain.open(home=lose_machine(home, homes, "right"), clock=clock) as right:
+    with Holdfast.open(home=lose_machine(home, homes, "right"), clock=clock) as right:
         assert right.backups.restore(first).erased == 1
 
 
@@ -185,7 +185,7 @@ def test_without_the_ledger_a_destroyed_key_is_a_lost_one(
     lost: tuple[Path, str], homes: Homes, clock: FakeClock
 ) -> None:
     home, made = lost
-    with Retain.open(home=lose_machine(home, homes, kept=("backups", "keys")), clock=clock) as forgetful:
+    with Holdfast.open(home=lose_machine(home, homes, kept=("backups", "keys")), clock=clock) as forgetful:
         empty = rows_of(forgetful)
         assert "ledger of erasures does not say" in forgetful.backups.verify(made).problems[0]
         with pytest.raises(LedgerError, match="bring back the newest copy of the state store"):
@@ -197,18 +197,18 @@ def test_without_the_master_key_nothing_is_done(lost: tuple[Path, str], homes: H
     home, made = lost
     elsewhere = lose_machine(home, homes)
     (elsewhere / "keys" / "master.key").unlink()
-    with Retain.open(home=elsewhere, clock=clock) as locked:
+    with Holdfast.open(home=elsewhere, clock=clock) as locked:
         empty = rows_of(locked)
         for verb in (locked.backups.restore, locked.backups.verify):
             with pytest.raises(MasterKeyError, match="master key"):
                 verb(made)
         assert rows_of(locked) == empty
     shutil.copy(home / "keys" / "master.key", elsewhere / "keys")
-    with Retain.open(home=elsewhere, clock=clock) as unlocked:
+    with Holdfast.open(home=elsewhere, clock=clock) as unlocked:
         assert unlocked.backups.restore(made).whole
 
 
-def test_a_key_that_was_lost_is_a_problem_and_not_an_erasure(full: Retain) -> None:
+def test_a_key_that_was_lost_is_a_problem_and_not_an_erasure(full: Holdfast) -> None:
     made = full.backups.create().id
     user = next(doc for doc in docs(full, made) if doc.sort == "user")
     full.keyring.destroy(user.key)

@@ -1,0 +1,117 @@
+"""Callers of a service: who they are, and how many of its workers each may have at once.
+
+A request is answered by a worker thread, of which there are a few dozen. No API key and no tenant gets all of them:
+what is more than its share waits in line, and what would make its line too long is refused. Who calls is looked up by
+threads that do nothing else, so that whoever keeps the workers busy keeps nobody from being known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from holdfast.access.keys import Access
+from holdfast.core.access import ApiKey, Principal
+from holdfast.core.deadline import check_deadline, without_deadline
+from holdfast.core.errors import RateLimitedError
+from holdfast.engine import Holdfast
+
+#: How many threads answer requests.
+WORKERS: Final = 40
+#: How many requests wait and work for one key or one tenant, where nobody says otherwise.
+MOST_IN_LINE: Final = 250
+_LOOKUPS: Final = 4
+#: More threads than this at work in an embedded store are in each other's way.
+_MOST_EMBEDDED: Final = 16
+
+
+class Shares:
+    """Places at work, of which one key has at most half and one tenant at most three quarters."""
+
+    def __init__(self, workers: int, *, most_in_line: int = MOST_IN_LINE) -> None:
+        self.of_key = max(1, workers // 2)
+        self.of_tenant = max(1, workers * 3 // 4)
+        self._most_in_line = max(1, most_in_line)
+        self._lines: dict[str, _Line] = {}
+
+    @asynccontextmanager
+    async def place(self, principal: Principal | None) -> AsyncIterator[None]:
+        """A place at work for the block, when it is the caller's turn; ``RateLimitedError`` where too many wait."""
+        if principal is None or principal.key_id is None:  # who sits at the machine shares it with nobody
+            yield
+            return
+        async with (
+            self._in_line(f"key {principal.key_id}", self.of_key, "this API key"),
+            self._in_line(f"tenant {principal.tenant}", self.of_tenant, "this tenant"),
+        ):
+            yield
+
+    @asynccontextmanager
+    async def _in_line(self, name: str, share: int, whose: str) -> AsyncIterator[None]:
+        line = self._lines.setdefault(name, _Line(share))
+        if line.length >= self._most_in_line:
+            raise RateLimitedError(
+                f"{line.length:,} requests of {whose} are at work or wait already; send fewer at once, and try again "
+                "in a moment"
+            )
+        line.length += 1
+        try:
+            async with line.places:
+                check_deadline()  # it may have passed in the line
+                yield
+        finally:
+            line.length -= 1
+            if not line.length:
+                del self._lines[name]
+
+
+class _Line:
+    """Who works and who waits, of one name."""
+
+    def __init__(self, share: int) -> None:
+        self.places = anyio.Semaphore(share)
+        self.length = 0
+
+
+class Callers:
+    """Who calls, and their shares of one process."""
+
+    def __init__(self, holdfast: Holdfast) -> None:
+        settings = holdfast.settings
+        # More than there are connections to a server cannot be at work there.
+        useful = _MOST_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
+        self._access: Access = holdfast.access
+        self._lookups: anyio.CapacityLimiter | None = None
+        self._notes: anyio.CapacityLimiter | None = None
+        self._noting: set[asyncio.Task[None]] = set()
+        self.shares = Shares(min(WORKERS, useful), most_in_line=settings.requests_at_once // 2)
+        """Of the workers that answer requests."""
+
+    async def identify(self, secret: str) -> Principal:
+        """Who calls with a secret; ``UnauthenticatedError`` if nobody does. Needs no worker."""
+        key = self._access.known(secret)
+        if key is None:
+            if self._lookups is None:
+                self._lookups = anyio.CapacityLimiter(_LOOKUPS)
+            with without_deadline():
+                key = await to_thread.run_sync(self._access.look_up, secret, limiter=self._lookups)
+        if self._access.is_use_due(key):
+            self._note(key)
+        return key.principal
+
+    def _note(self, key: ApiKey) -> None:
+        """Have the use of a key written down, which nobody waits for: a store may be busy for long."""
+        with without_deadline():
+            task = asyncio.get_running_loop().create_task(self._note_apart(key))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def _note_apart(self, key: ApiKey) -> None:
+        if self._notes is None:
+            self._notes = anyio.CapacityLimiter(1)
+        await to_thread.run_sync(self._access.note_use, key, limiter=self._notes)

@@ -1,0 +1,251 @@
+"""``holdfast.access``: API keys, each a secret that is shown once, and what it allows."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.access import (
+    MAX_NAME_CHARS,
+    ApiKey,
+    Principal,
+    Right,
+    check_bounds,
+    check_key_tenant,
+    check_rights,
+    told_rights,
+)
+from holdfast.core.chain import Event
+from holdfast.core.content import check_id
+from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, told
+from holdfast.core.ids import is_id
+from holdfast.core.records import ALL
+from holdfast.core.times import SECOND, iso, moment
+from holdfast.ports import KeyStore
+
+_log = logging.getLogger("holdfast.access")
+#: How long a key that was read is trusted without reading it again: a key revoked elsewhere lets nobody in after that.
+TRUSTED_SECONDS: Final = 3.0
+_MOST_TRUSTED: Final = 1_024
+#: The use of a key is written down at most this often.
+_NOTED_EVERY: Final = 60 * SECOND
+_SECRET: Final = re.compile(r"holdfast_([0-9a-f]{32})_([0-9A-Za-z_-]{43})")
+_RANDOM_BYTES: Final = 32
+#: The same words for all that is refused: they tell nobody whether a key exists.
+_REFUSED: Final = "the API key is unknown, revoked or expired; make one with: holdfast access create"
+
+
+class _Trusted(NamedTuple):
+    """A key that was read a moment ago."""
+
+    key: ApiKey
+    hashed: bytes
+    until: float
+
+
+class Access:
+    """API keys of all tenants. Safe for many threads."""
+
+    def __init__(
+        self,
+        store: KeyStore,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        note: Callable[[str], None] = lambda _key_id: None,
+    ) -> None:
+        """``note`` writes down, outside of the store, that a key was revoked."""
+        self._note = note
+        self._store = store
+        self._now = now
+        self._new_id = new_id
+        self._monotonic = monotonic
+        self._trusted: dict[str, _Trusted] = {}
+        self._noted: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def create(
+        self,
+        name: str,
+        *,
+        rights: Iterable[Right | str],
+        tenant: str,
+        users: Iterable[str] | None = None,
+        agents: Iterable[str] | None = None,
+        expires_at: datetime | float | str | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its secret, which is shown nowhere else and cannot be shown again.
+
+        ``tenant`` ``*`` makes an operator's key: for every tenant and the whole store. ``users`` and ``agents`` bind
+        it to some of the tenant's; ``expires_at`` (an aware datetime, seconds since 1970 or ISO 8601) ends it.
+        """
+        now = self._now()
+        key = ApiKey(
+            self._new_id(now),
+            check_key_tenant(tenant),
+            _check_name(name),
+            check_rights(rights),
+            check_bounds(users, "user"),
+            check_bounds(agents, "agent"),
+            now,
+            None if expires_at is None else _check_expiry(expires_at, now),
+        )
+        if key.tenant == ALL and (key.users is not None or key.agents is not None):
+            raise InvalidInputError(
+                "an operator's key is for every tenant, and users and agents are one tenant's; bind it to neither, or "
+                "name the tenant"
+            )
+        random = secrets.token_urlsafe(_RANDOM_BYTES)
+        self._store.add(key, _hash(random), Event(now, "access_key.created", key.id, _public(key)))
+        return key, f"holdfast_{key.id.replace('-', '')}_{random}"
+
+    def list(self, tenant: str | None = None) -> list[ApiKey]:
+        """The keys of a tenant (``*``: the operators'), or all keys, oldest first; what was revoked is among them."""
+        return self._store.list(None if tenant is None else check_key_tenant(tenant))
+
+    def get(self, key_id: str) -> ApiKey:
+        """One key, be it valid or not."""
+        found = self._store.get(key_id) if is_id(key_id) else None
+        if found is None:
+            raise NotFoundError(f"there is no API key {told(key_id)}; see them with: holdfast access list")
+        return found[0]
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Let a key in no longer: here at once, in other processes within seconds. For good."""
+        key = self.get(key_id)
+        now = self._now()
+        try:
+            self._note(key.id)
+        except StorageError as problem:  # it is revoked all the same; a backup of before could bring it back
+            _log.warning("that API key %s is revoked was not noted outside of the store: %s", key.id, problem)
+        event = Event(now, "access_key.revoked", key.id, {"name": key.name})
+        revoked = self._store.revoke(key.id, now=now, event=event)
+        with self._lock:
+            self._trusted.pop(key.id, None)
+        if revoked is None:
+            raise NotFoundError(f"the API key {key.id} ({key.name}) was revoked before")
+        return revoked
+
+    def any(self) -> bool:
+        """Whether there is a key that lets anyone in."""
+        return self._store.any(now=self._now())
+
+    def identify(self, secret: str) -> Principal:
+        """Who calls with a secret; ``UnauthenticatedError`` if nobody does. That it was used is written down."""
+        key = self.look_up(secret)
+        if self.is_use_due(key):
+            self.note_use(key)
+        return key.principal
+
+    def known(self, secret: str) -> ApiKey | None:
+        """The valid key of a secret if it was looked up a moment ago, without asking the store."""
+        parts = _SECRET.fullmatch(secret)
+        found = None if parts is None else self._trusted_key(_dashed(parts[1]))
+        if parts is None or found is None or not hmac.compare_digest(_hash(parts[2]), found.hashed):
+            return None
+        return found.key if found.key.is_valid(self._now()) else None
+
+    def look_up(self, secret: str) -> ApiKey:
+        """The valid key of a secret; ``UnauthenticatedError`` if there is none. Nothing is written."""
+        parts = _SECRET.fullmatch(secret) if isinstance(secret, str) else None
+        if parts is None:
+            raise UnauthenticatedError(
+                "this is no API key; one looks like holdfast_<id>_<random>, as it was shown once"
+            )
+        key_id = _dashed(parts[1])
+        found = self._known(key_id)
+        hashed = _hash(parts[2])
+        # Compared with something in any case, and whole: how long it takes says nothing of what is stored.
+        matches = hmac.compare_digest(hashed, found.hashed if found is not None else _hash(""))
+        now = self._now()
+        if found is None or not matches or not found.key.is_valid(now):
+            raise UnauthenticatedError(_REFUSED)
+        return found.key
+
+    def is_use_due(self, key: ApiKey) -> bool:
+        """Whether that a key was used is to be written down again; whoever is told so does it."""
+        now = self._now()
+        with self._lock:
+            last = max(self._noted.get(key.id, 0), key.last_used_at or 0)
+            if last <= now < last + _NOTED_EVERY:
+                return False
+            if len(self._noted) >= _MOST_TRUSTED:
+                self._noted.clear()
+            self._noted[key.id] = now
+        return True
+
+    def note_use(self, key: ApiKey) -> None:
+        """Write down that a key was used now."""
+        try:
+            self._store.note_use(key.id, now=self._now())
+        except StorageError as problem:  # a store that is full or busy can be read; nobody is kept out for a note
+            _log.warning("the use of API key %s was not noted: %s", key.id, problem)
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _known(self, key_id: str) -> _Trusted | None:
+        """A key as it was a few seconds ago at most. What is unknown is not remembered: it may be made any moment."""
+        present = self._monotonic()
+        known = self._trusted_key(key_id)
+        if known is not None:
+            return known
+        found = self._store.get(key_id)
+        if found is None:
+            return None
+        trusted = _Trusted(*found, present + TRUSTED_SECONDS)  # counted from before it was read
+        with self._lock:
+            if len(self._trusted) >= _MOST_TRUSTED:
+                self._trusted.clear()
+            self._trusted[key_id] = trusted
+        return trusted
+
+    def _trusted_key(self, key_id: str) -> _Trusted | None:
+        with self._lock:
+            known = self._trusted.get(key_id)
+        return known if known is not None and self._monotonic() < known.until else None
+
+
+def _hash(random: str) -> bytes:
+    """What is kept of a secret. It is 256 random bits, which nobody can guess however fast the hash: a slow one, made
+    for passwords, would only slow every request.
+    """
+    return hashlib.sha256(random.encode()).digest()
+
+
+def _dashed(text: str) -> str:
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _check_name(name: object) -> str:
+    checked = check_id(name, "name")
+    if len(checked) > MAX_NAME_CHARS:
+        raise InvalidInputError(f"name of {len(checked):,} characters is too long (max: {MAX_NAME_CHARS})")
+    return checked
+
+
+def _check_expiry(expires_at: datetime | float | str, now: int) -> int:
+    ends = moment(expires_at, what="expires_at")
+    if ends <= now:
+        raise InvalidInputError(f"expires_at {iso(ends)} is not in the future; the key would let nobody in")
+    return ends
+
+
+def _public(key: ApiKey) -> dict[str, Any]:
+    """What the audit chain says of a key: nothing of its secret, and not which users it is for."""
+    return {
+        "name": key.name,
+        "rights": told_rights(key.rights),
+        "operator": key.tenant == ALL,
+        "users": None if key.users is None else len(key.users),
+        "agents": None if key.agents is None else sorted(key.agents),
+        "expires_at": None if key.expires_at is None else iso(key.expires_at),
+    }

@@ -1,0 +1,336 @@
+"""Replies to writes that may come again: the same request under the same idempotency key is carried out once.
+
+Its claim, its effect and its reply are one transaction, which a crash leaves done or not done. A request that takes
+several transactions is claimed under a lease, and whoever goes on with it after a crash finds what was done.
+
+Nothing that is kept can be read from the store alone. A row is found by a hash of caller and key, and a reply is sealed
+under a key that is made of the idempotency key and the request, neither of which is stored: whoever sends both again
+can read it, and nobody else; and nobody any more, once someone was erased who may be in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from holdfast.core.deadline import without_deadline
+from holdfast.core.errors import (
+    ClosedError,
+    ConflictError,
+    HoldfastError,
+    IdempotencyKeyReusedError,
+    InDoubtError,
+    InvalidInputError,
+    RequestInProgressError,
+    told,
+)
+from holdfast.core.times import DAY, SECOND
+from holdfast.ports import Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
+from holdfast.ports.requests import REQUEST
+from holdfast.privacy.sealing import DataKey, SealBrokenError, seal, unseal
+
+#: How long a reply is kept.
+KEPT: Final = DAY
+#: A larger reply is not kept, only that there was one.
+MAX_REPLY_BYTES: Final = 1024 * 1024
+_MAX_KEY_CHARS: Final = 256
+_TIDIED_EVERY: Final = SECOND
+_TIDIED_AT_ONCE: Final = 500
+#: Well within the lease of a claim, so that one renewal may fail.
+_RENEWED_EVERY_SECONDS: Final = 1.5
+_log = logging.getLogger("holdfast.replies")
+
+
+class Reply(NamedTuple):
+    """What a caller was told."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def fingerprint(method: str, target: str, body: bytes, *, tenant: str = "") -> bytes:
+    """What tells one request from another: method, target (path and query), body, and the tenant it is for."""
+    digest = hashlib.sha256()
+    for part in (method.encode(), target.encode(errors="surrogatepass"), tenant.encode(), body):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+class Replies:
+    """Replies that are kept for a day. Safe for many threads.
+
+    ``erasures`` counts who was erased: a reply of before the last of them may tell of that person, and is told nobody
+    any more.
+    """
+
+    def __init__(self, store: ReplyStore, now: Callable[[], int], *, erasures: Callable[[], int] = lambda: 0) -> None:
+        self.store = store
+        self.erasures = erasures
+        self.renewals = Renewals(store.renew)
+        self._now = now
+        self._tidied = 0
+        self._lock = threading.Lock()
+
+    def once(self, principal_id: str, key: str, fingerprint: bytes) -> Once:
+        """A caller's request, by its idempotency key."""
+        now = self._now()
+        self._tidy(now)
+        row = _digest(b"row", principal_id.encode(), _check_key(key).encode())
+        seed = _digest(b"ids", principal_id.encode(), key.encode(), fingerprint)
+        claim = Claim(row, _mark(key, fingerprint), secrets.token_bytes(16), seed, now, now - KEPT)
+        return Once(self, claim, key, fingerprint)
+
+    def _tidy(self, now: int) -> None:
+        """Remove some of what has had its time, by the way: more than can be added meanwhile, and never many."""
+        with self._lock:
+            if self._tidied <= now < self._tidied + _TIDIED_EVERY:
+                return
+            self._tidied = now
+        with without_deadline():  # it is no part of what was asked for
+            self.store.forget(now - KEPT, limit=_TIDIED_AT_ONCE)
+
+
+class Once:
+    """A request that is carried out once, however often it is sent and whatever crashes.
+
+    Who sends it again gets the reply that it had. ``RequestInProgressError`` while it is at work elsewhere in several
+    transactions; ``IdempotencyKeyReusedError`` if the key was another request's; ``ConflictError`` if it was carried
+    out but its reply cannot be told.
+    """
+
+    def __init__(self, replies: Replies, claim: Claim, key: str, fingerprint: bytes) -> None:
+        self._replies = replies
+        self._claim = claim
+        self._key = key
+        self._fingerprint = fingerprint
+        self._request: OnceRequest | None = None
+
+    def find(self) -> Reply | None:
+        """The reply that the request had before."""
+        found = self._replies.store.find(self._claim.row, old=self._claim.old)
+        return None if found is None else self._read(found)
+
+    def carry_out(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> tuple[Reply, bool]:
+        """Do the work, whose writes and reply are one transaction; the reply, and whether it is one of before.
+
+        What raises an error of Holdfast's may be sent again under its key. ``failed`` is the reply to work in several
+        transactions of which nobody knows how far it came: that is not done again.
+        """
+        known = self.find()
+        if known is not None:
+            return known, True
+        request = self._begin(joins=True)
+        here = REQUEST.set(request)
+        try:
+            reply = self._do(work, failed)
+            request.keep(self._sealed(reply))
+        except ClaimedError as before:
+            return self._told(before.found), True
+        except HoldfastError:
+            request.abandon()
+            with suppress(HoldfastError):  # another may have been faster, so that this one found nothing to do
+                known = self.find()
+            if known is None:
+                raise
+            return known, True
+        finally:
+            REQUEST.reset(here)
+            self._end()
+        return reply, False
+
+    def _do(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> Reply:
+        try:
+            return work()
+        except ClaimedError:
+            raise
+        except HoldfastError as problem:
+            self.give_up(problem)
+            raise
+        except BaseException:
+            self.fail(failed)
+            raise
+
+    # --- work that is in several transactions to its end ----------------------------------------------------------
+
+    def begin(self) -> Reply | None:
+        """Begin the request, or the reply that it had before. After ``None``, ``keep``, ``give_up`` or ``fail`` must
+        follow; until then its process renews its lease.
+        """
+        known = self.find()
+        if known is None:
+            try:
+                self._begin(joins=False).begin_steps()
+            except ClaimedError as before:
+                return self._told(before.found)
+        return known
+
+    @property
+    def request(self) -> OnceRequest:
+        """The request, once it was begun."""
+        if self._request is None:
+            raise RuntimeError("the request was not begun")
+        return self._request
+
+    def keep(self, reply: Reply) -> None:
+        """Keep what the caller was told, for when it asks again. Nothing, if another has taken the request over."""
+        try:
+            with suppress(ClaimedError):
+                self.request.keep(self._sealed(reply))
+        finally:
+            self._end()
+
+    def give_up(self, problem: Exception) -> None:
+        """The request failed, and may be sent again. What it committed, or has on the record, stays."""
+        try:
+            if isinstance(problem, InDoubtError) and not self.request.in_steps:
+                self.request.abandon()
+            else:
+                self.request.release()
+        finally:
+            self._end()
+
+    def fail(self, reply: Callable[[], Reply]) -> None:
+        """The request broke off. In one transaction, nothing was done; in several, it is not done again."""
+        self.request.abandon()
+        if self.request.in_steps:
+            with suppress(HoldfastError):
+                self.keep(reply())
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, *, joins: bool) -> OnceRequest:
+        self._request = self._replies.store.begin(self._claim, self._replies.renewals.add, joins=joins)
+        return self._request
+
+    def _end(self) -> None:
+        self._replies.renewals.drop(self._claim)
+        self.request.abandon()
+
+    def _sealed(self, reply: Reply) -> bytes:
+        is_large = len(reply.body) > MAX_REPLY_BYTES
+        said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
+        said["erasures"] = self._replies.erasures()
+        content = json.dumps(said).encode() + b"\n" + (b"" if is_large else reply.body)
+        return seal(_sealing_key(self._claim.row, self._key, self._fingerprint), _NAME, content)
+
+    def _read(self, found: StoredReply) -> Reply | None:
+        """The reply that is kept; ``None`` of a request that was cut short."""
+        if found.fingerprint != self._claim.fingerprint:
+            raise IdempotencyKeyReusedError(
+                f"the idempotency key {told(self._key)} was used for another request within the last day; "
+                "use a new key for each request, and the same one only to repeat it as it was"
+            )
+        if found.body is not None:
+            return _opened(self._claim.row, self._key, self._fingerprint, found.body, self._replies.erasures())
+        if found.is_leased:
+            raise _in_progress(self._key)
+        return None
+
+    def _told(self, found: StoredReply) -> Reply:
+        """The reply of another who was faster."""
+        reply = self._read(found)
+        if reply is None:
+            raise _in_progress(self._key)
+        return reply
+
+
+class Renewals:
+    """Keeps up the leases of the requests that this process is at, in a thread that is there while there are any."""
+
+    def __init__(self, renew: Callable[[Sequence[Claim]], None]) -> None:
+        self._renew = renew
+        self._claims: set[Claim] = set()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def add(self, claim: Claim) -> None:
+        """Renew the lease of a claim from now on."""
+        with self._lock:
+            self._claims.add(claim)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="holdfast-requests", daemon=True)
+                self._thread.start()
+
+    def drop(self, claim: Claim) -> None:
+        """Let the lease of a claim run out."""
+        with self._lock:
+            self._claims.discard(claim)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_RENEWED_EVERY_SECONDS)
+            with self._lock:
+                claims = list(self._claims)
+                if not claims:
+                    self._thread = None
+                    return
+            try:
+                self._renew(claims)
+            except ClosedError:
+                return
+            except HoldfastError as problem:  # it is tried again, and after some seconds another may take them over
+                _log.warning("the leases of %d requests could not be renewed: %s", len(claims), problem)
+
+
+_NAME: Final = "reply"
+
+
+def _check_key(key: object) -> str:
+    """A printable text has no lone surrogates either, so that it can be hashed."""
+    if not isinstance(key, str) or not key.strip() or not key.isprintable() or len(key) > _MAX_KEY_CHARS:
+        raise InvalidInputError(
+            f"an idempotency key is a text of 1 to {_MAX_KEY_CHARS} printable characters, such as a random UUID, "
+            f"not {told(key)}"
+        )
+    return key
+
+
+def _mark(key: str, fingerprint: bytes) -> bytes:
+    """What is stored of a request: only who has its key can tell whether it was a certain one."""
+    return _digest(b"request", key.encode(), fingerprint)
+
+
+def _sealing_key(row: bytes, key: str, fingerprint: bytes) -> DataKey:
+    return DataKey(row.hex()[:32], _digest(b"seal", key.encode(), fingerprint))
+
+
+def _digest(*parts: bytes) -> bytes:
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hashlib.sha256(b"holdfast-reply" + framed).digest()
+
+
+def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: int) -> Reply:
+    try:
+        content = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed)
+    except SealBrokenError as problem:
+        raise ConflictError(
+            f"the request with the idempotency key {told(key)} was carried out, but its reply is damaged: {problem}"
+        ) from problem
+    head, _, body = content.partition(b"\n")
+    said = json.loads(head)
+    if said.get("erasures", 0) != erasures:
+        raise ConflictError(
+            f"the request with the idempotency key {told(key)} was carried out; its reply is no longer told, since "
+            "someone was erased meanwhile, and it is not carried out again"
+        )
+    if said["large"]:
+        raise ConflictError(
+            f"the request with the idempotency key {told(key)} was carried out; its reply was too large to keep "
+            f"(max: {MAX_REPLY_BYTES:,} bytes), and it is not carried out again"
+        )
+    return Reply(said["status"], said["headers"], body)
+
+
+def _in_progress(key: str) -> RequestInProgressError:
+    return RequestInProgressError(
+        f"the request with the idempotency key {told(key)} is still at work; ask again a little later"
+    )

@@ -1,0 +1,402 @@
+"""The same verbs for async callers: each runs its one implementation in a worker thread.
+
+async with Holdfast.open() as holdfast:
+    memory = holdfast.manager("user_123", "travel_agent")
+    await memory.add("User enjoys skiing", "long_term")
+    await memory.retrieve("a holiday in the mountains")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from holdfast import engine
+from holdfast.core.times import Clock
+from holdfast.kinds.entity import Entity
+from holdfast.kinds.episodic import Episodic
+from holdfast.kinds.short_term import ShortTerm
+from holdfast.kinds.structured import Structured
+from holdfast.kinds.working import Working
+from holdfast.lifecycle.audit import Audit
+from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.holds import Holds
+from holdfast.lifecycle.policies import Policies
+from holdfast.lifecycle.quotas import Quotas
+from holdfast.lifecycle.recycle import Recycle
+from holdfast.lifecycle.registry import Roster
+from holdfast.lifecycle.schedule import Schedule
+from holdfast.lifecycle.sessions import Sessions
+from holdfast.manager import Memory, Plain
+from holdfast.privacy.backups import Backups
+from holdfast.privacy.issuing import Certificates
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class _Wrapper(Generic[S]):
+    """Holds what does the work."""
+
+    def __init__(self, wrapped: S) -> None:
+        self.sync = wrapped
+
+
+def _verb(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_Wrapper[S], P], Coroutine[Any, Any, T]]:
+    """``method``, run in a worker thread on what is wrapped."""
+
+    @wraps(method)
+    async def call(self: _Wrapper[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
+
+
+class AsyncWorking(_Wrapper[Working]):
+    """``memory.working`` for async callers."""
+
+    items = _verb(Working.items)
+    get = _verb(Working.get)
+    add = _verb(Working.add)
+    put = _verb(Working.put)
+    update = _verb(Working.update)
+    delete = _verb(Working.delete)
+    clear = _verb(Working.clear)
+
+
+class AsyncShortTerm(_Wrapper[ShortTerm]):
+    """``memory.short_term`` for async callers."""
+
+    add_message = _verb(ShortTerm.add_message)
+    append = _verb(ShortTerm.append)
+    messages = _verb(ShortTerm.messages)
+    get_conversation_history = _verb(ShortTerm.get_conversation_history)
+    get_full_history = _verb(ShortTerm.get_full_history)
+    get_ttl = _verb(ShortTerm.get_ttl)
+    delete = _verb(ShortTerm.delete)
+
+
+class AsyncEpisodic(_Wrapper[Episodic]):
+    """``memory.episodic`` for async callers."""
+
+    record_episode = _verb(Episodic.record_episode)
+    query_similar_episodes = _verb(Episodic.query_similar_episodes)
+    query_messages = _verb(Episodic.query_messages)
+    get_messages = _verb(Episodic.get_messages)
+    get_steps = _verb(Episodic.get_steps)
+    get_tool_calls = _verb(Episodic.get_tool_calls)
+    add_texts = _verb(Episodic.add_texts)
+    cleanup_old_episodes = _verb(Episodic.cleanup_old_episodes)
+
+
+class AsyncEntity(_Wrapper[Entity]):
+    """``memory.entity`` for async callers."""
+
+    add = _verb(Entity.add)
+    set = _verb(Entity.set)
+    relate = _verb(Entity.relate)
+    end = _verb(Entity.end)
+    delete = _verb(Entity.delete)
+    delete_user_entities = _verb(Entity.delete_user_entities)
+    export_all = _verb(Entity.export_all)
+    retell_sources = _verb(Entity.retell_sources)
+    get = _verb(Entity.get)
+    history = _verb(Entity.history)
+    neighbours = _verb(Entity.neighbours)
+    add_texts = _verb(Entity.add_texts)
+
+
+class AsyncStructured(_Wrapper[Structured]):
+    """``memory.structured`` for async callers."""
+
+    define = _verb(Structured.define)
+    put = _verb(Structured.put)
+    get = _verb(Structured.get)
+    find = _verb(Structured.find)
+    delete = _verb(Structured.delete)
+    delete_user_data = _verb(Structured.delete_user_data)
+    export_all = _verb(Structured.export_all)
+    add_documents = _verb(Structured.add_documents)
+    draft = _verb(Structured.draft)
+
+
+class AsyncPlain(_Wrapper[Plain]):
+    """``memory.long_term`` and ``memory.persona`` for async callers."""
+
+    add = _verb(Plain.add)
+    retrieve = _verb(Plain.retrieve)
+    list = _verb(Plain.list)
+    count = _verb(Plain.count)
+    delete_all = _verb(Plain.delete_all)
+    export_all = _verb(Plain.export_all)
+    archive_old_memories = _verb(Plain.archive_old_memories)
+
+
+class AsyncMemory(_Wrapper[Memory]):
+    """A memory for async callers; the kinds' own verbs are below ``working``, ``short_term`` and so on."""
+
+    def __init__(self, wrapped: Memory) -> None:
+        super().__init__(wrapped)
+        self.working = AsyncWorking(wrapped.working)
+        self.short_term = AsyncShortTerm(wrapped.short_term)
+        self.long_term = AsyncPlain(wrapped.long_term)
+        self.persona = AsyncPlain(wrapped.persona)
+        self.episodic = AsyncEpisodic(wrapped.episodic)
+        self.entity = AsyncEntity(wrapped.entity)
+        self.structured = AsyncStructured(wrapped.structured)
+
+    add = _verb(Memory.add)
+    add_with_auto_prune = _verb(Memory.add_with_auto_prune)
+    add_many = _verb(Memory.add_many)
+    retrieve = _verb(Memory.retrieve)
+    list_memories = _verb(Memory.list_memories)
+    get = _verb(Memory.get)
+    derived = _verb(Memory.derived)
+    update = _verb(Memory.update)
+    delete = _verb(Memory.delete)
+    restore = _verb(Memory.restore)
+    count_memories = _verb(Memory.count_memories)
+    end_task = _verb(Memory.end_task)
+    explain = _verb(Memory.explain)
+    rules = _verb(Memory.rules)
+    rehydrate = _verb(Memory.rehydrate)
+    delete_user_memories = _verb(Memory.delete_user_memories)
+    gdpr_export_user_data = _verb(Memory.gdpr_export_user_data)
+    export_kind = _verb(Memory.export_kind)
+    archive_due = _verb(Memory.archive_due)
+    gdpr_delete_user_data = _verb(Memory.gdpr_delete_user_data)
+
+
+class AsyncQuotas(_Wrapper[Quotas]):
+    """``holdfast.quotas`` for async callers."""
+
+    set = _verb(Quotas.set)
+    get = _verb(Quotas.get)
+
+
+class AsyncSessions(_Wrapper[Sessions]):
+    """``holdfast.sessions`` for async callers."""
+
+    history = _verb(Sessions.history)
+    list = _verb(Sessions.list)
+    remove = _verb(Sessions.remove)
+    find = _verb(Sessions.find)
+    touch = _verb(Sessions.touch)
+    erase = _verb(Sessions.erase)
+
+
+class AsyncPolicies(_Wrapper[Policies]):
+    """``holdfast.policies`` for async callers."""
+
+    list = _verb(Policies.list)
+    get = _verb(Policies.get)
+    preview = _verb(Policies.preview)
+    preview_removal = _verb(Policies.preview_removal)
+    set = _verb(Policies.set)
+    preview_all = _verb(Policies.preview_all)
+    set_all = _verb(Policies.set_all)
+    set_episodic = _verb(Policies.set_episodic)
+    remove = _verb(Policies.remove)
+    finish = _verb(Policies.finish)
+
+
+class AsyncDomains(_Wrapper[Domains]):
+    """``holdfast.domains`` for async callers."""
+
+    configure = _verb(Domains.configure)
+    get = _verb(Domains.get)
+    list = _verb(Domains.list)
+    apply = _verb(Domains.apply)
+    archive = _verb(Domains.archive)
+    archives = _verb(Domains.archives)
+    read_archive = _verb(Domains.read_archive)
+    resolve_gc_params = _verb(Domains.resolve_gc_params)
+    follow = _verb(Domains.follow)
+    most_collected = _verb(Domains.most_collected)
+    vacuums = _verb(Domains.vacuums)
+    policies = _verb(Domains.policies)
+    set = _verb(Domains.set)
+    get_retention_policies = _verb(Domains.get_retention_policies)
+    set_retention_policy = _verb(Domains.set_retention_policy)
+
+
+class AsyncHolds(_Wrapper[Holds]):
+    """``holdfast.holds`` for async callers."""
+
+    add = _verb(Holds.add)
+    covered = _verb(Holds.covered)
+    list = _verb(Holds.list)
+    release = _verb(Holds.release)
+
+
+class AsyncRecycle(_Wrapper[Recycle]):
+    """``holdfast.recycle`` for async callers."""
+
+    list = _verb(Recycle.list)
+    page = _verb(Recycle.page)
+    restore = _verb(Recycle.restore)
+    purge = _verb(Recycle.purge)
+
+
+class AsyncRoster(_Wrapper[Roster]):
+    """``holdfast.agents`` and ``holdfast.tools`` for async callers."""
+
+    add = _verb(Roster.add)
+    get = _verb(Roster.get)
+    list = _verb(Roster.list)
+    remove = _verb(Roster.remove)
+    restore = _verb(Roster.restore)
+
+
+class AsyncAudit(_Wrapper[Audit]):
+    """``holdfast.audit`` for async callers."""
+
+    tail = _verb(Audit.tail)
+    verify = _verb(Audit.verify)
+    seal = _verb(Audit.seal)
+    compare = _verb(Audit.compare)
+    cut = _verb(Audit.cut)
+
+
+class AsyncSchedule(_Wrapper[Schedule]):
+    """``holdfast.schedule`` for async callers."""
+
+    list = _verb(Schedule.list)
+    set = _verb(Schedule.set)
+    run = _verb(Schedule.run)
+    run_due = _verb(Schedule.run_due)
+    enrol = _verb(Schedule.enrol)
+    problems = _verb(Schedule.problems)
+    serve = _verb(Schedule.serve)
+
+
+class AsyncBackups(_Wrapper[Backups]):
+    """``holdfast.backups`` for async callers."""
+
+    create = _verb(Backups.create)
+    list = _verb(Backups.list)
+    get = _verb(Backups.get)
+    verify = _verb(Backups.verify)
+    restore = _verb(Backups.restore)
+    rotate = _verb(Backups.rotate)
+    remove = _verb(Backups.remove)
+    latest = _verb(Backups.latest)
+
+
+class AsyncCertificates(_Wrapper[Certificates]):
+    """``holdfast.certificates`` for async callers."""
+
+    prepare = _verb(Certificates.prepare)
+    issue = _verb(Certificates.issue)
+    certify = _verb(Certificates.certify)
+    list = _verb(Certificates.list)
+    get = _verb(Certificates.get)
+    page = _verb(Certificates.page)
+    verify = _verb(Certificates.verify)
+
+
+class Opening:
+    """An engine that is about to be opened: ``await`` it, or use it in ``async with``, which closes it again."""
+
+    def __init__(self, opened: Callable[[], Holdfast]) -> None:
+        self._open = opened
+        self._holdfast: Holdfast | None = None
+
+    def __await__(self) -> Generator[Any, None, Holdfast]:
+        return asyncio.to_thread(self._open).__await__()
+
+    async def __aenter__(self) -> Holdfast:
+        self._holdfast = await self
+        return self._holdfast
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._holdfast is not None:
+            await self._holdfast.close()
+
+
+class Holdfast(_Wrapper[engine.Holdfast]):
+    """An open engine for async callers."""
+
+    def __init__(self, wrapped: engine.Holdfast) -> None:
+        super().__init__(wrapped)
+        self.quotas = AsyncQuotas(wrapped.quotas)
+        self.sessions = AsyncSessions(wrapped.sessions)
+        self.policies = AsyncPolicies(wrapped.policies)
+        self.domains = AsyncDomains(wrapped.domains)
+        self.holds = AsyncHolds(wrapped.holds)
+        self.recycle = AsyncRecycle(wrapped.recycle)
+        self.agents = AsyncRoster(wrapped.agents)
+        self.tools = AsyncRoster(wrapped.tools)
+        self.audit = AsyncAudit(wrapped.audit)
+        self.schedule = AsyncSchedule(wrapped.schedule)
+        self.backups = AsyncBackups(wrapped.backups)
+        self.certificates = AsyncCertificates(wrapped.certificates)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        home: str | Path | None = None,
+        tenant: str = "default",
+        clock: Clock | None = None,
+        new_store: bool = False,
+    ) -> Opening:
+        """Open the store at ``url``, or the one that the settings name: ``async with`` it, or ``await`` it."""
+        return Opening(
+            lambda: cls(engine.Holdfast.open(url, home=home, tenant=tenant, clock=clock, new_store=new_store))
+        )
+
+    def manager(
+        self,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None = None,
+        *,
+        auto_prune: bool = False,
+    ) -> AsyncMemory:
+        """The memory of a user as an agent sees it, in a session."""
+        return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune=auto_prune))
+
+    def of_tenant(self, tenant: str) -> Holdfast:
+        """The same open store for another tenant. Closing either closes both."""
+        return self if tenant == self.sync.tenant else Holdfast(self.sync.of_tenant(tenant))
+
+    reembed = _verb(engine.Holdfast.reembed)
+    summarize_conversations = _verb(engine.Holdfast.summarize_conversations)
+    sweep = _verb(engine.Holdfast.sweep)
+    explain = _verb(engine.Holdfast.explain)
+    forget_source = _verb(engine.Holdfast.forget_source)
+    erase_user = _verb(engine.Holdfast.erase_user)
+    abandon_keys = _verb(engine.Holdfast.abandon_keys)
+    gdpr_delete_user_data = _verb(engine.Holdfast.gdpr_delete_user_data)
+    metrics = _verb(engine.Holdfast.metrics)
+    export_user = _verb(engine.Holdfast.export_user)
+    gdpr_export_user_data = _verb(engine.Holdfast.gdpr_export_user_data)
+    close = _verb(engine.Holdfast.close)
+
+    async def __aenter__(self) -> Holdfast:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def MemoryManager(  # noqa: N802 - the name people know, for async callers
+    user_id: str,
+    agent_id: str,
+    auto_prune: bool = False,  # noqa: FBT001
+    *,
+    session_id: str | None = None,
+) -> AsyncMemory:
+    """A memory in the store that the settings name."""
+    return AsyncMemory(engine.MemoryManager(user_id, agent_id, auto_prune, session_id=session_id))

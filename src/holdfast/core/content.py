@@ -1,0 +1,241 @@
+"""What may be stored: content, metadata and ids are checked here, once, before anything is written."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, told
+
+#: Content larger than this is stored compressed.
+COMPRESS_OVER_BYTES: Final = 1_024
+#: Content larger than this is compressed less thoroughly: it takes a quarter of the time.
+_LARGE_BYTES: Final = 256 * 1024
+_QUICK: Final = 1
+MAX_CONTENT_BYTES: Final = 8 * 1024 * 1024
+#: How many values one JSON document, with all that is within it, may have.
+MAX_JSON_VALUES: Final = 200_000
+MAX_QUERY_BYTES: Final = 64 * 1024
+MAX_METADATA_BYTES: Final = 256 * 1024
+MAX_ID_CHARS: Final = 256
+MAX_TOP_K: Final = 1_000
+
+#: JSON text as it is stored.
+to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict).encode
+
+#: Metadata that Holdfast adds to what it returns; ignored where a caller hands it back.
+DERIVED_METADATA: Final = frozenset({"is_compressed"})
+
+
+def check_content(content: object, what: str = "content", *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
+    """``content`` itself, if it is text that can be stored and found again; ``what`` it is called in messages."""
+    if not isinstance(content, str):
+        raise InvalidContentError(f"{what} must be text, not {type(content).__name__}")
+    if not content or content.isspace():
+        raise InvalidContentError(f"{what} cannot be empty; give a text")
+    if len(content) > max_bytes or _utf8_size(content, InvalidContentError, what) > max_bytes:
+        raise InvalidContentError(
+            f"{what} of {len(content):,} characters is too large (max: {max_bytes:,} bytes); "
+            "split it, or keep the document elsewhere and remember a summary with a link"
+        )
+    if "\x00" in content:
+        at = content.index("\x00")
+        raise InvalidContentError(f"{what} has a NUL character at position {at:,}; remove it, text has none")
+    return content
+
+
+def check_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> dict[str, Any]:
+    """A copy of ``metadata`` as JSON would give it back."""
+    return parse_json_object(dump_metadata(metadata, max_bytes=max_bytes))
+
+
+def dump_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> str:
+    """The JSON text of ``metadata`` (of an empty object for ``None``)."""
+    if metadata is None:
+        return "{}"
+    if not isinstance(metadata, Mapping):
+        raise InvalidMetadataError(
+            f"metadata must be an object (a dict), not {type(metadata).__name__}: {told(metadata)}"
+        )
+    wanted = {key: value for key, value in metadata.items() if key not in DERIVED_METADATA}
+    text = dump_json(wanted, InvalidMetadataError, "metadata")
+    size = _utf8_size(text, InvalidMetadataError, "metadata")
+    if size > max_bytes:
+        raise InvalidMetadataError(
+            f"metadata of {size:,} bytes is too large (max: {max_bytes:,}); put large values into the content"
+        )
+    return text
+
+
+def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
+    """JSON text of ``value``, with ``error`` for whatever JSON (or a database) cannot hold."""
+    problem = json_problem(value)
+    if problem:
+        raise error(f"{what} is not JSON: {problem}")
+    text = to_json(value)
+    _utf8_size(text, error, what)
+    if "\\u0000" in text and "\x00" in _strings(value):
+        raise error(f"{what} has a NUL character in a text; remove it, text has none")
+    return text
+
+
+def _at(path: str) -> str:
+    """A place within a value as a message shows it."""
+    return path if 0 < len(path) <= 60 else f"…{path[-59:]}" if path else "it"
+
+
+def json_problem(value: object) -> str | None:
+    """What keeps ``value`` from being JSON; ``None`` if nothing does."""
+    flaw = _flaw(value, 0, _Room())
+    if flaw is None:
+        return None
+    before, after, parts = flaw
+    return f"{before}{_at(''.join(reversed(parts)).removeprefix('.'))}{after}"
+
+
+class _Room:
+    """How many more values a document may have."""
+
+    def __init__(self) -> None:
+        self.left = MAX_JSON_VALUES
+
+    def take(self, count: int) -> bool:
+        self.left -= count
+        return self.left >= 0
+
+
+def _flaw(value: object, depth: int, room: _Room) -> tuple[str, str, list[str]] | None:
+    """What is wrong, in words before and after its place, and the parts of that place, the innermost first: of what is
+    right, which is nearly everything, no place is ever spelled out.
+    """
+    if depth > 64:
+        return "", " is nested more than 64 deep", []
+    if value is None or isinstance(value, str | bool):
+        return None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else ("", " is a whole number beyond 64 bits", [])
+    if isinstance(value, float):
+        return None if value - value == 0.0 else ("", f" is {value}, which JSON cannot hold", [])
+    if isinstance(value, Mapping | list | tuple) and not room.take(len(value)):
+        return "", f" has more than {MAX_JSON_VALUES:,} values with what is before it; split it", []
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                return f"the key {told(key)} of ", " is not text", []
+            if flaw := _flaw(inner, depth + 1, room):
+                flaw[2].append(f".{key}")
+                return flaw
+        return None
+    if isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            if flaw := _flaw(inner, depth + 1, room):
+                flaw[2].append(f"[{position}]")
+                return flaw
+        return None
+    advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
+    return "", f" is a {type(value).__name__} ({told(value)}){advice}", []
+
+
+def _strings(value: object) -> str:
+    """All text in a JSON value, run together."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "".join(key + _strings(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return "".join(map(_strings, value))
+    return ""
+
+
+def parse_json_object(text: str) -> dict[str, Any]:
+    """The object that a stored JSON text holds."""
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def same_json(one: object, other: object) -> bool:
+    """JSON equality: ``true`` is not 1, an integer equals the same float."""
+    return json_key(one) == json_key(other)
+
+
+def json_key(value: object) -> object:
+    """What a JSON value is looked up by: equal for two values exactly if ``same_json`` says that they are."""
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, list):
+        return "list", tuple(map(json_key, value))
+    if isinstance(value, dict):
+        return "dict", frozenset((key, json_key(inner)) for key, inner in value.items())
+    return value
+
+
+def check_id(value: object, what: str) -> str:
+    """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
+    if not isinstance(value, str) or not value or value.isspace():
+        raise InvalidScopeError(f"{what} must be a text that is not empty, not {told(value)}")
+    if len(value) > MAX_ID_CHARS:
+        raise InvalidScopeError(
+            f"{what} of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…"
+        )
+    if value == "*":
+        raise InvalidScopeError(f"{what} '*' means all of them and is accepted by maintenance verbs only; name one")
+    _utf8_size(value, InvalidScopeError, what)
+    if not value.isprintable():
+        raise InvalidScopeError(f"{what} {told(value)} has control or unprintable characters; remove them")
+    return value
+
+
+def check_tenant(value: object) -> str:
+    """A tenant's id: like any other, without the slash that parts it from the user in a subject."""
+    tenant = check_id(value, "tenant")
+    if "/" in tenant:
+        raise InvalidScopeError(f"tenant {tenant!r} has a slash; use letters, digits, '-', '_' or '.'")
+    return tenant
+
+
+def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
+    """``value`` itself, if it is a whole number from 1 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {told(value)}")
+    return value
+
+
+def _utf8_size(text: str, error: type[InvalidInputError], what: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as problem:
+        raise error(
+            f"{what} has a lone surrogate (U+{ord(text[problem.start]):04X}) at position {problem.start:,}, "
+            "which is not a character; decode the text with errors='replace' first"
+        ) from None
+
+
+def pack(text: str) -> str | bytes:
+    """How a text is stored: itself, or its zlib-compressed bytes where it is long and they are fewer."""
+    raw = text.encode()
+    if len(raw) <= COMPRESS_OVER_BYTES:
+        return text
+    packed = zlib.compress(raw, _QUICK if len(raw) > _LARGE_BYTES else zlib.Z_DEFAULT_COMPRESSION)
+    return packed if len(packed) < len(raw) else text
+
+
+def stored_size(text: str) -> int:
+    """How many bytes a text takes as ``pack`` stores it."""
+    stored = pack(text)
+    return len(stored.encode() if isinstance(stored, str) else stored)
+
+
+def unpack(stored: str | bytes) -> str:
+    """The text that ``pack`` was given. Where texts are stored as bytes, a plain one has a zero byte first."""
+    if isinstance(stored, str):
+        return stored
+    return zlib.decompress(stored).decode() if is_packed(stored) else stored[1:].decode()
+
+
+def is_packed(stored: str | bytes) -> bool:
+    """Whether a text is stored compressed."""
+    return isinstance(stored, bytes) and stored[:1] != b"\0"

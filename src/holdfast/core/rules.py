@@ -1,0 +1,322 @@
+"""How long things live: the defaults, rules that change them for a scope, and which of them apply where they meet.
+
+Times are durations in microseconds, counted from when a record was made, an episode ended or a session was last active.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.content import to_json
+from holdfast.core.errors import InvalidRuleError, told
+from holdfast.core.selections import Labels, Selection
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.types import DURABLE, TYPES, MemoryType
+
+#: For ever, as a duration.
+FOREVER: Final = 2**62
+#: What is removed stays in the recycle bin for so long.
+BIN: Final = 15 * DAY
+#: The conversations that ``add_message`` keeps; they age from their session's last activity.
+HISTORY: Final = "history"
+AUDIT: Final = "audit"
+#: A rule for every durable kind; persona memory, which no clean-up touches, has to be named, and so have conversations.
+EVERY: Final = "*"
+_EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryType.PERSONA)
+_ARCHIVE_DAYS: Final = 365
+
+
+class Terms(NamedTuple):
+    """How long something lives. ``None`` says nothing about it, ``FOREVER`` says never (or, to keep: for ever)."""
+
+    archive_after: int | None = None
+    delete_after: int | None = None
+    keep_for: int | None = None
+    """Not to be removed by a rule or a prune before this age."""
+
+
+#: How long each kind lives where no rule says otherwise. Each tenant's book keeps them as they were when it was last
+#: brought up to date, so that every process that uses a store goes by the same ones: read them there.
+DEFAULTS: Final[Mapping[str, Terms]] = MappingProxyType(
+    {
+        MemoryType.WORKING.value: Terms(),  # until its task ends
+        MemoryType.SHORT_TERM.value: Terms(delete_after=3_600 * SECOND),
+        MemoryType.LONG_TERM.value: Terms(archive_after=365 * DAY),
+        MemoryType.PERSONA.value: Terms(keep_for=FOREVER),
+        MemoryType.EPISODIC.value: Terms(archive_after=90 * DAY, delete_after=365 * DAY),
+        MemoryType.ENTITY.value: Terms(),
+        MemoryType.STRUCTURED.value: Terms(archive_after=180 * DAY),
+        HISTORY: Terms(delete_after=30 * DAY),
+        AUDIT: Terms(delete_after=3_650 * DAY),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodicRetentionPolicy:
+    """How long an agent keeps its episodes: in full, then as a summary, then not at all."""
+
+    active_retention_days: float = 90
+    archive_retention_days: float = _ARCHIVE_DAYS
+    archive_on_expiry: bool = True
+    delete_after_archival_period: bool = True
+
+    def terms(self) -> Terms:
+        """The same as terms of a rule."""
+        flags = ("archive_on_expiry", "delete_after_archival_period")
+        for name in flags:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRuleError(f"{name} must be true or false, not {told(getattr(self, name))}")
+        off = [name for name in flags if not getattr(self, name)]
+        if len(off) == len(flags):
+            raise InvalidRuleError(
+                "without archive_on_expiry an episode is deleted when its active time ends, so that there is no "
+                "archival period for delete_after_archival_period = false to be about; leave one of the two true, or "
+                'set a rule with delete_after_days = "never"'
+            )
+        if off and self.archive_retention_days != _ARCHIVE_DAYS:
+            raise InvalidRuleError(
+                f"archive_retention_days ({told(self.archive_retention_days)}) has no effect with {off[0]} = false; "
+                "leave one of them out"
+            )
+        active = days(self.active_retention_days, "active_retention_days")
+        if not self.archive_on_expiry:
+            return Terms(archive_after=FOREVER, delete_after=active)
+        if not self.delete_after_archival_period:
+            return Terms(archive_after=active, delete_after=FOREVER)
+        whole = days(self.archive_retention_days, "archive_retention_days")
+        if whole <= active:
+            raise InvalidRuleError(
+                f"archive_retention_days ({self.archive_retention_days}) counts from the episode's end, as "
+                f"active_retention_days ({self.active_retention_days}) does; it must be the longer one"
+            )
+        return Terms(archive_after=active, delete_after=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Terms for a kind of memory, within a scope; each part of the scope that is not named is any."""
+
+    id: str
+    tenant: str
+    kind: str
+    terms: Terms
+    user_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    memory_id: str | None = None
+    version: int = 0
+    """Counts the changes that took effect; 0: none yet."""
+    pending: Terms | None = None
+    """What it will say once every record that it is for has been told of it."""
+    updated_at: int = 0
+    selection: Selection | None = None
+    """Only for records that it selects: the rule that the memory domain's policy becomes."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is for everything of its kind in the tenant."""
+        return self.selection is None and not self.scope
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it says nothing, and is not about to."""
+        return self.terms == Terms() and self.pending is None
+
+    @property
+    def specificity(self) -> tuple[bool, ...]:
+        """Compared, the most specific rule is the greatest: a memory, a session, an agent, a user, a tenant; for the
+        same of them, one that names its kind.
+        """
+        parts = (self.memory_id, self.session_id, self.agent_id, self.user_id)
+        return (*(part is not None for part in parts), self.kind != EVERY)
+
+    @property
+    def level(self) -> str:
+        """What it is for, as one word."""
+        names = ("memory", "session", "agent", "user")
+        if self.selection is not None:
+            return "domain"
+        return next((name for name in names if f"{name}_id" in self.scope), "tenant")
+
+    @property
+    def scope(self) -> dict[str, str]:
+        """The parts of its scope that it names."""
+        parts = ("user_id", "agent_id", "session_id", "memory_id")
+        return {part: getattr(self, part) for part in parts if getattr(self, part) is not None}
+
+    @property
+    def name(self) -> str:
+        """The rule and its version as a reason names it; whose it is stays unsaid."""
+        if self.selection is not None:
+            return f"the memory domain's policy, version {self.version}"
+        what = "every kind" if self.kind == EVERY else self.kind
+        return f"the {self.level}'s rule for {what}, version {self.version}"
+
+    def governs(self, kind: str) -> bool:
+        """Whether it is for a kind."""
+        return self.kind == kind or (self.kind == EVERY and kind in _EVERY)
+
+    def selects(
+        self,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None,
+        memory_id: str | None,
+        labels: Labels | None = None,
+    ) -> bool:
+        """Whether something of this scope, with these labels, is the rule's."""
+        if self.selection is not None and (labels is None or not self.selection.selects(session_id, labels)):
+            return False
+        return (
+            self.user_id in (None, user_id)
+            and self.agent_id in (None, agent_id)
+            and self.session_id in (None, session_id)
+            and self.memory_id in (None, memory_id)
+        )
+
+
+class Life(NamedTuple):
+    """What the rules that meet in one place come to; ``None`` is never."""
+
+    archive_after: int | None
+    delete_after: int | None
+    """The later of what removes and what keeps."""
+    keep_for: int | None
+    archive_by: str
+    """The rule that says so, in words."""
+    delete_by: str
+    keep_by: str | None
+
+
+def dump_defaults() -> str:
+    """The defaults of this version of Holdfast, as a book keeps them."""
+    return to_json({kind: list(terms) for kind, terms in sorted(DEFAULTS.items())})
+
+
+def load_defaults(text: str) -> Mapping[str, Terms]:
+    """The defaults that a book keeps; of a kind that it does not know, those of this version."""
+    return {**DEFAULTS, **{kind: Terms(*terms) for kind, terms in json.loads(text).items()}}
+
+
+def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | None = None) -> Life:
+    """What rules that all apply come to: of those that remove, and of those that archive, the most specific one
+    decides (the earliest among equals); of those that keep, the longest. A domain's policy only ever removes sooner:
+    where no rule says more, the default goes on beside it. ``defaults`` are the book's; without one, this version's.
+    """
+    found = [rule for rule in rules if rule.version and rule.governs(kind)]
+    default = (DEFAULTS if defaults is None else defaults)[kind]
+    archive, archive_by = _chosen(found, "archive_after", default, kind)
+    delete, delete_by = _chosen(found, "delete_after", default, kind)
+    kept = [(rule.terms.keep_for, rule.name) for rule in found if rule.terms.keep_for is not None]
+    if default.keep_for is not None and not _says(found, MemoryType.PERSONA):
+        kept.append((default.keep_for, _default_name(kind)))
+    keep, keep_by = max(kept, default=(None, None))
+    if delete is not None and keep is not None and keep > delete:
+        delete, delete_by = (None if keep >= FOREVER else keep), str(keep_by)
+    if kind in TYPES and TYPES[MemoryType(kind)].archive is None:
+        archive = None  # a rule for every kind, and a kind that has no archive
+    return Life(archive, delete, keep, archive_by, delete_by, keep_by)
+
+
+def _says(rules: Sequence[Rule], kind: str) -> bool:
+    """Whether a rule that names a kind says when it is removed."""
+    return any(rule.kind == kind and rule.terms.delete_after is not None for rule in rules)
+
+
+def _chosen(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tuple[int | None, str]:
+    said = [(rule, value) for rule in rules if (value := getattr(rule.terms, field)) is not None]
+    usual = getattr(default, field)
+    if not said:
+        return (None if usual is None or usual >= FOREVER else usual), _default_name(kind)
+    first = max((rule for rule, _ in said), key=lambda rule: rule.specificity)
+    equals = [(r, v) for r, v in said if r.specificity == first.specificity or (r.selection and not first.scope)]
+    rule, value = min(equals, key=lambda pair: pair[1])
+    if usual is not None and usual <= value and all(other.selection is not None for other, _ in said):
+        return (None if usual >= FOREVER else usual), _default_name(kind)
+    return (None if value >= FOREVER else value), rule.name
+
+
+def _default_name(kind: str) -> str:
+    return f"the default for {kind}"
+
+
+def check_terms(kind: str, terms: Terms) -> Terms:
+    """``terms`` themselves, if a rule for a kind can say that; ``InvalidRuleError`` for one that is empty, or
+    contradicts itself.
+    """
+    check_ruled(kind)
+    if terms == Terms():
+        raise InvalidRuleError("the rule says nothing: give archive_after_days, delete_after_days or keep_days")
+    if kind in (MemoryType.SHORT_TERM, HISTORY, AUDIT) and (terms.archive_after, terms.keep_for) != (None, None):
+        raise InvalidRuleError(f"{kind} can only be given a time to be deleted after: delete_after_days")
+    if kind == MemoryType.SHORT_TERM and (terms.delete_after or 0) >= FOREVER:
+        raise InvalidRuleError("short_term memory always ends; give it a time, or use another kind of memory")
+    if terms.archive_after is not None and kind in TYPES and TYPES[MemoryType(kind)].archive is None:
+        raise InvalidRuleError(f"{kind} memory has no archive; leave archive_after_days out")
+    archive, delete, keep = terms
+    if archive is not None and delete is not None and delete <= archive < FOREVER:
+        raise InvalidRuleError(
+            f"the rule contradicts itself: it archives after {spoken(archive)}, but deletes after {spoken(delete)}"
+        )
+    if keep is not None and delete is not None and delete < keep:
+        raise InvalidRuleError(
+            f"the rule contradicts itself: it keeps {'' if keep >= FOREVER else 'for '}{spoken(keep)}, but deletes "
+            f"after {spoken(delete)}"
+        )
+    if kind == MemoryType.PERSONA and delete is None and keep is not None and keep < FOREVER:
+        raise InvalidRuleError(
+            f"persona memory is kept for ever until a rule says when it is removed, so that to keep it for "
+            f'{spoken(keep)} changes nothing; give delete_after_days ("never" is one) with keep_days'
+        )
+    return terms
+
+
+def check_ruled(kind: object) -> str:
+    """``kind`` itself, if rules can be made for it."""
+    known = [EVERY, *DEFAULTS]
+    if not isinstance(kind, str) or kind not in known:
+        raise InvalidRuleError(f"there are no rules for {told(kind)}; use one of: {', '.join(known)}")
+    if kind == MemoryType.WORKING:
+        raise InvalidRuleError("working memory ends with its task; no rule changes that")
+    return str(kind)
+
+
+def days(value: object, what: str) -> int:
+    """A number of days as a duration; ``"never"`` (to keep: ``"forever"``) is one too."""
+    endless = "forever" if "keep" in what else "never"
+    if value == endless:
+        return FOREVER
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
+        raise InvalidRuleError(
+            f'{what} must be a number of days above 0 (at most 365,000), or "{endless}", not {told(value)}'
+        )
+    return round(value * DAY)
+
+
+def shown_terms(terms: Terms) -> dict[str, Any]:
+    """Terms as callers gave them: days, or "never"; what they say nothing about is left out."""
+    named = {"archive_after_days": terms.archive_after, "delete_after_days": terms.delete_after}
+    shown = {name: _in_days(value, "never") for name, value in named.items() if value is not None}
+    return shown if terms.keep_for is None else {**shown, "keep_days": _in_days(terms.keep_for, "forever")}
+
+
+def _in_days(duration: int, endless: str) -> float | str:
+    if duration >= FOREVER:
+        return endless
+    return duration // DAY if duration % DAY == 0 else duration / DAY
+
+
+def spoken(duration: int) -> str:
+    """A duration in words."""
+    if duration >= FOREVER:
+        return "for ever"
+    for unit, size in (("day", DAY), ("hour", 3_600 * SECOND), ("minute", 60 * SECOND), ("second", SECOND)):
+        if duration >= size:
+            count = duration / size
+            return f"{count:,.10g} {unit}{'' if count == 1 else 's'}"
+    return f"{duration} microseconds"

@@ -1,0 +1,318 @@
+"""The engine: what people call of an open store, for one tenant of it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from holdfast.core.content import check_id, check_tenant
+from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.records import Scope
+from holdfast.core.times import Clock
+from holdfast.core.types import DURABLE
+from holdfast.foundation import Foundation
+from holdfast.kinds.entity import retell_entities
+from holdfast.kinds.explaining import explain
+from holdfast.kinds.latency import Latencies
+from holdfast.kinds.parts import Parts
+from holdfast.lifecycle.holds import Holds
+from holdfast.lifecycle.metrics import Collector, exposition
+from holdfast.lifecycle.plan import Plan, Report
+from holdfast.lifecycle.provenance import Sources
+from holdfast.lifecycle.quotas import Quotas
+from holdfast.manager import Memory
+from holdfast.privacy.abandoning import Abandoned
+from holdfast.privacy.erasure import Erasure
+from holdfast.privacy.export import Target
+from holdfast.privacy.store_state import Purpose
+from holdfast.settings import Settings, read_settings
+
+logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
+#: Tenants of an open store whose engines are kept ready.
+_MOST_TENANTS: Final = 1_000
+
+
+class Holdfast:
+    """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none
+    but one that keeps a sweep's lease while it sweeps."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        tenant: str = "default",
+        clock: Clock | None = None,
+        purpose: Purpose = "use",
+    ) -> None:
+        if not isinstance(settings, Settings):
+            raise InvalidInputError(f"Holdfast is opened with Holdfast.open({told(settings)}), not with Holdfast(...)")
+        check_tenant(tenant)
+        if clock is not None and not callable(clock):
+            raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
+        self._stand_on(Foundation(settings, clock, tenant, purpose), tenant)
+
+    def _stand_on(self, base: Foundation, tenant: str) -> None:
+        """Take what is shared from the open store, and make what is the tenant's own."""
+        self._base, self.tenant, self.settings = base, check_tenant(tenant), base.settings
+        self._others: dict[str, Holdfast] = {tenant: self}
+        self.database, self.embedder, self.recall = base.database, base.embedder, base.recall
+        self.keyring, self.ledger = base.keyring, base.ledger
+        self.eraser, self.certificates = base.eraser, base.certificates
+        self.access, self.replies = base.access, base.replies
+        self.schedule, self.dues, self.trust = base.schedule, base.stores.dues, base.trust
+        self.backups = base.backups(tenant)
+        self._parts = parts = base.parts
+        self.quotas = Quotas(parts.records, tenant)
+        self.holds = Holds(
+            parts.holds,
+            tenant,
+            records=parts.records,
+            history=parts.history,
+            dues=parts.dues,
+            registered=parts.registry,
+            now=parts.now,
+            new_id=parts.new_id,
+        )
+        self.audit = base.audit(tenant)
+        self.sessions = base.sessions(tenant)
+        self.policies = base.policies(tenant)
+        self.domains = base.domains(tenant)
+        self.registry = base.registry(tenant)
+        self.agents, self.tools = self.registry.agents, self.registry.tools
+        self.upkeep = base.upkeep(tenant)
+        self.recycle = base.recycle(tenant)
+        self._sources = Sources(
+            tenant,
+            records=parts.records,
+            provenance=parts.provenance,
+            holds=parts.holds,
+            now=parts.now,
+            retell=partial(retell_entities, parts),
+        )
+
+    def of_tenant(self, tenant: str) -> Holdfast:
+        """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
+        both.
+        """
+        if check_tenant(tenant) == self.tenant:
+            return self
+        others = self._others
+        if tenant not in others:
+            other = object.__new__(Holdfast)
+            other._stand_on(self._base, tenant)
+            other._others = others
+            if len(others) >= _MOST_TENANTS:
+                others.clear()
+            others[tenant] = other
+        return others[tenant]
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        home: str | Path | None = None,
+        tenant: str = "default",
+        clock: Clock | None = None,
+        new_store: bool = False,
+    ) -> Holdfast:
+        """Open the store at ``url`` (or the one that ``home``, the environment or ``holdfast.toml`` name).
+
+        ``clock`` is a callable without arguments that returns an aware datetime; the system's clock by default.
+        ``StoreLostError`` where a store held memories before and there is nothing now, unless ``new_store`` says to
+        begin with an empty one.
+        """
+        settings = read_settings(os.environ, url=url, home=home)
+        return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use")
+
+    def manager(
+        self,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None = None,
+        *,
+        auto_prune: bool = False,
+    ) -> MemoryManager:
+        """The memory of a user as an agent sees it, in a session."""
+        return MemoryManager(user_id, agent_id, auto_prune, session_id=session_id, engine=self)
+
+    @property
+    def parts(self) -> Parts:
+        """What memories are made of."""
+        return self._parts
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long operations took in this process."""
+        return self._parts.latencies
+
+    def reembed(self, progress: Callable[[int], None] = lambda _count: None) -> int:
+        """Give every memory of the tenant vectors of the embedder in use; how many lacked them.
+
+        Recall does this by itself, a little with each query; this does all of it now. Memories whose vectors are of
+        another model are found by their words meanwhile, never by comparing vectors of two models.
+        """
+        return self.recall.reembed(self.tenant, progress, kinds=DURABLE)
+
+    def summarize_conversations(self) -> int:
+        """Have the summarizer that the settings name summarize conversations that nobody has said anything in for an
+        hour, as the daily job does; how many. Extractive summaries are made while messages come.
+        """
+        return self._base.summarize_conversations(self.tenant)
+
+    def sweep(
+        self,
+        *,
+        dry_run: bool = False,
+        at: datetime | float | str | None = None,
+        digest: str | None = None,
+        confirm: bool = False,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> Plan | Report:
+        """Archive, recycle and delete what is due; with ``dry_run``, say what that would be, now or ``at`` a moment.
+
+        ``digest`` (of a plan) carries out that plan, or refuses if its records have changed since. ``confirm`` lets go
+        who was set aside because they would lose much at once, and trusts a clock that leaped, that is behind what the
+        store has seen, or far ahead of it: the time as it is now holds from then on, for sweeps and jobs alike. Without
+        it, what cannot be undone waits while the clock is far ahead; ``waiting`` of the answer says what.
+        """
+        if dry_run and digest is not None:
+            raise InvalidInputError(
+                f"digest {told(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
+            )
+        if dry_run:
+            return self.upkeep.plan(at, confirm=confirm)
+        return self.upkeep.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
+
+    def explain(self, memory_id: str, *, user_id: str | None = None) -> dict[str, Any]:
+        """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
+        gone (with ``user_id``): when, why and under which rule it went.
+        """
+        subject = None if user_id is None else f"{self.tenant}/{check_id(user_id, 'user_id')}"
+        return explain(self._parts, self.tenant, memory_id, subject)
+
+    def export_user(
+        self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None
+    ) -> dict[str, Any]:
+        """Everything that is held on a user, in whatever state and place: ``user_id``, ``export_date``, ``memories`` by
+        kind, and beside them conversations, facts, rules, holds and what the audit chain says.
+
+        With ``to`` (a path, or a binary stream) it is written there as a ZIP, in bounded memory, and the answer has
+        counts where it would have lists. A path gets the whole file, or none. ``progress`` hears how much more was
+        read.
+        """
+        return self._parts.exports.export(self.tenant, user_id, to, progress=progress)
+
+    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+        """The same as ``export_user(user_id)``."""
+        return self.export_user(user_id)
+
+    def forget_source(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Send all that came from a source, of a user or of everyone, and all that was derived from it, to the recycle
+        bin for 15 days; how much that was. With ``dry_run``, how much it would be.
+
+        ``memories`` counts what the source wrote, ``derived`` what others made of it, ``held`` what holds keep. All of
+        it comes back with ``recycle.restore(bundle=...)``. ``HeldError`` if holds keep all there is.
+        """
+        return self._sources.forget(source, user_id, dry_run=dry_run)
+
+    def erase_user(self, user_id: str) -> Erasure:
+        """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
+
+        It is in the ledger before anything goes, so that no copy of the store brings it back. ``HeldError``, audited,
+        while a hold stands on anything of theirs. Where something is away just now, the answer says that it is
+        pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
+        """
+        self._base.tenants.add(self.tenant)
+        return self._base.erase(Scope.checked(self.tenant, user_id, "anyone").subject)
+
+    def abandon_keys(self, *, confirm: bool = False) -> Abandoned:
+        """After the master key was lost for good: set the keys aside that the present one does not open, so that others
+        are made in their place. Backups and cold memories that were sealed under them cannot be read again.
+
+        ``ConfirmationNeededError``, with how much that is, unless confirmed. They are kept under other names, and
+        destroyed with a user who is erased; it is on the audit chain.
+        """
+        self._base.tenants.add(self.tenant)
+        return self._base.abandon_keys(self.tenant, confirm=confirm)
+
+    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
+        """Erase a user for good, as ``erase_user`` does; how many memories of each kind there were."""
+        return dict(self.erase_user(user_id).kinds)
+
+    def metrics(self) -> bytes:
+        """All metrics in Prometheus' format."""
+        return exposition(self.collector)
+
+    @cached_property
+    def collector(self) -> Collector:
+        """What a Prometheus registry collects metrics from."""
+        return Collector(self.dues, self.upkeep, self.schedule, self.latencies.summary, self._parts.now)
+
+    def close(self) -> None:
+        """Close the store. What is called afterwards raises ``ClosedError``."""
+        self._base.close()
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class MemoryManager(Memory):
+    """The memory of one user as one agent sees it; without an ``engine``, in the store that the settings name."""
+
+    def __init__(
+        self,
+        user_id: str,
+        agent_id: str,
+        auto_prune: bool = False,  # noqa: FBT001 - the name and place people know
+        *,
+        session_id: str | None = None,
+        engine: Holdfast | None = None,
+    ) -> None:
+        """``auto_prune``: whether ``add`` makes room at the quota by recycling the oldest tenth of the kind."""
+        if not isinstance(auto_prune, bool):
+            raise TypeError(
+                f"auto_prune must be True or False, not {told(auto_prune)}; a session is named with session_id="
+            )
+        engine = engine or default_engine()
+        scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
+        super().__init__(engine.parts, scope, auto_prune=auto_prune)
+
+
+_defaults: dict[Settings, Holdfast] = {}
+_defaults_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """A forked process opens an engine of its own: its parent's, and the lock as it was, are of no use to it."""
+    global _defaults_lock  # noqa: PLW0603
+    _defaults.clear()
+    _defaults_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def default_engine() -> Holdfast:
+    """The engine of this process that the settings name, opened when it is first needed."""
+    settings = read_settings(os.environ)
+    with _defaults_lock:
+        engine = _defaults.get(settings)
+        if engine is None or not engine.database.usable:
+            engine = _defaults[settings] = Holdfast(settings)
+            atexit.register(engine.close)
+        return engine

@@ -1,0 +1,157 @@
+"""What governs memories: the clock, the schedule, what is overdue, the audit chain, what lies in cold storage.
+
+These checks read the store's own tables, whatever its engine: nothing is run, enrolled or adopted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.core.errors import HoldfastError, StorageError
+from holdfast.core.rules import spoken
+from holdfast.core.times import DAY, iso, moment
+from holdfast.foundation import system_clock
+from holdfast.health.checks import Check, advice_of, failed, ok, warned
+from holdfast.health.keys import check_cold
+from holdfast.health.store_state import check_identity
+from holdfast.lifecycle.audit import Audit
+from holdfast.lifecycle.leadership import Leadership
+from holdfast.lifecycle.safety import ClockWatch
+from holdfast.lifecycle.schedule import GRACE, JOBS, Schedule
+from holdfast.lifecycle.trust import ClockTrust
+from holdfast.lifecycle.waiting import find_waiting
+from holdfast.privacy.ledger import Ledger
+from holdfast.settings import Settings
+from holdfast.storage.objects import open_keeping
+from holdfast.storage.relational.audit import SqlAudit
+from holdfast.storage.relational.clock import SqlClock
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.dues import SqlDues
+from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
+from holdfast.storage.relational.registry import SqlRegistry
+
+#: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
+_LATE: Final = 8 * DAY
+_KEEP_RUNNING: Final = (
+    "keep `holdfast serve` or `holdfast schedule run` running, or run `holdfast schedule run --once` from cron"
+)
+
+
+def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
+    """The checks, on a store that is open."""
+    dues = SqlDues(database)
+    now = moment(system_clock())
+    look = partial(_clock, database, dues, now, settings.clock_tolerance())
+    yield _looked("clock", look, "set the machine's clock, then sweep with --confirm")
+    yield _looked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct HOLDFAST_TIMEZONE")
+    yield _looked("overdue", lambda: _overdue(dues, now), "look at holdfast sweep --dry-run")
+    yield from _erasures(settings)
+    yield _looked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+    yield from check_identity(database, settings)
+    yield from check_cold(database, settings)
+
+
+def _looked(name: str, look: Callable[[], Check], fix: str) -> Check:
+    """What a look comes to. A problem of the store itself brings its own advice; ``fix`` is for any other."""
+    try:
+        return look()
+    except StorageError as problem:
+        return failed(name, problem, advice_of(problem))
+    except HoldfastError as problem:
+        return failed(name, problem, fix)
+
+
+def _clock(database: Database, dues: SqlDues, now: int, tolerance: int) -> Check:
+    """Whether the clock is where the store has seen the time go; what waits, and since when, where it is far ahead."""
+    clock = SqlClock(database)
+    seen = clock.seen()
+    ClockWatch(now=now).check(now, seen=None if seen is None else seen.at)
+    belief = ClockTrust(clock, lambda: now, tolerance=tolerance, watched=True).look(now)
+    if belief.is_whole:
+        known = "nothing was written yet" if seen is None else f"the store has seen {iso(seen.at)[:19]}"
+        return ok("clock", f"{iso(now)[:19]} ({known})")
+    registry = SqlRegistry(database)
+    found = (find_waiting(dues, registry, tenant, at=now, belief=belief) for tenant in dues.tenants())
+    count = sum(one.records for one in found if one is not None)
+    since = "" if seen is None or seen.sighted is None else f" since {iso(seen.sighted)[:19]}"
+    waits = f"{count:,} to be deleted or cleared for good: they wait{since}" if count else "nothing waits for that"
+    fix = "set the clock if it is wrong; if it is right, holdfast sweep --confirm, or let it go on for a day"
+    return warned("clock", f"{belief.explain().split(';')[0]}; {waits}", fix)
+
+
+def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Check:
+    leadership = Leadership(SqlLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
+    nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
+    schedule = Schedule(SqlJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
+    rows, problems = schedule.list(), schedule.problems()
+    idle = not any(row["last_slot"] or row["failed"] or row["clock_set_back"] for row in rows)
+    # Where nobody ever looked after the jobs, slots that pass are no harm until there is something to be done.
+    if problems and not (idle and max(_waiting(dues, now).values(), default=0) <= GRACE):
+        return failed("schedule", "\n".join(problems), f"see holdfast schedule; {_KEEP_RUNNING}")
+    if idle:
+        return warned(
+            "schedule", "no job has ever run by itself: nothing is swept unless somebody does it", _KEEP_RUNNING
+        )
+    disabled = [row["name"] for row in rows if not row["enabled"]]
+    coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
+    found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
+    if disabled:
+        fix = f"if that is not meant: holdfast schedule set {disabled[0]} --enable"
+        return warned("schedule", f"{found}; disabled: {', '.join(disabled)}", fix)
+    return ok("schedule", found)
+
+
+def _overdue(dues: SqlDues, now: int) -> Check:
+    """What should have been swept long ago; what is on hold may be among it."""
+    waiting = _waiting(dues, now)
+    if not waiting:
+        return ok("overdue", "nothing is waiting to be swept")
+    kind = max(waiting, key=lambda name: waiting[name])
+    found = f"something of {', '.join(waiting)} is due, {kind} for {_roughly(waiting[kind])}"
+    if waiting[kind] <= _LATE:
+        return ok("overdue", found)
+    fix = "see holdfast sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
+    return warned("overdue", found, fix)
+
+
+def _waiting(dues: SqlDues, now: int) -> dict[str, int]:
+    """For each kind of which something is due, in any tenant: for how long."""
+    waiting: dict[str, int] = {}
+    for tenant in dues.tenants():
+        for kind, since in dues.overdue_since(tenant, now):
+            waiting[kind] = max(waiting.get(kind, 0), now - since)
+    return waiting
+
+
+def _erasures(settings: Settings) -> Iterator[Check]:
+    """Those that have begun and that a hold keeps; nothing is said where there are none."""
+    try:
+        deferred = Ledger(open_keeping(settings)).deferred()
+    except HoldfastError as problem:
+        yield failed("erasures", problem, "correct HOLDFAST_STATE_URL, or the permissions there")
+        return
+    if deferred:
+        found = f"begun, and kept by a hold: {', '.join(deferred)}"
+        fix = "holdfast hold list; an erasure goes on when the hold that keeps it is released"
+        yield warned("erasures", found, fix)
+
+
+def _audit(database: Database, home: Path) -> Check:
+    store = SqlAudit(database)
+    problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
+    if problem is not None:
+        fix = "run holdfast audit verify; if a backup was restored, holdfast audit seal --accept says so"
+        return failed("audit", problem.problem, fix)
+    last = next(iter(store.checkpoints(limit=1)), None)
+    if last is None:
+        return ok("audit", "not sealed yet")
+    found = f"checkpoint {last.no} seals {last.entries:,} entries ({iso(last.at)[:19]})"
+    return ok("audit", f"{found}; not verified here: holdfast audit verify")
+
+
+def _roughly(duration: int) -> str:
+    return spoken(duration // DAY * DAY) if duration >= DAY else "less than a day"

@@ -1,0 +1,60 @@
+"""Where Holdfast runs: Python, the settings, the folder for its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from holdfast import __version__
+from holdfast.core.types import MIB
+from holdfast.health.checks import Check, failed, nearest, ok, warned
+from holdfast.recall.http import KEY_NAMES
+from holdfast.settings import SETTINGS, Given, shown_setting
+
+_OLDEST_PYTHON: Final = (3, 11)
+_LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
+
+
+def check_python() -> Check:
+    """That Python is new enough."""
+    found = f"Holdfast {__version__} on Python {sys.version.split()[0]}"
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return ok("python", found)
+    return failed("python", found, "use Python 3.11 or newer")
+
+
+def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Check:
+    """Every setting as it was given, and where."""
+    lines = []
+    for name, default, _meaning in SETTINGS:
+        value, source = given.get(name, (default, "default"))
+        lines.append(f"{name} = {shown_setting(name, value)} ({source})")
+    known = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
+    unknown = sorted(name for name in environ if name.startswith("HOLDFAST_") and name not in known)
+    if unknown:
+        lines.append(f"unknown: {', '.join(unknown)}")
+        return warned("settings", "\n".join(lines), "correct or unset what is unknown: it has no effect")
+    return ok("settings", "\n".join(lines))
+
+
+def check_home(home: Path) -> Check:
+    """That files can be kept there: the folder, or the nearest one above it that is there."""
+    there = nearest(home)
+    total, _, free = shutil.disk_usage(there)
+    found = f"{home} ({'' if home.is_dir() else 'not there yet, '}{free / MIB / 1024:,.1f} GiB free)"
+    if home.exists() and not home.is_dir():
+        return failed("home", f"{home} is a file", "name a folder in HOLDFAST_HOME")
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        fix = f"make {there} writable (chmod u+wx), or name another folder in HOLDFAST_HOME"
+        return failed("home", f"{found}: {there} cannot be written", fix)
+    if total == 0:
+        return failed("home", f"{home}: {there} keeps no files", "name another folder in HOLDFAST_HOME")
+    if free < _NO_SPACE:
+        return failed("home", found, "free some disk space: nothing can be stored")
+    if free < _LITTLE_SPACE:
+        return warned("home", found, "free some disk space before it runs out")
+    return ok("home", found)

@@ -1,0 +1,137 @@
+"""A store in one file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from holdfast.core.errors import HoldfastError, NotAStoreError
+from holdfast.core.types import MIB
+from holdfast.health.checks import Check, Status, failed, nearest, ok, since, tried, warned
+from holdfast.health.lifecycle import check_lifecycle
+from holdfast.health.store_state import check_lost
+from holdfast.settings import Settings, sqlite_path
+from holdfast.storage.relational.statements import migrations
+from holdfast.storage.sqlite.database import APPLICATION_ID, Database
+
+_SLOW_WRITE_MS: Final = 50.0
+_PATIENCE_SECONDS: Final = 5.0
+_NEWEST: Final = migrations("holdfast.storage.sqlite")[-1][0]
+
+
+def check_sqlite(settings: Settings) -> Iterator[Check]:
+    """The checks of the file; where it does not open, that alone."""
+    try:
+        path = sqlite_path(settings.url)
+    except HoldfastError as problem:
+        yield failed("store", problem, "correct HOLDFAST_URL")
+        return
+    yield _disk(path.parent)
+    if not path.exists() or path.stat().st_size == 0:
+        yield check_lost(settings) or ok("store", f"{path} (not there yet; the first memory makes it)")
+        return
+    size = f"{path} ({path.stat().st_size / MIB:,.1f} MiB)"
+    version = _version(path)
+    if version is not None and version < _NEWEST:  # opening it would bring it up to date
+        yield ok("store", size)
+        yield ok("schema", f"version {version}; the next opening brings it to {_NEWEST}, and then there is more to see")
+        return
+    try:
+        database = Database(path, busy_seconds=_PATIENCE_SECONDS)
+    except HoldfastError as problem:
+        yield failed("store", problem, "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup")
+        return
+    try:
+        yield ok("store", size)
+        yield _schema(database)
+        yield _foreign_tables(database)
+        yield _journal(database)
+        integrity = tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+        yield integrity
+        if integrity.status is Status.OK:  # what is damaged need not be asked further
+            yield from check_lifecycle(database, settings)
+    finally:
+        database.close()
+
+
+def _version(path: Path) -> int | None:
+    """The version of a store's schema; ``None`` if that cannot be told, or it is no store of ours."""
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error:
+        return None
+    try:
+        connection.set_busy_timeout(int(_PATIENCE_SECONDS * 1_000))
+        if int(connection.pragma("application_id")) != APPLICATION_ID:
+            return None
+        return int(connection.pragma("user_version"))
+    except apsw.Error:
+        return None
+    finally:
+        connection.close()
+
+
+def _schema(database: Database) -> Check:
+    with database.read() as tx:
+        version = tx.connection.pragma("user_version")
+    return ok("schema", f"version {version} (this Holdfast knows up to {_NEWEST})")
+
+
+def _foreign_tables(database: Database) -> Check:
+    """That no other application keeps tables in the file."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        for _, script in migrations("holdfast.storage.sqlite"):
+            connection.execute(script)
+        ours = _tables(connection)
+    with database.read() as tx:
+        foreign = sorted(_tables(tx.connection) - ours)
+    if foreign:
+        fix = "give the other application a file of its own: Holdfast does not back these up, export them or erase them"
+        return warned("foreign_tables", f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
+    return ok("foreign_tables", "the file has no table of another application")
+
+
+def _tables(connection: apsw.Connection) -> set[str]:
+    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {str(name) for (name,) in found}
+
+
+def _journal(database: Database) -> Check:
+    with database.read() as tx:
+        mode = tx.connection.pragma("journal_mode")
+    found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
+    if mode == "wal":
+        return ok("journal", found)
+    return warned("journal", found, "keep the store on a local disk: here readers wait for writers")
+
+
+def _quick_check(database: Database) -> str:
+    watch = time.perf_counter()
+    if problems := database.check():
+        raise NotAStoreError("\n".join(problems[:5]))
+    return f"quick check passed in {since(watch):,.0f} ms"
+
+
+def _disk(folder: Path) -> Check:
+    """How long a durable write takes beside the store: every ``add`` waits for one."""
+    there = nearest(folder)
+    try:
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".holdfast-doctor-") as file:
+            watch = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            took = since(watch)
+    except OSError as problem:
+        return failed("disk", f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
+    found = f"a durable write takes {took:.2f} ms"
+    if took > _SLOW_WRITE_MS:
+        return warned("disk", found, "put the store on a faster disk: every add waits this long")
+    return ok("disk", found)

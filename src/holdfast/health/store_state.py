@@ -1,0 +1,69 @@
+"""Whether the store is the one that was served before, belongs to the keyring that is there, and shares its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.core.errors import HoldfastError, KeyringError, StoreLostError
+from holdfast.health.checks import Check, failed, warned
+from holdfast.privacy.backups.catalog import last_backup
+from holdfast.privacy.keyring import open_keyring
+from holdfast.privacy.store_state import StoreState
+from holdfast.settings import Settings
+from holdfast.storage.objects import open_keeping
+from holdfast.storage.objects.places import read_place
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.identity import SqlIdentity
+from holdfast.storage.stores import store_url
+
+_LOST_FIX: Final = (
+    "bring the store back, restore a backup with: holdfast backup restore latest, or correct HOLDFAST_URL"
+)
+_KEYRING_FIX: Final = "set HOLDFAST_STATE_URL and HOLDFAST_MASTER_KEY to the same as on the machines that use the store"
+_SHARED_FIX: Final = (
+    "name a bucket in HOLDFAST_STATE_URL and give every machine the same HOLDFAST_MASTER_KEY; or go on, if all "
+    "processes run on this machine or all machines mount the folder"
+)
+
+
+def check_lost(settings: Settings, name: str = "store") -> Check | None:
+    """That a store that is not there was not there before either; ``None`` if so."""
+    try:
+        _state_of(settings).check_absent()
+    except HoldfastError as problem:
+        return failed(name, problem, _LOST_FIX)
+    return None
+
+
+def check_identity(database: Database, settings: Settings) -> Iterator[Check]:
+    """That a store is no empty one in the place of another, and belongs to the keyring that is there."""
+    identity, state = SqlIdentity(database), _state_of(settings)
+    keyring = open_keyring(open_keeping(settings), settings.master_key, settings.master_path())
+    try:
+        state.check_present(identity)
+        state.check_keyring(identity, keyring)
+    except StoreLostError as problem:
+        yield failed("identity", problem, _LOST_FIX)
+    except KeyringError as problem:
+        yield failed("keyring", problem, _KEYRING_FIX)
+    except HoldfastError as problem:
+        yield failed("keyring", problem, "correct HOLDFAST_STATE_URL, or the credentials in the environment")
+
+
+def check_state_place(settings: Settings) -> Iterator[Check]:
+    """That a shared store does not have its keys where other machines cannot find them."""
+    try:
+        place = read_place(settings.keeping_url())
+    except HoldfastError:  # it is told by those who look into it
+        return
+    if place.scheme == "file":
+        found = f"keys and the ledger of erasures are in {place.folder}, a folder that other machines may not see"
+        yield warned("state", found, _SHARED_FIX)
+    elif not settings.master_key:
+        found = f"the master key is in {settings.master_path()}, a file that other machines do not have"
+        yield warned("state", found, "give every machine the same HOLDFAST_MASTER_KEY")
+
+
+def _state_of(settings: Settings) -> StoreState:
+    return StoreState(open_keeping(settings), store_url(settings), lambda: last_backup(settings))

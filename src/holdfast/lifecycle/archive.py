@@ -1,0 +1,375 @@
+"""The archive: in place, where all but the summary is cleared, and cold, where the content goes to the object store.
+
+Cold records of one subject are packed together. A pack is noted, written, read back and compared before any record
+moves into it, and a pack that holds more than it should is written anew without that; a crash anywhere leaves a note
+that the next sweep goes on from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.content import stored_size, to_json
+from holdfast.core.decisions import Decision
+from holdfast.core.errors import (
+    ConflictError,
+    LeaseLostError,
+    NotFoundError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    QuotaExceededError,
+    StaleError,
+)
+from holdfast.core.packs import (
+    PackDamagedError,
+    Packed,
+    PackTooNewError,
+    groups,
+    open_pack,
+    pack_digest,
+    pack_name,
+    seal_pack,
+)
+from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record
+from holdfast.core.tombstones import is_tombstone
+from holdfast.core.types import TYPES, Archive, MemoryType, State
+from holdfast.ports import Lease, ObjectStore, Pack, PackStore, RecordStore, Summarizer
+from holdfast.recall.compaction import compact
+from holdfast.recall.summaries.sentences import shorten
+
+_log = logging.getLogger("holdfast.archive")
+#: A pack smaller than this is written anew together with what its subject archives next.
+_SMALL: Final = 256 * 1024
+#: What stays of a cold record's text: a quarter, a line at least, and a paragraph at most.
+_PART, _LEAST, _MOST = 4, 80, 400
+#: Of a text longer than this, the beginning is summed up.
+_READ: Final = 20_000
+#: Of a text up to this length, a sentence or two, the beginning stays: to sum it up would cost more than it saves.
+_SHORT: Final = 160
+_BATCH: Final = 1_000
+
+
+class Owner(NamedTuple):
+    """Whose a pack is. What was read of one subject is never written for whoever has the name later."""
+
+    subject: str
+    alias: str
+
+
+class Kept(NamedTuple):
+    """What became of a record that was to be archived, and what its row takes for text, metadata and recall."""
+
+    outcome: Outcome
+    before: int = 0
+    """Bytes; 0 where nothing was done."""
+    after: int = 0
+
+
+class Archives:
+    """Carries out what was decided about archiving, and brings cold records back."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        packs: PackStore,
+        objects: Callable[[], ObjectStore],
+        summarizer: Summarizer,
+        *,
+        new_id: Callable[[int], str],
+        encode: Callable[[Sequence[Record]], Sequence[Encoding]],
+    ) -> None:
+        """``encode`` makes of records what recall needs of them."""
+        self._records = records
+        self._packs = packs
+        self._objects = objects
+        self._summarizer = summarizer
+        self._new_id = new_id
+        self._encode = encode
+
+    # --- into the archive ---------------------------------------------------------------------------------------------
+
+    def keep(
+        self,
+        subject: str,
+        decisions: Sequence[Decision],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
+    ) -> list[Kept]:
+        """Archive records of one subject and kind as decided; what became of each."""
+        archive = TYPES[MemoryType(decisions[0].kind)].archive
+        try:
+            alias = self._packs.alias(subject)
+        except NotFoundError:
+            return [Kept(Outcome.STALE) for _ in decisions]
+        kept: list[Kept] = []
+        for start in range(0, len(decisions), _BATCH * 4):
+            some = decisions[start : start + _BATCH * 4]
+            entries = self._records.entries(subject, [decision.id for decision in some])
+            found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
+            if archive is Archive.SUMMARY:
+                todo = [(_move(decision, _in_place(entry)), entry) for decision, entry in found]
+                done = self._carry_out(subject, todo, now=now, lease=lease, rules=rules)
+            else:
+                done = self._pack(Owner(subject, alias), found, now=now, lease=lease, rules=rules)
+            kept += [done.get(decision.id, Kept(Outcome.STALE)) for decision in some]
+        return kept
+
+    def _pack(
+        self,
+        owner: Owner,
+        found: Sequence[tuple[Decision, Entry]],
+        *,
+        now: int,
+        lease: Lease | None,
+        rules: int | None,
+    ) -> dict[str, Kept]:
+        done: dict[str, Kept] = {}
+        items = [_packed(entry) for _, entry in found]
+        sizes = [len(item.document["content"]) + 256 for item in items]
+        for part in groups(sizes):
+            joined, old = self._to_join(owner.subject)
+            try:
+                number = self._write(owner, [*old, *items[part]], now)
+            except NotFoundError:  # erased meanwhile
+                return done
+            todo = [(_move(decision, self._cold(entry, number)), entry) for decision, entry in found[part]]
+            done.update(self._carry_out(owner.subject, todo, now=now, lease=lease, rules=rules))
+            if joined is not None:
+                self._packs.swap(joined.number, number, members=len(old), lease=lease)
+            self._settle(number, lease, now)
+            if joined is not None:
+                self._settle(joined.number, lease, now)
+        return done
+
+    def _to_join(self, subject: str) -> tuple[Pack | None, list[Packed]]:
+        """A small pack that is written anew with what is added to it, so that no crumbs are left; and what is in it."""
+        pack = self._packs.small(subject, below=_SMALL)
+        try:
+            return pack, [] if pack is None else self._copied(pack)
+        except (ObjectDamagedError, ObjectMissingError) as problem:  # what is new is not to suffer from it
+            _log.warning("%s", problem)
+            return None, []
+
+    def _copied(self, pack: Pack) -> list[Packed]:
+        """What is in a pack and is to stay."""
+        members = set(self._packs.members(pack.number))
+        return [item for item in self._read(pack) if item.id in members]
+
+    def _write(self, owner: Owner, items: Sequence[Packed], now: int) -> int:
+        """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
+        subject, alias = owner
+        data = seal_pack(alias, items)
+        name = pack_name(alias, self._new_id(now))
+        digest = pack_digest(data)
+        objects = self._objects()
+        objects.prepare()
+        number = self._packs.open(
+            subject, name=name, records=len(items), size=len(data), digest=digest, now=now, alias=alias
+        )
+        objects.put(name, data)
+        if pack_digest(objects.get(name)) != digest:
+            raise ObjectDamagedError(
+                f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
+            )
+        if self._packs.get(number) is None:  # it took so long that another process has taken over, and given it up
+            objects.delete([name])
+            raise LeaseLostError(f"another process has taken over; the object {name} was given up")
+        return number
+
+    def _cold(self, entry: Entry, number: int) -> Keeping:
+        record = entry.record
+        metadata = {name: value for name, value in record.metadata.items() if name != "document"}
+        return Keeping(self._summary(record.content), None, metadata, compact(record, entry.encoding), number)
+
+    def _summary(self, content: str) -> str:
+        most = min(_MOST, max(_LEAST, len(content) // _PART))
+        if len(content) <= most:
+            return content
+        if len(content) <= _SHORT:
+            return shorten(content, most)
+        return self._summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
+
+    def _carry_out(
+        self,
+        subject: str,
+        todo: Sequence[tuple[Move, Entry]],
+        *,
+        now: int,
+        lease: Lease | None,
+        rules: int | None,
+    ) -> dict[str, Kept]:
+        """Carry out moves, each of a record as it was read."""
+        done: dict[str, Kept] = {}
+        for start in range(0, len(todo), _BATCH):
+            some = todo[start : start + _BATCH]
+            moves = [move for move, _ in some]
+            (outcomes,) = self._records.transition_all([(subject, moves)], now=now, lease=lease, rules=rules)
+            for (move, entry), outcome in zip(some, outcomes, strict=True):
+                done[move.id] = _kept(outcome, entry, move)
+        return done
+
+    # --- and back -----------------------------------------------------------------------------------------------------
+
+    def read(self, record: Record) -> Packed:
+        """The whole of a cold record, from the object store."""
+        pack = None if record.pack is None else self._packs.get(record.pack)
+        if pack is None:
+            raise ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
+        for item in self._read(pack):
+            if item.id == record.id:
+                return item
+        raise ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
+
+    def contents(self, number: int) -> dict[str, Packed] | None:
+        """All that lies in a pack, by id; ``None`` if there is no such pack (any more)."""
+        pack = self._packs.get(number)
+        return None if pack is None else {item.id: item for item in self._read(pack)}
+
+    def rehydrate(self, record: Record, *, now: int) -> Record:
+        """Bring a cold record back: all of it lies in the store again, and its age counts anew.
+
+        What is left of it in cold storage goes with ``tidy``, or with the next sweep.
+        """
+        whole = self.read(record).document
+        content, body, metadata = whole["content"], whole["body"], whole["metadata"]
+        back = replace(record, state=State.ACTIVE, content=content, body=body, metadata=metadata)
+        (encoding,) = self._encode([back])
+        keeping = Keeping(content, body, metadata, encoding, None)
+        move = Move(
+            record.id,
+            record.version,
+            record.state,
+            State.ACTIVE,
+            "brought back from cold storage",
+            Cause.RESTORE,
+            aged_from=now,
+            keeping=keeping,
+        )
+        (outcome,) = self._records.transition(record.scope.subject, [move], now=now)
+        if outcome is Outcome.FULL:
+            raise QuotaExceededError(
+                f"memory {record.id} cannot be brought back: the quota for {record.kind} memories of user "
+                f"{record.scope.user_id!r} has no room for all of it; delete old memories or upgrade the quota first"
+            )
+        if outcome is not Outcome.DONE:
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+        found = self._records.get(record.scope.subject, record.id)
+        return record if found is None else found
+
+    def tidy(self, number: int, *, now: int, lease: Lease) -> None:
+        """Write a pack that a record has left anew without it. Only whoever has the lease writes to cold storage."""
+        try:
+            self._settle(number, lease, now)
+        except ObjectStoreError as problem:  # the next sweep tries again
+            _log.warning("%s", problem)
+
+    def _read(self, pack: Pack) -> list[Packed]:
+        data = self._objects().get(pack.name)
+        try:
+            if pack_digest(data) != pack.digest:
+                raise PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
+            return open_pack(data)
+        except PackTooNewError as problem:
+            raise ObjectDamagedError(f"{pack.name}: {problem}") from problem
+        except PackDamagedError as problem:
+            raise ObjectDamagedError(
+                f"the object {pack.name} in {self._objects().url} is damaged ({problem}); restore it from a backup"
+            ) from problem
+
+    # --- keeping packs as they should be ----------------------------------------------------------------------------
+
+    def settle_all(self, tenant: str, *, now: int, lease: Lease | None = None) -> int:
+        """Do what is left to do with packs, of this sweep or of one that was cut short; how many there were.
+
+        A pack that is damaged or missing keeps none of the others; it is an error in the end.
+        """
+        unsettled = self._packs.unsettled(tenant)
+        trouble: ObjectStoreError | None = None
+        for pack in unsettled:
+            try:
+                self._settle(pack.number, lease, now)
+            except (ObjectDamagedError, ObjectMissingError) as problem:
+                trouble = trouble or problem
+        if trouble is not None:
+            raise trouble
+        return len(unsettled)
+
+    def _settle(self, number: int, lease: Lease | None, now: int) -> None:
+        """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
+        state = self._packs.settle(number)
+        if state == "stale":
+            with suppress(NotFoundError):  # erased meanwhile
+                self._write_anew(number, lease, now)
+        self._finish(number)
+
+    def _write_anew(self, number: int, lease: Lease | None, now: int) -> None:
+        """Write a pack again, with what is to stay."""
+        pack = self._packs.get(number)
+        if pack is None or is_tombstone(pack.subject):
+            return
+        owner = Owner(pack.subject, self._packs.alias(pack.subject))
+        if self._packs.get(number) != pack:  # another may have the name by now
+            return
+        staying = self._copied(pack)
+        again = self._write(owner, staying, now)
+        self._packs.swap(number, again, members=len(staying), lease=lease)
+        self._finish(again)
+
+    def _finish(self, number: int) -> None:
+        """Settle a pack once more, and let its object go if no record lies in it."""
+        self._packs.settle(number)
+        for pack in self._packs.leaving(number):
+            self._objects().delete([pack.name])
+            self._packs.forget(number)
+
+
+def _move(decision: Decision, keeping: Keeping) -> Move:
+    return Move(
+        decision.id,
+        decision.version,
+        decision.source,
+        decision.target,
+        decision.reason,
+        Cause.RULE,
+        decision.rule,
+        keeping=keeping,
+    )
+
+
+def _in_place(entry: Entry) -> Keeping:
+    """Only the summary stays, and what recall needs of it."""
+    record, encoding = entry
+    return Keeping(record.content, None, record.metadata, compact(record, encoding), None)
+
+
+def _kept(outcome: Outcome, entry: Entry, move: Move) -> Kept:
+    if outcome is not Outcome.DONE or move.keeping is None:
+        return Kept(outcome)
+    record = entry.record
+    before = Keeping(record.content, record.body, record.metadata, entry.encoding, None)
+    return Kept(outcome, _stored_bytes(before), _stored_bytes(move.keeping))
+
+
+def _stored_bytes(keeping: Keeping) -> int:
+    """What a row takes for text, metadata and recall."""
+    packed = [keeping.content] + ([] if keeping.body is None else [to_json(keeping.body)])
+    recall = len(keeping.encoding.terms) + len(keeping.encoding.vectors or b"")
+    return sum(map(stored_size, packed)) + len(to_json(keeping.metadata).encode()) + recall
+
+
+def _packed(entry: Entry) -> Packed:
+    record = entry.record
+    document: dict[str, Any] = {
+        "kind": record.kind.value,
+        "content": record.content,
+        "body": record.body,
+        "metadata": record.metadata,
+    }
+    return Packed(record.id, document)

@@ -1,0 +1,260 @@
+"""Explanations: what a memory is, which rules it lives under, what happens to it next; or how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core.chain import Entry as AuditEntry
+from holdfast.core.clock import Belief
+from holdfast.core.decisions import Decision, Standing, next_move, told_decision
+from holdfast.core.holds import Hold
+from holdfast.core.records import Record, Scope
+from holdfast.core.rules import HISTORY, Life, spoken
+from holdfast.core.times import DAY, iso, moment
+from holdfast.core.types import LIVE, TYPES, Archive, MemoryType, State
+from holdfast.lifecycle.holds import as_held, shown_hold
+from holdfast.lifecycle.plan import ACTIONS
+from holdfast.lifecycle.policies import shown_life
+from holdfast.ports import Registered, Turn
+
+
+def explain_record(
+    record: Record,
+    life: Life,
+    holds: list[Hold],
+    entries: list[AuditEntry],
+    now: int,
+    *,
+    derived: Sequence[str] = (),
+    agent: Registered | None = None,
+) -> dict[str, Any]:
+    """All that can be said of a record that is still there, in whatever state, and what was derived from it. ``agent``
+    is the one that it follows, if that was removed.
+    """
+    standing = as_standing(record)
+    coming = next_move(standing, life, now)
+    if coming is not None and record.aged_from not in (None, record.dated_at):
+        anew = coming.reason.replace("after it was made", _BACK).replace("after it ended", _BACK)
+        coming = coming._replace(reason=anew)
+    kept = [hold for hold in holds if hold.covers(standing.thing)]
+    return _explain(
+        record,
+        standing,
+        life,
+        what=f"{record.kind} memory",
+        coming=coming,
+        kept=kept,
+        entries=entries,
+        now=now,
+        derived=derived,
+        agent=agent,
+    )
+
+
+def explain_message(
+    turn: Turn,
+    life: Life,
+    holds: list[Hold],
+    entries: list[AuditEntry],
+    now: int,
+    *,
+    derived: Sequence[str] = (),
+    agent: Registered | None = None,
+) -> dict[str, Any]:
+    """All that can be said of a message of the conversation history. It lives and goes with its session, unless it was
+    deleted by itself; ``holds`` are those that keep it.
+    """
+    message, session, purge_at = turn
+    tenant, user_id = session.subject.split("/", 1)
+    binned = None if purge_at is None else next((e for e in reversed(entries) if e.action == "recycled"), None)
+    record = Record(
+        id=message.id,
+        kind=MemoryType.SHORT_TERM,
+        scope=Scope(tenant, user_id, session.agent_id, session.session_id),
+        content=message.content,
+        created_at=message.created_at,
+        updated_at=message.created_at,
+        dated_at=session.aged_from,
+        metadata=message.metadata,
+        state=session.state if purge_at is None else State.RECYCLED,
+        hidden_from=session.hidden_from,
+        moved_at=session.moved_at if binned is None else binned.at,
+        purge_at=session.purge_at if purge_at is None else purge_at,
+        reason=session.reason if binned is None else binned.detail.get("reason"),
+    )
+    standing = as_standing(record)._replace(kind=HISTORY)
+    coming = next_move(standing, life, now)
+    if coming is not None:
+        coming = coming._replace(reason=coming.reason.replace("it was last active", "its session was last active"))
+    return _explain(
+        record,
+        standing,
+        life,
+        what="message",
+        coming=coming,
+        kept=holds,
+        entries=entries,
+        now=now,
+        derived=derived,
+        agent=agent,
+    )
+
+
+def _explain(
+    record: Record,
+    standing: Standing,
+    life: Life,
+    *,
+    what: str,
+    coming: Decision | None,
+    kept: list[Hold],
+    entries: list[AuditEntry],
+    now: int,
+    derived: Sequence[str],
+    agent: Registered | None,
+) -> dict[str, Any]:
+    if agent is not None and record.state in LIVE:
+        coming = min((one for one in (coming, _following(standing, agent)) if one), key=lambda one: one.due_at)
+    else:
+        agent = None
+    over = record.hidden_from is not None and record.hidden_from <= now
+    keep_until = None if life.keep_for is None else (record.aged_from or record.dated_at) + life.keep_for
+    said: dict[str, Any] = {
+        "memory_id": record.id,
+        "memory_type": record.kind.value,
+        "state": record.state.value,
+        "is_visible": record.state in LIVE and agent is None and not over,
+        "is_archived": record.is_archived(now),
+        "created_at": iso(record.created_at),
+        "source": record.written_by,
+        "derived_from": list(record.derived_from),
+        "derived": list(derived),
+        "age_counts_from": iso(record.aged_from or record.dated_at),
+        "rules": shown_life(life),
+        "next": None,
+        "protected_by": [shown_hold(hold) for hold in kept],
+        "kept_until": None if keep_until is None or keep_until > _FAR else iso(keep_until),
+        "history": [_shown_entry(entry) for entry in entries],
+    }
+    if coming is not None:
+        said["next"] = {
+            "action": ACTIONS[coming.target],
+            "at": iso(coming.due_at),
+            "due": coming.due_at <= now,
+            "rule": coming.rule,
+            "reason": coming.reason,
+        }
+    if record.state is State.RECYCLED:
+        said |= _binned(record, now)
+    sentences = [f"This {what} is {record.state}."]
+    if agent is not None:
+        removed = iso(agent.moved_at or now)
+        sentences.append(f"Its agent {agent.id!r} was removed on {removed}: nobody sees it, and it follows the agent.")
+    elif record.state in LIVE and over:
+        sentences.append(f"Its time was over on {iso(record.hidden_from or now)}: nobody sees it any more.")
+    said["summary"] = " ".join([*sentences, *_prospects(record, life, coming, kept)])
+    return said
+
+
+def explain_waiting(said: dict[str, Any], believed: Callable[[int], Belief], now: int) -> dict[str, Any]:
+    """An explanation, with what keeps a move from being made that is due by the clock, and could not be undone."""
+    coming = said["next"]
+    final = coming is not None and coming["due"] and not said["protected_by"]
+    if final and (coming["action"] == ACTIONS[State.DELETED] or _clears(said["memory_type"], coming["action"])):
+        belief = believed(now)
+        if moment(coming["at"]) > belief.upto:
+            coming["waits_for"] = belief.explain()
+            said["summary"] += f" It waits: {belief.explain()}."
+    return said
+
+
+def _clears(kind: str, action: str) -> bool:
+    """Whether a move archives in place, which clears what no one can bring back."""
+    return action == ACTIONS[State.ARCHIVED] and TYPES[MemoryType(kind)].archive is Archive.SUMMARY
+
+
+def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any] | None:
+    """What the audit chain knows of a record that is gone: when, why, and under which rule it went; ``None``, if it
+    does not say that the record was deleted, or says that it came back since.
+    """
+    ends = [entry for entry in entries if entry.action in ("deleted", "restored")]
+    if not ends or ends[-1].action != "deleted":
+        return None
+    last = ends[-1]
+    removed = next((entry for entry in reversed(entries) if entry.action == "recycled"), last)
+    detail = removed.detail
+    rule = f" ({detail['rule']})" if detail.get("rule") else ""
+    return {
+        "memory_id": memory_id,
+        "memory_type": last.detail.get("kind"),
+        "state": State.DELETED.value,
+        "is_visible": False,
+        "removed_at": iso(removed.at),
+        "deleted_at": iso(last.at),
+        "reason": detail.get("reason"),
+        "cause": detail.get("cause"),
+        "rule": detail.get("rule"),
+        "next": None,
+        "protected_by": [],
+        "history": [_shown_entry(entry) for entry in entries],
+        "summary": f"Removed on {iso(removed.at)}: {detail.get('reason')}{rule}. Deleted for good on {iso(last.at)}.",
+    }
+
+
+_BACK = "after it was brought back"
+_FAR = 253_402_300_799_000_000
+
+
+def as_standing(record: Record) -> Standing:
+    """What a decision needs to know of a record."""
+    scope = record.scope
+    return Standing(
+        record.id,
+        record.kind.value,
+        scope.subject,
+        as_held(record),
+        record.state,
+        record.version,
+        record.dated_at if record.aged_from is None else record.aged_from,
+        record.purge_at,
+        0,
+        record.pack is not None,
+    )
+
+
+def _binned(record: Record, now: int) -> dict[str, Any]:
+    left = max(0, (record.purge_at or now) - now)
+    return {
+        "removed_at": None if record.moved_at is None else iso(record.moved_at),
+        "removed_because": record.reason,
+        "days_left": -(-left // DAY),
+    }
+
+
+def _shown_entry(entry: AuditEntry) -> dict[str, Any]:
+    return {"at": iso(entry.at), "action": entry.action, **entry.detail}
+
+
+def _following(standing: Standing, agent: Registered) -> Decision:
+    """The move that takes a removed agent's own after it: with the next sweep, or, if a hold kept it then, with the
+    first after the agent's time in the recycle bin.
+    """
+    at = (agent.moved_at if agent.unfinished else agent.purge_at) or 0
+    rule, reason = "the removal of its agent", f"its agent {agent.id} was removed"
+    whose = (standing.id, standing.kind, standing.subject, standing.version, standing.state)
+    return Decision(*whose, State.RECYCLED, at, rule, reason, standing.size)
+
+
+def _prospects(record: Record, life: Life, coming: Decision | None, holds: list[Hold]) -> list[str]:
+    """What is to become of it, in sentences."""
+    parts = []
+    if coming is None:
+        parts.append(f"Nothing removes it ({life.keep_by or life.delete_by}).")
+    elif record.state in LIVE or record.state is State.RECYCLED:
+        parts.append(f"It is to be {told_decision(coming)}.")
+    if holds:
+        parts.append(f"A hold keeps it until it is released: {holds[0].reason}.")
+    elif life.keep_for is not None and coming is not None and record.state in LIVE:
+        parts.append(f"It is kept for at least {spoken(life.keep_for)} ({life.keep_by}).")
+    return parts

@@ -1,0 +1,179 @@
+"""``holdfast.holds``: what nothing may remove, however old it is and whoever asks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.core.chain import Event
+from holdfast.core.content import check_content, check_id, to_json
+from holdfast.core.errors import InvalidInputError, NotFoundError, told
+from holdfast.core.holds import Held, Hold
+from holdfast.core.ids import is_id
+from holdfast.core.records import Record
+from holdfast.core.times import iso
+from holdfast.lifecycle.registry import TOOL
+from holdfast.ports import DueStore, History, HoldStore, RecordStore, RegistryStore, Turn
+
+_MOST_TEXT = 2_000
+_PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
+
+
+class Holds:
+    """Holds of one tenant. A hold keeps things from being removed; it does not keep them from being changed."""
+
+    def __init__(
+        self,
+        store: HoldStore,
+        tenant: str,
+        *,
+        records: RecordStore,
+        history: History,
+        dues: DueStore,
+        registered: RegistryStore,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._records = records
+        self._history = history
+        self._dues = dues
+        self._registered = registered
+        self._now = now
+        self._new_id = new_id
+
+    def add(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+        tag: str | None = None,
+        reason: str,
+        author: str,
+    ) -> Hold:
+        """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released.
+
+        What several parts name is what all of them name. A tag is ``key=value`` (a field of the metadata) or one of the
+        texts in ``metadata["tags"]``. ``memory_id`` is the id of a memory, a message or, alone, a tool.
+        """
+        given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id, "tag": tag}
+        whom = {name: None if value is None else check_id(value, name) for name, value in given.items()}
+        if not any(whom.values()):
+            raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
+        self._check_names_something(whom)
+        now = self._now()
+        hold = Hold(
+            self._new_id(now),
+            self._tenant,
+            check_content(reason, "reason", max_bytes=_MOST_TEXT),
+            check_id(author, "author"),
+            now,
+            user_id=whom["user_id"],
+            agent_id=whom["agent_id"],
+            session_id=whom["session_id"],
+            memory_id=whom["memory_id"],
+            tag=whom["tag"],
+        )
+        self._store.add(hold, Event(now, "hold.added", hold.id, _public(hold)))
+        return hold
+
+    def _check_names_something(self, whom: dict[str, str | None]) -> None:
+        """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
+        one, tag = whom["memory_id"], whom["tag"]
+        if one is not None and not is_id(one) and not (_given(whom) == {"memory_id"} and self._is_tool(one)):
+            raise InvalidInputError(
+                f"memory_id {told(one)} is not the id of a memory or a message, nor of a tool that is known; "
+                "see ids with holdfast search or holdfast tool list"
+            )
+        if tag is not None and not all(tag.partition("=")[::2] if "=" in tag else (tag,)):
+            raise InvalidInputError(
+                f"tag {told(tag)} lacks its key or its value; write key=value, or one of the texts in metadata['tags']"
+            )
+
+    def _is_tool(self, name: str) -> bool:
+        return self._registered.get(self._tenant, TOOL, name) is not None
+
+    def covered(self, hold: Hold) -> dict[str, int] | None:
+        """How much a hold covers now, where that is cheap to say: the live memories and the sessions of a user, or the
+        one memory, message or tool. ``None`` where it would have to be counted.
+        """
+        named = _given({part: getattr(hold, part) for part in _PARTS})
+        if named == {"user_id"}:
+            subject = f"{self._tenant}/{hold.user_id}"
+            sessions = self._history.sessions(subject, now=self._now())
+            return {"memories": self._dues.live(subject), "sessions": len(sessions)}
+        if hold.memory_id is None:
+            return None
+        if not is_id(hold.memory_id):
+            return {"tools": int(self._is_tool(hold.memory_id))}
+        record = self._records.find(self._tenant, hold.memory_id)
+        if record is not None or hold.user_id is None:  # whose message it may be is not known
+            return None if record is None else {"memories": int(hold.covers(as_held(record)))}
+        turn = self._history.find_message(f"{self._tenant}/{hold.user_id}", hold.memory_id)
+        return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
+
+    def list(self, *, released: bool = False) -> list[Hold]:
+        """The holds that stand, oldest first; with ``released``, those that were lifted too."""
+        return self._store.list(self._tenant, released=released)
+
+    def release(self, hold_id: str, *, author: str = "unknown") -> Hold:
+        """Lift a hold: what is past its time goes with the next sweep."""
+        now = self._now()
+        event = Event(now, "hold.released", str(hold_id), {"author": check_id(author, "author")})
+        found = is_id(hold_id)
+        hold = self._store.release(self._tenant, hold_id, now=now, author=author, event=event) if found else None
+        if hold is None:
+            raise NotFoundError(f"no hold {told(hold_id)} stands; those that do: holdfast hold list")
+        return hold
+
+
+def _public(hold: Hold) -> dict[str, Any]:
+    """What the audit chain says of a hold: not whose memory it is about, which is the chain's own secret.
+
+    Nothing of the words that people wrote, either, since they may speak of a person and the chain stays: the hold has
+    them as long as it is kept, and the chain a digest of them, by which they can be told to be what they were.
+    """
+    named = ("agent_id", "session_id", "memory_id")
+    parts = {name: getattr(hold, name) for name in named if getattr(hold, name) is not None}
+    on = [*(["user"] if hold.user_id else []), *parts, *(["tag"] if hold.tag is not None else [])]
+    return {"on": on, **parts, "author": hold.author, "words": digest_of(hold)}
+
+
+def digest_of(hold: Hold) -> str:
+    """The digest of a hold's reason and tag that is on the audit chain."""
+    return hashlib.sha256(to_json(["holdfast-hold 1", hold.id, hold.reason, hold.tag]).encode()).hexdigest()
+
+
+def _given(parts: Mapping[str, str | None]) -> set[str]:
+    """What a hold names."""
+    return {name for name, value in parts.items() if value is not None}
+
+
+def as_held(record: Record) -> Held:
+    """A record as a hold looks at it."""
+    scope = record.scope
+    return Held(scope.user_id, scope.agent_id, scope.session_id, record.id, record.metadata)
+
+
+def as_held_message(turn: Turn) -> Held:
+    """A message as a hold looks at it."""
+    session, message = turn.session, turn.message
+    user_id = session.subject.split("/", 1)[1]
+    return Held(user_id, session.agent_id, session.session_id, message.id, message.metadata)
+
+
+def shown_hold(hold: Hold) -> dict[str, Any]:
+    """A hold as callers of a service see it."""
+    return {
+        "hold_id": hold.id,
+        **{part: getattr(hold, part) for part in _PARTS if getattr(hold, part) is not None},
+        "reason": hold.reason,
+        "author": hold.author,
+        "created_at": iso(hold.created_at),
+        "released_at": None if hold.released_at is None else iso(hold.released_at),
+        "released_by": hold.released_by,
+    }

@@ -1,0 +1,359 @@
+"""``holdfast.policies``: how long things live, and for whom. A change can be looked at before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from holdfast.core.chain import Event
+from holdfast.core.content import check_id
+from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, told
+from holdfast.core.ids import is_id
+from holdfast.core.records import Scope
+from holdfast.core.rules import (
+    AUDIT,
+    EVERY,
+    EpisodicRetentionPolicy,
+    Life,
+    Rule,
+    Terms,
+    check_ruled,
+    check_terms,
+    days,
+    shown_terms,
+)
+from holdfast.core.types import MemoryType
+from holdfast.lifecycle.previews import Preview, Previews, shown_rule
+from holdfast.ports import RuleStore
+from holdfast.ports.requests import begin_steps, join_rest
+
+Progress = Callable[[int], None]
+SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
+TIMES: Final = ("archive_after_days", "delete_after_days", "keep_days")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One rule that is to be set, or taken away."""
+
+    action: str
+    """``set``, ``keep`` (it says so already) or ``remove``."""
+    rule: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """Rules that are to change as one, and what all of that comes to."""
+
+    changes: tuple[Change, ...]
+    preview: Preview
+
+    def shown(self) -> dict[str, Any]:
+        """The change set as callers of a service see it."""
+        return {
+            "changes": [{"action": change.action, **change.rule} for change in self.changes],
+            "shortens": self.preview.shortens,
+            "newly_due": self.preview.newly_due,
+            "bytes": self.preview.bytes,
+            "held": self.preview.held,
+        }
+
+
+class Policies:
+    """The rules of one tenant."""
+
+    def __init__(
+        self,
+        rules: RuleStore,
+        previews: Previews,
+        tenant: str,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._rules = rules
+        self._previews = previews
+        self._tenant = tenant
+        self._now = now
+        self._new_id = new_id
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every rule in force, the defaults first, then from the widest to the most specific."""
+        defaults = [
+            {"rule_id": None, "memory_type": kind, "level": "default", **shown_terms(terms), "version": 0}
+            for kind, terms in self._rules.defaults(self._tenant).items()
+        ]
+        rules = [rule for rule in self._rules.rules(self._tenant) if rule.terms != Terms()]
+        return defaults + [shown_rule(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
+
+    def get(
+        self,
+        memory_type: MemoryType | str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+    ) -> dict[str, Any]:
+        """How long a kind lives for a user, an agent and a session, and which rules say so."""
+        kind = check_ruled(memory_type)
+        if kind == EVERY:
+            raise InvalidRuleError("say which kind: a rule for every kind comes to something else for each of them")
+        if memory_id is not None and user_id is None:
+            raise InvalidRuleError("the rules of one memory are its user's too: give user_id and memory_id")
+        given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
+        whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
+        asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
+        return {"memory_type": kind, **shown_life(self._rules.life(kind, asked, whom.get("memory_id")))}
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def preview(
+        self,
+        memory_type: MemoryType | str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+        archive_after_days: float | str | None = None,
+        delete_after_days: float | str | None = None,
+        keep_days: float | str | None = None,
+    ) -> Preview:
+        """What ``set`` with the same arguments would come to. Changes nothing."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
+        times = (archive_after_days, delete_after_days, keep_days)
+        return self._previews.of([self._wanted(memory_type, scope, times)])
+
+    def preview_removal(
+        self,
+        memory_type: MemoryType | str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+    ) -> Preview:
+        """What ``remove`` with the same arguments would come to. Changes nothing."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
+        return self._previews.of([self._rule(check_ruled(memory_type), scope, Terms())])
+
+    def set(
+        self,
+        memory_type: MemoryType | str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+        archive_after_days: float | str | None = None,
+        delete_after_days: float | str | None = None,
+        keep_days: float | str | None = None,
+        confirm: bool = False,
+        author: str = "unknown",
+        progress: Progress = lambda _count: None,
+    ) -> dict[str, Any]:
+        """Set a rule, in place of the one for the same kind and scope; without a scope, for the whole tenant.
+
+        Times are days, or ``"never"``. One that makes anything go earlier than now raises ``ConfirmationNeededError``,
+        which says how much that is, unless it is confirmed. It takes effect for all records at once.
+        """
+        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
+        times = (archive_after_days, delete_after_days, keep_days)
+        wanted = self._wanted(memory_type, scope, times)
+        return self._put(wanted, confirm=confirm, author=author, progress=progress)
+
+    def preview_all(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool = False) -> ChangeSet:
+        """What ``set_all`` with the same arguments would change, and come to. Changes nothing."""
+        return self._compare(rules, exclusive=exclusive)[0]
+
+    def set_all(
+        self,
+        rules: Sequence[Mapping[str, Any]],
+        *,
+        exclusive: bool = False,
+        confirm: bool = False,
+        author: str = "unknown",
+        progress: Progress = lambda _count: None,
+    ) -> ChangeSet:
+        """Set several rules as one, each by the arguments of ``set``: all of them take effect in the same instant, or
+        (where one is wrong, or together they shorten retention unconfirmed) none. With ``exclusive``, every other rule
+        is taken away in that instant, too.
+        """
+        check_id(author, "author")
+        found, changed = self._compare(rules, exclusive=exclusive)
+        if found.preview.shortens and not confirm:
+            raise ConfirmationNeededError(
+                f"the rules shorten retention: {found.preview.told()}; nothing was changed: look at a preview of them, "
+                "then set them with confirm"
+            )
+        self._take_effect(self._rules.propose(changed, now=self._now()), author, progress)
+        return found
+
+    def set_episodic(
+        self,
+        agent_id: str,
+        policy: EpisodicRetentionPolicy,
+        *,
+        confirm: bool = False,
+        author: str = "unknown",
+        progress: Progress = lambda _count: None,
+    ) -> dict[str, Any]:
+        """Set how long an agent keeps its episodes."""
+        if not isinstance(policy, EpisodicRetentionPolicy):
+            raise InvalidRuleError(f"policy must be an EpisodicRetentionPolicy, not {told(policy)}")
+        rule = self._rule(MemoryType.EPISODIC.value, {"agent_id": agent_id}, policy.terms())
+        return self._put(rule, confirm=confirm, author=author, progress=progress)
+
+    def remove(
+        self,
+        memory_type: MemoryType | str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+        confirm: bool = False,
+        author: str = "unknown",
+    ) -> dict[str, Any]:
+        """Take a rule away: what it said is again said by wider rules, or by the defaults."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
+        rule = self._rule(check_ruled(memory_type), scope, Terms())
+        if _whose(rule) not in self._standing():
+            raise NotFoundError(f"there is no rule of its own for {_told(rule)}")
+        return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
+
+    def finish(self) -> int:
+        """Let changes of rules that were cut short take effect, all at once; how many there were.
+
+        A domain's rule follows its policy, which may be another by now.
+        """
+        pending = [rule for rule in self._standing().values() if rule.pending is not None]
+        self._take_effect(pending, "unknown", lambda _count: None)
+        return len(pending)
+
+    def _put(self, rule: Rule, *, confirm: bool, author: str, progress: Progress) -> dict[str, Any]:
+        check_id(author, "author")
+        preview = self._previews.of([rule])
+        if preview.shortens and not confirm:
+            raise ConfirmationNeededError(
+                f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
+            )
+        begin_steps()
+        (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), author, progress)
+        return {
+            **shown_rule(settled),
+            "newly_due": preview.newly_due,
+            "bytes": preview.bytes,
+            "held": preview.held,
+        }
+
+    def _take_effect(self, rules: Sequence[Rule], author: str, progress: Progress) -> Sequence[Rule]:
+        """Let every record know the rules that were proposed for it, then settle them in one instant."""
+        for rule in rules:
+            for count in self._rules.assign(rule):
+                progress(count)
+        join_rest()  # cut short before this, it takes effect when it is asked for again
+        now = self._now()
+        events = [Event(now, "rule.changed", None, _detail(rule, author)) for rule in rules]
+        return self._rules.settle(list(zip(rules, events, strict=True)), now=now)
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _wanted(
+        self, memory_type: MemoryType | str, scope: Mapping[str, Any], times: Sequence[float | str | None]
+    ) -> Rule:
+        kind = check_ruled(memory_type)
+        given = [None if value is None else days(value, name) for name, value in zip(TIMES, times, strict=True)]
+        return self._rule(kind, scope, check_terms(kind, Terms(*given)))
+
+    def _rule(self, kind: str, scope: Mapping[str, Any], terms: Terms) -> Rule:
+        whom = {part: check_id(scope[part], part) for part in SCOPE if scope.get(part) is not None}
+        if "memory_id" in whom and not is_id(whom["memory_id"]):
+            raise InvalidRuleError(f"memory_id {whom['memory_id']!r} is not the id of a memory")
+        if "memory_id" in whom and "user_id" not in whom:
+            raise InvalidRuleError("a rule for one memory names its user too: give user_id and memory_id")
+        if kind == AUDIT and whom:
+            raise InvalidRuleError("the audit chain is the whole tenant's; leave user, agent and session out")
+        now = self._now()
+        return Rule(
+            self._new_id(now),
+            self._tenant,
+            kind,
+            Terms(),
+            user_id=whom.get("user_id"),
+            agent_id=whom.get("agent_id"),
+            session_id=whom.get("session_id"),
+            memory_id=whom.get("memory_id"),
+            pending=terms,
+        )
+
+    def _standing(self) -> dict[tuple[Any, ...], Rule]:
+        """The rules that say something, or are about to, by whom they are for."""
+        rules = self._rules.rules(self._tenant)
+        return {_whose(rule): rule for rule in rules if rule.selection is None and not rule.is_spent}
+
+    def _compare(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool) -> tuple[ChangeSet, Sequence[Rule]]:
+        """What setting rules would change, and the rules to be proposed for that. Every one is checked; the first that
+        is wrong is an error.
+        """
+        standing = self._standing()
+        changes: list[Change] = []
+        changed: list[Rule] = []
+        seen: set[tuple[Any, ...]] = set()
+        for given in rules:
+            rule = self._given(given)
+            if _whose(rule) in seen:
+                raise InvalidRuleError(f"two of the rules are for {_told(rule)}; keep one")
+            seen.add(_whose(rule))
+            known = standing.pop(_whose(rule), None)
+            if known is not None and (known.terms, known.pending) == (rule.pending, None):
+                changes.append(Change("keep", dict(given)))
+            else:
+                changes.append(Change("set", dict(given)))
+                changed.append(rule)
+        for rule in standing.values() if exclusive else ():
+            changes.append(Change("remove", {"memory_type": rule.kind, **rule.scope}))
+            changed.append(replace(rule, pending=Terms()))
+        return ChangeSet(tuple(changes), self._previews.of(changed)), changed
+
+    def _given(self, given: Mapping[str, Any]) -> Rule:
+        fields = ("memory_type", *SCOPE, *TIMES)
+        if not isinstance(given, Mapping) or not set(given) <= set(fields):
+            raise InvalidRuleError(f"{told(given)} is no rule; known fields are: {', '.join(fields)}")
+        return self._wanted(given.get("memory_type", ""), given, [given.get(name) for name in TIMES])
+
+
+def _whose(rule: Rule) -> tuple[Any, ...]:
+    return rule.kind, tuple(rule.scope.items())
+
+
+def _told(rule: Rule) -> str:
+    return f"{rule.kind} of {rule.scope or 'the tenant'}"
+
+
+def _detail(rule: Rule, author: str) -> dict[str, Any]:
+    """What the audit chain says of a change: not whose memory it is about, which is the chain's own secret."""
+    return {
+        "kind": rule.kind,
+        "level": rule.level,
+        **{part: value for part, value in rule.scope.items() if part != "user_id"},
+        "from": shown_terms(rule.terms),
+        "to": shown_terms(rule.pending or Terms()),
+        "author": author,
+    }
+
+
+def shown_life(life: Life) -> dict[str, Any]:
+    """What rules come to, as callers see it: days, or ``None`` for never; kept for ever is ``"forever"``."""
+    keep = Terms(keep_for=life.keep_for)
+    return {
+        "archive_after_days": shown_terms(Terms(archive_after=life.archive_after)).get("archive_after_days"),
+        "archive_by": life.archive_by,
+        "delete_after_days": shown_terms(Terms(delete_after=life.delete_after)).get("delete_after_days"),
+        "delete_by": life.delete_by,
+        "keep_days": shown_terms(keep).get("keep_days"),
+        "keep_by": life.keep_by,
+    }

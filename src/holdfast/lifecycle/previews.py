@@ -1,0 +1,234 @@
+"""Previews: what changes of rules would come to, all of them together, before they are made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final
+
+from holdfast.core.decisions import Standing, Window, windows
+from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
+from holdfast.core.times import iso
+from holdfast.core.types import State
+from holdfast.lifecycle.plan import ACTIONS
+from holdfast.ports import DueStore, History, HoldStore, Named, Profile, RuleStore, Share
+
+#: A user, an agent, a session and a memory; a part that is empty is any.
+Place = tuple[str, str, str, str]
+_PARTS: Final = ("user_id", "agent_id", "session_id", "memory_id")
+_ANYWHERE: Final[Place] = ("", "", "", "")
+_PAGE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change of rules would come to."""
+
+    rules: tuple[dict[str, Any], ...]
+    """The rules as they would be."""
+    shortens: bool
+    """Something would be archived or removed earlier than it is now."""
+    newly_due: dict[str, int]
+    """How many records it makes due at once, by action."""
+    bytes: int
+    held: int = 0
+    """How many more it would make due at once, did no hold keep them."""
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """The rule as it would be, where it is one."""
+        return self.rules[0]
+
+    def told(self) -> str:
+        """In words."""
+        due = ", ".join(f"{count:,} to {action}" for action, count in self.newly_due.items() if count)
+        said = f"it makes {due} due at once ({self.bytes:,} bytes)" if due else "it makes nothing due at once"
+        return f"{said}; a hold keeps {self.held:,}" if self.held else said
+
+
+class Previews:
+    """Looks at changes of the rules of one tenant."""
+
+    def __init__(
+        self,
+        rules: RuleStore,
+        dues: DueStore,
+        holds: HoldStore,
+        history: History,
+        *,
+        tenant: str,
+        now: Callable[[], int],
+    ) -> None:
+        self._rules = rules
+        self._dues = dues
+        self._holds = holds
+        self._history = history
+        self._tenant = tenant
+        self._now = now
+
+    def of(self, wanted: Sequence[Rule]) -> Preview:
+        """What it would come to if rules said what they have pending, all of them at once: in every place that rules
+        tell apart, the life that things have there is compared with the one that they would have.
+        """
+        now = self._now()
+        book = [rule for rule in self._rules.rules(self._tenant) if rule.selection is None]
+        changed = [_changed(rule, book) for rule in wanted]
+        defaults = self._rules.defaults(self._tenant)
+        outlook = _Outlook(book, changed, defaults)
+        holds = self._holds.list(self._tenant)
+        shortens, size, held = False, 0, 0
+        counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
+        for profile in self._profiles(changed, defaults):
+            due: dict[tuple[State, Window], set[Place]] = defaultdict(set)
+            for place, old, new in outlook.lives(profile):
+                shortens = shortens or is_shorter(old, new)
+                for state in (State.ACTIVE, State.ARCHIVED):
+                    for window in _newly_due(old, new, state, now):
+                        due[state, window].add(place)
+            for (state, window), places in due.items():
+                for share, kept in self._shares(profile, state, window, changed, holds):
+                    if outlook.place_of(profile, share.thing) not in places:
+                        continue
+                    if kept:
+                        held += share.records
+                    else:
+                        counts[ACTIONS[window.target]] += share.records
+                        size += share.bytes
+        return Preview(tuple(map(shown_rule, changed)), shortens, counts, size, held)
+
+    def _profiles(self, changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> Iterator[Profile]:
+        """The profiles of every kind that rules are for, and one for those of whom nothing of it has been kept yet."""
+        kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
+        yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
+        if kinds:
+            yield from (profile for profile in self._dues.profiles(self._tenant) if profile.kind in kinds)
+
+    def _shares(
+        self, profile: Profile, state: State, window: Window, changed: Sequence[Rule], holds: Sequence[Hold]
+    ) -> Iterator[tuple[Share, bool]]:
+        """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
+        whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
+        if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
+            for one in due_one_by_one(self._dues, profile, state, window):
+                kept = standing(one.thing, holds) is not None
+                kept = kept or (whole and self._history.hold_on(one.subject, one.id) is not None)
+                yield Share(one.thing, 1, one.size), kept
+            return
+        named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))
+        if profile.number:
+            for share in self._dues.shares(self._tenant, profile, state, window, named):
+                yield share, standing(share.thing, holds) is not None
+
+
+class _Outlook:
+    """The rules of a tenant as they are, and some of them as they would be."""
+
+    def __init__(self, book: Iterable[Rule], changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> None:
+        self._changed = changed
+        self._defaults = defaults
+        self._book: dict[str | None, list[Rule]] = defaultdict(list)
+        for rule in book:
+            self._book[rule.user_id].append(rule)
+
+    def lives(self, profile: Profile) -> Iterator[tuple[Place, Life, Life]]:
+        """The places of a profile that the changed rules tell apart, with the life that things have there and the one
+        that they would have.
+        """
+        changed = [rule for rule in self._changed if rule.governs(profile.kind)]
+        places = {_start(profile)}
+        for rule in changed:
+            places |= {inner for place in places if (inner := _within(place, rule)) is not None}
+        for place in places:
+            there = [rule for whose in {None, place[0]} for rule in self._book[whose] if rule.selects(*place)]
+            rules = {rule.id: rule for rule in (*profile.rules, *there)}
+            new = {**rules, **{rule.id: rule for rule in changed if rule.selects(*place)}}
+            before = resolve(profile.kind, rules.values(), self._defaults)
+            yield place, before, resolve(profile.kind, new.values(), self._defaults)
+
+    def place_of(self, profile: Profile, thing: Held) -> Place:
+        """The place of a profile that one of its things is in."""
+        place = _start(profile)
+        for rule in self._changed:
+            if rule.governs(profile.kind) and rule.selects(*thing[:4]):
+                place = _within(place, rule) or place
+        return place
+
+
+def _start(profile: Profile) -> Place:
+    """The place that everything of a profile is in: where its rules meet."""
+    return reduce(lambda place, rule: _within(place, rule) or place, profile.rules, _ANYWHERE)
+
+
+def _within(place: Place, rule: Rule) -> Place | None:
+    """Where a place and the scope of a rule meet, if they do."""
+    scope = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
+    if any(mine and theirs and mine != theirs for mine, theirs in zip(place, scope, strict=True)):
+        return None
+    user_id, agent_id, session_id, memory_id = (mine or theirs for mine, theirs in zip(place, scope, strict=True))
+    return user_id, agent_id, session_id, memory_id
+
+
+def _changed(wanted: Rule, book: Iterable[Rule]) -> Rule:
+    """A rule as it will be when what it has pending is in force."""
+    known = next((rule for rule in book if (rule.kind, rule.scope) == (wanted.kind, wanted.scope)), wanted)
+    return replace(known, terms=wanted.pending or Terms(), pending=None, version=known.version + 1)
+
+
+def _names(several: Iterable[Rule | Hold], part: str) -> Iterator[str]:
+    return (name for one in several if (name := getattr(one, part)) is not None)
+
+
+def _newly_due(old: Life, new: Life, state: State, now: int) -> Iterator[Window]:
+    """When what is due a move by a life, and is not due that by another, was made."""
+    before = {window.target: window for window in windows(old, state, now)}
+    for window in windows(new, state, now):
+        yield from outside(window, before.get(window.target))
+
+
+def due_one_by_one(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[Standing]:
+    """Everything in a window, with its metadata."""
+    after: dict[str, tuple[int, int]] = {}
+    while True:
+        page = dues.due(profile, state, window, **after, limit=_PAGE, tags=True)
+        yield from page.standings
+        if len(page.standings) < _PAGE:
+            return
+        after = {"after": page.last}
+
+
+def outside(new: Window, old: Window | None) -> Iterator[Window]:
+    """The parts of a window that are not in another of the same target."""
+    if old is None:
+        yield new
+        return
+    if old.after is not None and (new.after is None or new.after < old.after):
+        yield new._replace(upto=min(new.upto, old.after))
+    if new.upto > old.upto:
+        yield new._replace(after=old.upto if new.after is None else max(new.after, old.upto))
+
+
+def is_shorter(old: Life, new: Life) -> bool:
+    """Whether by one life something goes, or is archived, earlier than by another."""
+    sooner = any(
+        after is not None and (before is None or after < before)
+        for before, after in ((old.archive_after, new.archive_after), (old.delete_after, new.delete_after))
+    )
+    return sooner or (new.keep_for or 0) < (old.keep_for or 0)
+
+
+def shown_rule(rule: Rule) -> dict[str, Any]:
+    """A rule as callers see it."""
+    parts = {} if rule.selection is None else rule.selection._asdict()
+    return {
+        "rule_id": rule.id,
+        "memory_type": rule.kind,
+        "level": rule.level,
+        **rule.scope,
+        **{name: sorted(part) for name, part in parts.items()},
+        **shown_terms(rule.terms),
+        "version": rule.version,
+        **({"updated_at": iso(rule.updated_at)} if rule.updated_at else {}),
+    }

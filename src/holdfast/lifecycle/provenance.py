@@ -1,0 +1,210 @@
+"""What was derived from what, and forgetting all that came from one source, through the recycle bin."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.core.content import check_id
+from holdfast.core.decisions import Standing
+from holdfast.core.errors import HeldError
+from holdfast.core.holds import Hold, standing
+from holdfast.core.provenance import check_source
+from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.rules import BIN
+from holdfast.core.times import iso
+from holdfast.core.types import LIVE, MemoryType, State
+from holdfast.lifecycle.explanation import as_standing
+from holdfast.ports import HoldStore, ProvenanceStore, RecordStore, Written
+from holdfast.ports.requests import begin_steps
+
+_log = logging.getLogger("holdfast.provenance")
+_BATCH: Final = 500
+#: What another writer changes meanwhile is read again and tried anew, this often.
+_TRIES: Final = 8
+
+
+def descendants(store: ProvenanceStore, subject: str, ids: Sequence[str]) -> list[Written]:
+    """All that was derived from these, and from that in turn, nearest first and each once, in whatever state; without
+    these themselves. Records that were derived from each other do no harm.
+    """
+    seen = set(ids)
+    found: list[Written] = []
+    frontier = list(ids)
+    while frontier:
+        some, frontier = frontier[:_BATCH], frontier[_BATCH:]
+        for written in store.derived(subject, some):
+            if written.standing.id not in seen:
+                seen.add(written.standing.id)
+                found.append(written)
+                frontier.append(written.standing.id)
+    return found
+
+
+def recycle_together(
+    records: RecordStore,
+    subject: str,
+    standings: Sequence[Standing],
+    *,
+    reason: str,
+    cause: Cause,
+    bundle: str,
+    now: int,
+) -> dict[str, Outcome]:
+    """Move live records into the recycle bin, from where they can be brought back together; what became of each.
+
+    They go in one transaction; only what another writer changed at that moment goes in another.
+    """
+    outcomes: dict[str, Outcome] = {}
+    left = list(standings)
+    for _ in range(_TRIES):
+        moves = [_recycling(one, reason, cause, bundle, now) for one in left]
+        answers = records.transition(subject, moves, now=now) if moves else []
+        outcomes.update(zip((move.id for move in moves), answers, strict=True))
+        stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
+        if not stale:
+            break
+        again = records.entries(subject, stale).values()
+        left = [as_standing(record) for record, _ in again if record.state in LIVE]
+    return outcomes
+
+
+def _recycling(one: Standing, reason: str, cause: Cause, bundle: str, now: int) -> Move:
+    return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
+
+
+def source_bundle(source: str) -> str:
+    """What everything that is forgotten with a source can be brought back by, however often it was asked for."""
+    return f"source:{source}"
+
+
+class Sources:
+    """Forgets what came from a source, of one user or of all of a tenant's."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        records: RecordStore,
+        provenance: ProvenanceStore,
+        holds: HoldStore,
+        now: Callable[[], int],
+        retell: Callable[[str, list[str]], None],
+    ) -> None:
+        self._tenant = tenant
+        self._records = records
+        self._provenance = provenance
+        self._holds = holds
+        self._now = now
+        self._retell = retell
+
+    def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Send all that a source wrote, and all that was derived from it, to the recycle bin; how much that was.
+
+        With ``dry_run``, how much it would be. What a hold covers stays; ``HeldError`` if that is all there is.
+        Cut short, it goes on when it is asked for again.
+        """
+        name = check_source(source)
+        subject = None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        now = self._now()
+        if subject is None and not dry_run:
+            begin_steps()
+        holds = self._holds.list(self._tenant) if dry_run else []
+        counts: Counter[str] = Counter()
+        kinds: Counter[str] = Counter()
+        users: set[str] = set()
+        for whose, what, some in self._found(name, subject):
+            outcomes = (
+                self._foreseen(whose, some, holds) if dry_run else self._recycle(whose, some, name, what, now=now)
+            )
+            gone = [one for one in some if outcomes.get(one.id) is Outcome.DONE]
+            counts[what] += len(gone)
+            counts["held"] += sum(outcome is Outcome.HELD for outcome in outcomes.values())
+            kinds.update(one.kind for one in gone)
+            users.update({whose} if gone else ())
+        if not dry_run:
+            self._tell(name, counts)
+        return {
+            "source": name,
+            "memories": counts["memories"],
+            "derived": counts["derived"],
+            "held": counts["held"],
+            "users": len(users),
+            "by_kind": {kind: kinds[kind] for kind in sorted(kinds)},
+            "bundle": source_bundle(name),
+            "purge_at": iso(now + BIN),
+            "dry_run": dry_run,
+        }
+
+    def _found(self, source: str, subject: str | None) -> Iterator[tuple[str, str, list[Standing]]]:
+        """What is there of a source (``memories``) and ``derived`` from it, subject by subject, in batches.
+
+        What is in the bin is not forgotten once more, but what was derived from it is.
+        """
+        place = 0
+        whose, passed = "", set[str]()
+        while True:
+            page, place = self._provenance.of_source(self._tenant, source, subject, after=place, limit=_BATCH)
+            for owner, theirs in groupby(page, key=lambda written: written.standing.subject):
+                roots = [written.standing for written in theirs]
+                whose, passed = (owner, passed) if owner == whose else (owner, set())
+                yield owner, "memories", [one for one in roots if one.state in LIVE]
+                derived = [
+                    written.standing
+                    for written in descendants(self._provenance, owner, [one.id for one in roots])
+                    if written.source != source and written.standing.id not in passed
+                ]
+                passed.update(one.id for one in derived)
+                live = [one for one in derived if one.state in LIVE]
+                for start in range(0, len(live), _BATCH):
+                    yield owner, "derived", live[start : start + _BATCH]
+            if len(page) < _BATCH:
+                return
+
+    def _recycle(self, subject: str, some: list[Standing], source: str, what: str, *, now: int) -> dict[str, Outcome]:
+        reason = f"forgotten with its source {source}"
+        if what == "derived":
+            reason = f"forgotten: derived from what came from {source}"
+        outcomes: dict[str, Outcome] = {}
+        for state in LIVE:  # what is alike goes fast
+            alike = [one for one in some if one.state is state]
+            outcomes |= recycle_together(
+                self._records,
+                subject,
+                alike,
+                reason=reason,
+                cause=Cause.SOURCE,
+                bundle=source_bundle(source),
+                now=now,
+            )
+        gone = [one.id for one in some if one.kind == MemoryType.ENTITY.value and outcomes.get(one.id) is Outcome.DONE]
+        if gone:
+            self._retell(subject, gone)
+        return outcomes
+
+    def _foreseen(self, subject: str, some: list[Standing], holds: list[Hold]) -> dict[str, Outcome]:
+        """What would become of each, as far as holds go."""
+        if not holds:
+            return dict.fromkeys((one.id for one in some), Outcome.DONE)
+        entries = self._records.entries(subject, [one.id for one in some])
+        return {
+            record_id: Outcome.DONE if standing(as_standing(record).thing, holds) is None else Outcome.HELD
+            for record_id, (record, _) in entries.items()
+        }
+
+    def _tell(self, source: str, counts: Counter[str]) -> None:
+        gone = counts["memories"] + counts["derived"]
+        if counts["held"] and not gone:
+            raise HeldError(
+                f"{counts['held']:,} memories that came from {source!r} are on hold and nothing was forgotten; "
+                "see the holds with: holdfast hold list"
+            )
+        _log.info(
+            "%d memories of a source and %d derived from them went to the recycle bin, %d were on hold",
+            counts["memories"],
+            counts["derived"],
+            counts["held"],
+        )

@@ -1,0 +1,239 @@
+"""Agents and tools: made known, removed with all that is their own, and brought back with it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Final
+
+from holdfast.core.content import check_content, check_id, check_metadata
+from holdfast.core.decisions import BIN_REASON, removal_reason
+from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, told
+from holdfast.core.rules import HISTORY
+from holdfast.core.times import iso
+from holdfast.core.types import MemoryType, State
+from holdfast.lifecycle.plan import ACTIONS, Line
+from holdfast.ports import Census, Lease, Registered, RegistryStore, ShortTermStore
+from holdfast.ports.requests import begin_steps, join_rest
+
+AGENT: Final = "agent"
+TOOL: Final = "tool"
+_MOST_DESCRIPTION: Final = 64 * 1024
+#: What is an agent's own, in the order in which it follows.
+_log = logging.getLogger(__name__)
+_OWN: Final = ("sessions", "records")
+_COUNTED: Final = (MemoryType.PERSONA.value, MemoryType.EPISODIC.value, "sessions", "messages")
+#: The same in the words of reports, which count conversations by themselves.
+_LISTED: Final = {**{kind: kind for kind in _COUNTED[:2]}, HISTORY: "sessions"}
+Note = Callable[[Line], object]
+
+
+def _unnoted(_line: Line) -> None:
+    """Nobody asks what went."""
+
+
+class Registry:
+    """The agents and tools of a tenant.
+
+    Removing an agent takes its persona and episodic memories of all users, and its conversations, to the recycle bin;
+    what users know stays theirs. The agent goes first, so that all of it is out of sight at once; then its own follows,
+    batch by batch. A crash between any two steps is made good by ``finish_unfinished``.
+    """
+
+    def __init__(
+        self,
+        store: RegistryStore,
+        short_term: ShortTermStore,
+        *,
+        tenant: str,
+        now: Callable[[], int],
+        batch: int = 500,
+    ) -> None:
+        self._store = store
+        self._short_term = short_term
+        self._tenant = tenant
+        self._now = now
+        self._batch = batch  # moves in one transaction
+        self.agents = Roster(self, store, tenant=tenant, sort=AGENT, now=now)
+        self.tools = Roster(self, store, tenant=tenant, sort=TOOL, now=now)
+
+    def remove(self, sort: str, entry_id: str) -> dict[str, Any]:
+        """Remove an agent or a tool, or go on where that was cut short; what went to the recycle bin."""
+        now = self._now()
+        request = begin_steps()
+        bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
+        entry = self._store.get(self._tenant, sort, entry_id)
+        if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):
+            reason = f"{sort} {entry_id} was removed by the user"
+            entry = self._store.remove(self._tenant, sort, entry_id, now=now, reason=reason, bundle=bundle)
+        moved, left = self._follow(entry, now)
+        went = {**_counts(sort, moved), "purge_at": iso(entry.purge_at or now)}
+        return {f"{sort}_id": entry_id, **went, **({"held": left["held"]} if left["held"] else {})}
+
+    def restore(self, sort: str, entry_id: str) -> dict[str, Any]:
+        """Bring back an agent or a tool with all that went with it; what came, and how much could not, and why."""
+        now = self._now()
+        begin_steps()
+        entry = self._store.get(self._tenant, sort, entry_id)
+        if entry is None or entry.unfinished != "restore":
+            entry = self._store.restore(self._tenant, sort, entry_id, now=now)
+        moved, left = self._follow(entry, now)
+        kept = {"not_restored": {reason: count for reason, count in left.items() if count}} if left.total() else {}
+        return {f"{sort}_id": entry_id, **_counts(sort, moved), **kept}
+
+    def finish_unfinished(self, lease: Lease | None = None, only: str | None = None, *, note: Note = _unnoted) -> int:
+        """Finish what a crash cut short, in the direction in which it was going (``remove`` or ``restore`` alone, if
+        one is named); how many there were.
+        """
+        found = [entry for entry in self._store.unfinished(self._tenant) if only in (None, entry.unfinished)]
+        return sum(self._try_to_follow(entry, self._now(), lease, note) for entry in found)
+
+    def purge_due(self, now: int, lease: Lease | None = None, *, at: int | None = None, note: Note = _unnoted) -> int:
+        """Forget those whose time in the recycle bin was over ``at`` a moment (now), once nothing of what went with
+        them is left; how many.
+        """
+        gone = 0
+        for entry in self._store.due(self._tenant, now=now if at is None else at):
+            # What a hold has let go of since follows first: it would be seen again if the agent were forgotten.
+            if self._try_to_follow(entry, now, lease, note) and self._store.erase(entry, now=now, lease=lease):
+                gone += 1
+                note(Line(entry.sort, ACTIONS[State.DELETED], BIN_REASON, 1, 0))
+        return gone
+
+    def leaving(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """What a sweep at a moment takes beside what rules do: what still has to follow an agent, and agents and tools
+        of which nothing is left then; how much, where to and why. ``going`` tells what rules send to the bin.
+        """
+        unfinished = [entry for entry in self._store.unfinished(self._tenant) if entry.state is State.RECYCLED]
+        found = {(entry.sort, entry.id): entry for entry in (*unfinished, *self._store.due(self._tenant, now=at))}
+        for entry in found.values():
+            outlook = self._store.outlook(entry, at=at)
+            own = [one for one in outlook.own if one.id not in going()]
+            totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+            for one in own:
+                mark = zlib.crc32(f"{one.id}/{one.version}".encode())
+                for place, amount in enumerate((1, one.size, mark, one.version)):
+                    totals[one.kind, one.subject][place] += amount
+            for (kind, subject), total in totals.items():
+                yield Census(kind, subject, *total), State.RECYCLED, removal_reason(entry.id)
+            if not own and not outlook.stays and entry.purge_at is not None and entry.purge_at <= at:
+                mark = zlib.crc32(entry.id.encode())
+                yield Census(entry.sort, f"{self._tenant}/", 1, 0, mark, entry.version), State.DELETED, BIN_REASON
+
+    def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
+        try:
+            moved, _ = self._follow(entry, now, lease)
+        except StaleError:  # somebody else removed or restored it, and goes on with that
+            return False
+        except StoreAwayError as problem:
+            _log.warning("%s %r is not wholly removed yet: %s", entry.sort, entry.id, problem)
+            return False
+        if entry.state is State.RECYCLED:
+            for kind, name in _LISTED.items():
+                if moved[name]:
+                    size = moved[f"bytes of {name}"]
+                    note(Line(kind, ACTIONS[State.RECYCLED], removal_reason(entry.id), moved[name], size))
+        return True
+
+    def _follow(self, entry: Registered, now: int, lease: Lease | None = None) -> tuple[Counter[str], Counter[str]]:
+        """Move all that is an agent's own where the agent went; what moved, and what did not, by reason."""
+        moved: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        away: StoreAwayError | None = None
+        if entry.sort == AGENT:
+            for what in _OWN:
+                after: tuple[str, int] | None = ("", 0)
+                while after is not None:
+                    some = self._store.follow(entry, what, after=after, now=now, limit=self._batch, lease=lease)
+                    moved.update(some.moved)
+                    moved.update({f"bytes of {name}": size for name, size in some.bytes.items()})
+                    left.update(some.left)
+                    after = some.after
+                if what == "sessions" and entry.state is State.RECYCLED and not left["held"]:
+                    try:
+                        self._short_term.end_agent(entry.tenant, entry.id)  # also what is out of sight already
+                    except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
+                        away = problem
+        if away is not None:
+            raise away
+        join_rest()  # until the reply is kept it is unfinished, and whoever is asked again goes on with it
+        if not self._store.finish(entry, lease=lease):
+            raise StaleError(f"{entry.sort} {entry.id!r} was changed by another writer meanwhile; look at it again")
+        return moved, left
+
+
+class Roster:
+    """``holdfast.agents`` and ``holdfast.tools``."""
+
+    def __init__(
+        self, registry: Registry, store: RegistryStore, *, tenant: str, sort: str, now: Callable[[], int]
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._tenant = tenant
+        self._sort = sort
+        self._now = now
+
+    def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: A002
+        """Make known, or say anew what is known. One that is in the recycle bin is to be restored instead."""
+        name = self._checked(id)
+        if description:
+            check_content(description, "description", max_bytes=_MOST_DESCRIPTION)
+        elif description != "":
+            raise InvalidContentError(f"description must be text, not {told(description)}")
+        kept = check_metadata(metadata)
+        now = self._now()
+        added = self._store.put(self._tenant, self._sort, name, description=description, metadata=kept, now=now)
+        return _shown(added)
+
+    def get(self, id: str) -> dict[str, Any]:  # noqa: A002
+        """What is known; ``NotFoundError`` says why nothing is."""
+        name = self._checked(id)
+        found = self._store.get(self._tenant, self._sort, name)
+        if found is None:
+            raise NotFoundError(f"no {self._sort} {name!r} is known; make it known with holdfast.{self._sort}s.add()")
+        if found.state is not State.ACTIVE:
+            raise NotFoundError(f"{self._sort} {name!r} is in the recycle bin; restore it to use it again")
+        return _shown(found)
+
+    def remove(self, id: str) -> dict[str, Any]:  # noqa: A002
+        """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was."""
+        return self._registry.remove(self._sort, self._checked(id))
+
+    def restore(self, id: str) -> dict[str, Any]:  # noqa: A002
+        """Bring back exactly what went with it; how much that was."""
+        return self._registry.restore(self._sort, self._checked(id))
+
+    def list(self, *, include_removed: bool = False) -> list[dict[str, Any]]:
+        """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""
+        found = self._store.list(self._tenant, self._sort, include_removed=include_removed)
+        return [_shown(entry) for entry in found]
+
+    def _checked(self, name: object) -> str:
+        return check_id(name, f"{self._sort}_id")
+
+
+def _counts(sort: str, moved: Counter[str]) -> dict[str, int]:
+    return {name: moved[name] for name in _COUNTED} if sort == AGENT else {}
+
+
+def _shown(entry: Registered) -> dict[str, Any]:
+    """An agent or a tool as callers see it."""
+    shown = {
+        f"{entry.sort}_id": entry.id,
+        "description": entry.description,
+        "metadata": entry.metadata,
+        "created_at": iso(entry.created_at),
+        "updated_at": iso(entry.updated_at),
+    }
+    if entry.state is State.ACTIVE:
+        return shown
+    return {
+        **shown,
+        "state": entry.state.value,
+        "deleted_at": iso(entry.moved_at or entry.updated_at),
+        "purge_at": iso(entry.purge_at or entry.updated_at),
+    }

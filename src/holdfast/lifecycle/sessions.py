@@ -1,0 +1,205 @@
+"""Conversations as people know them: listed, read, removed; and what other parts keep for a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, Protocol
+
+from holdfast.core.content import check_count, check_id
+from holdfast.core.errors import ConflictError, HeldError, InvalidInputError, NotFoundError, StaleError, told
+from holdfast.core.records import Message, Move, Outcome, Scope
+from holdfast.core.rules import BIN
+from holdfast.core.times import iso
+from holdfast.core.types import State
+from holdfast.ports import History, Lease, Session, ShortTermStore, Summarizer
+from holdfast.recall.summaries import open_summarizer
+
+#: A summary that has grown over so many characters is cut down to so many.
+FULL: Final = 1_200
+SHORT: Final = 600
+#: Of what is new, the last part is looked at, and of one message the first.
+_MOST: Final = 12_000
+_MOST_OF_ONE: Final = 4_000
+#: Words without their sentences, at the end of a summary: they would crowd out the sentences of the next one.
+_WORDS: Final = "Also: "
+_TRIES: Final = 16
+
+
+class Belonging(Protocol):
+    """What another part of Holdfast keeps for sessions, under their ids.
+
+    It may be shown only while its session can be found (``Sessions.find``), is written under the id that
+    ``Sessions.touch`` gives, and is erased when its session is deleted for good.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called, such as ``checkpoints``."""
+
+    def count(self, subject: str, item_id: str) -> int:
+        """How many things it keeps for a session."""
+
+    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+        """Remove things of a session for good, some at a time; how many are left. Asking again does no harm."""
+
+
+class Belongings:
+    """The parts that keep something for sessions."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Belonging] = {}
+
+    def add(self, part: Belonging) -> None:
+        """Let a part's things live and go with their sessions."""
+        if self._parts.setdefault(part.name, part) is not part:
+            raise ConflictError(f"something called {part.name!r} belongs to sessions already; give it another name")
+
+    def count(self, subject: str, item_id: str) -> dict[str, int]:
+        """How many things each part keeps for a session."""
+        return {name: part.count(subject, item_id) for name, part in self._parts.items()}
+
+    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+        """Remove a session's things from every part, some at a time; how many are left."""
+        return sum(part.erase(subject, item_id, limit=limit) for part in self._parts.values())
+
+
+class Sessions:
+    """``holdfast.sessions``: conversations, kept beside the short-term window."""
+
+    def __init__(
+        self,
+        history: History,
+        short_term: ShortTermStore,
+        *,
+        tenant: str,
+        now: Callable[[], int],
+        belongings: Belongings | None = None,
+    ) -> None:
+        self._history = history
+        self._short_term = short_term
+        self._tenant = tenant
+        self._now = now
+        self.belongings = belongings or Belongings()
+
+    def history(
+        self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
+        if limit is not None:
+            check_count(limit, "limit", most=10**9)
+        now = self._now()
+        scope = self._whose(agent_id, session_id, user_id, now)
+        found = [] if scope is None else self._history.messages(scope, now=now, limit=limit)
+        return [shown_message(message) for message in found]
+
+    def remove(self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None) -> int:
+        """Send a session to the recycle bin, with its short-term window gone for good; how many messages it had."""
+        now = self._now()
+        scope = self._whose(agent_id, session_id, user_id, now)
+        for _ in range(_TRIES):
+            session = None if scope is None else self._history.find(scope, now=now)
+            if scope is None or session is None:
+                raise NotFoundError(
+                    f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
+                )
+            move = Move(
+                session.id, session.version, session.state, State.RECYCLED, "removed by the user", purge_at=now + BIN
+            )
+            ((outcome,),) = self._history.transition_all([(session.subject, [move])], now=now)
+            if outcome is Outcome.DONE:
+                return session.messages
+            if outcome is Outcome.HELD:
+                raise HeldError(
+                    f"session {session_id!r} with agent {agent_id!r} is on hold and was not removed; "
+                    "see the holds with: holdfast hold list"
+                )
+        raise StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
+
+    def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
+        """The sessions of a user, the latest active first."""
+        agent = None if agent_id is None else check_id(agent_id, "agent_id")
+        subject = f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        return [_shown(session) for session in self._history.sessions(subject, agent, now=self._now())]
+
+    # --- for the parts that keep something for sessions --------------------------------------------------------------
+
+    def find(self, scope: Scope) -> Session | None:
+        """The session of a scope; ``None`` if it is not to be seen, and nothing that belongs to it either."""
+        return self._history.find(scope, now=self._now())
+
+    def touch(self, scope: Scope) -> Session:
+        """The session of a scope, active now; begun if there is none."""
+        return self._history.touch(scope, now=self._now())
+
+    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        """Remove what a session that is being deleted holds, what belongs to it first; how many things are left."""
+        session = self._history.get(subject, item_id)
+        if session is None:
+            return 0
+        if session.state is not State.DELETING:
+            raise ConflictError(f"session {item_id} is {session.state}, not being deleted; claim it before erasing it")
+        left = self.belongings.erase(subject, item_id, limit=limit)
+        return left or self._history.erase(subject, item_id, limit=limit, lease=lease)
+
+    def _whose(self, agent_id: str, session_id: str | None, user_id: str | None, now: int) -> Scope | None:
+        """The scope that is meant; ``None`` if nobody has such a session."""
+        asked = Scope.checked(self._tenant, "anybody" if user_id is None else user_id, agent_id, session_id)
+        if user_id is not None:
+            return asked
+        users = self._history.owners(self._tenant, agent_id, session_id, now=now)
+        if len(users) > 1:
+            raise InvalidInputError(
+                f"{len(users)} users have a session {told(session_id)} with agent {agent_id!r}; say which with user_id="
+            )
+        return Scope(self._tenant, users[0], agent_id, session_id) if users else None
+
+
+def _shown(session: Session) -> dict[str, Any]:
+    """A session as callers see it."""
+    return {
+        "agent_id": session.agent_id,
+        "session_id": session.session_id,
+        "summary": session.summary,
+        "created_at": iso(session.created_at),
+        "updated_on": iso(session.updated_at),
+        "messages": session.messages,
+    }
+
+
+def roll(summary: str, messages: Sequence[Message]) -> str:
+    """The summary of a conversation, carried on by its new messages: their text while it is short, and now and then,
+    when it no longer is, the telling sentences of all of it. Uses neither network nor model, since a message waits for
+    it, whatever summarizer the settings name: that one is asked about conversations that are idle
+    (``conversation_summaries``).
+    """
+    lines: list[str] = []
+    room = _MOST
+    for message in reversed(messages):
+        line = f"{message.role}: {message.content[:_MOST_OF_ONE]}"[: max(room, 0)]
+        if not line:
+            break
+        lines.append(line)
+        room -= len(line)
+    before = summary.splitlines()
+    whole = "\n".join([*before, *reversed(lines)])
+    if len(whole) <= FULL:
+        return whole
+    sentences = [line for line in before if not line.startswith(_WORDS)]
+    return _summarizer().summarize([*sentences, *reversed(lines)], max_chars=SHORT)
+
+
+@cache
+def _summarizer() -> Summarizer:
+    return open_summarizer("extractive")
+
+
+def shown_message(message: Message) -> dict[str, Any]:
+    """A message as callers see it."""
+    return {
+        "message_id": message.id,
+        "role": message.role,
+        "content": message.content,
+        "timestamp": iso(message.created_at),
+        "metadata": message.metadata,
+    }

@@ -1,0 +1,701 @@
+"""A memory: the verbs that agents use, over the seven kinds, for one user, agent and session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from holdfast.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from holdfast.core.decisions import Decision
+from holdfast.core.errors import (
+    ConflictError,
+    InvalidContentError,
+    InvalidInputError,
+    LeaseLostError,
+    told,
+)
+from holdfast.core.filters import Filter, parse
+from holdfast.core.ids import is_id
+from holdfast.core.provenance import Origin, agent_source, check_source
+from holdfast.core.records import ALL, Cause, Message, Record, Scope, Usage
+from holdfast.core.times import iso
+from holdfast.core.types import (
+    EMPTY_LATENCY_MS,
+    SEVERAL_LATENCY_MS,
+    TYPES,
+    Archive,
+    Kind,
+    MemoryType,
+    State,
+    kind_of,
+)
+from holdfast.kinds.durable import Draft, Durable, check_at_hand, refuse_kind, shown
+from holdfast.kinds.entity import Entity, retell_entities
+from holdfast.kinds.episodic import Episodic
+from holdfast.kinds.explaining import explain, explain_item, explain_turn
+from holdfast.kinds.latency import Stopwatch
+from holdfast.kinds.lifetimes import describe_rules
+from holdfast.kinds.lineage import Lineage
+from holdfast.kinds.parts import Parts
+from holdfast.kinds.short_term import ShortTerm
+from holdfast.kinds.structured import Structured
+from holdfast.kinds.working import Working
+from holdfast.lifecycle.clearing import Cleared, clear, clear_conversations, counted
+from holdfast.lifecycle.survey import Extent
+from holdfast.recall.index import Hit
+from holdfast.recall.passages import INDEXED_CHARS
+from holdfast.recall.service import Ask, Query
+
+_log = logging.getLogger("holdfast.memory")
+MemoryKind = MemoryType | str
+Content = str | Mapping[str, Any]
+_MOST_AT_ONCE = 100_000
+_WITH_SOURCE = "deleted by the user, with what it was derived from"
+
+
+class Memory:
+    """The memory of one user as one agent sees it, in one session.
+
+    Safe for many threads. Every method that fails raises a ``HoldfastError`` and leaves the store as it was.
+    """
+
+    def __init__(self, parts: Parts, scope: Scope, *, auto_prune: bool = False) -> None:
+        self.auto_prune = auto_prune
+        self._parts = parts
+        self._scope = scope
+        self._records = Durable(parts, scope)
+        self._lineage = Lineage(self._records)
+        self.working = Working(parts, scope)
+        self.long_term = Plain(self, MemoryType.LONG_TERM)
+        self.persona = Plain(self, MemoryType.PERSONA)
+        self.short_term = ShortTerm(parts, scope)
+        self.episodic = Episodic(self._records)
+        self.entity = Entity(self._records)
+        self.structured = Structured(self._records, parts.schemas)
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is."""
+        return self._scope.user_id
+
+    @property
+    def agent_id(self) -> str:
+        """Which agent sees it."""
+        return self._scope.agent_id
+
+    @property
+    def session_id(self) -> str | None:
+        """In which session; ``None`` for the one without a name."""
+        return self._scope.session_id
+
+    def __repr__(self) -> str:
+        return f"Memory(user_id={self.user_id!r}, agent_id={self.agent_id!r}, session_id={self.session_id!r})"
+
+    # --- adding -----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        content: Content,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Remember ``content``; when this returns, it is durable (working memory aside).
+
+        Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
+        limit). At the quota it raises ``QuotaExceededError``, unless the memory prunes by itself. Short-term memory is
+        a window that slides instead: at 1,000 messages ``quota_remaining`` stays 0, the oldest leave it for good, and
+        ``dropped`` says how many did; the conversation's history keeps all of them. Of a text that is longer than what
+        is indexed of it, ``indexed_chars`` says how much that is.
+
+        ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
+        has the ids of the memories and messages of this user that it was made from.
+        """
+        origin = self._records.origin(source, derived_from)
+        return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune)
+
+    def add_with_auto_prune(
+        self,
+        content: Content,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Remember ``content``; at the quota, the oldest tenth of the kind goes to the recycle bin first.
+
+        ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
+        """
+        return self._add_one(content, memory_type, metadata, self._records.origin(source, derived_from), prune=True)
+
+    def add_many(
+        self,
+        contents: Sequence[Content],
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        metadata: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Remember many contents in one transaction, all of them or none.
+
+        ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
+        Gives ``memory_ids`` in the contents' order.
+        """
+        watch = Stopwatch()
+        kind = kind_of(memory_type)
+        if isinstance(contents, str | bytes | Mapping) or not isinstance(contents, Sequence):
+            raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
+        if len(contents) > _MOST_AT_ONCE:
+            raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
+        origin = self._records.origin(source, derived_from)
+        ids, usage, gone = (
+            self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
+        )
+        went = _went(kind, gone)
+        return {
+            "memory_ids": ids,
+            "operation": "add_with_prune" if "pruned" in went else "add_many",
+            "memory_type": kind.name.value,
+            "latency_ms": watch.ms(),
+            "quota_remaining": (usage or self._usage(kind)).remaining,
+            **went,
+        }
+
+    def _add_one(
+        self,
+        content: Content,
+        memory_type: MemoryKind,
+        metadata: Mapping[str, Any] | None,
+        origin: Origin,
+        *,
+        prune: bool,
+    ) -> dict[str, Any]:
+        watch = Stopwatch()
+        kind = kind_of(memory_type)
+        (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
+        elapsed = watch.ms()
+        self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
+        went = _went(kind, gone)
+        return {
+            "memory_id": memory_id,
+            "operation": "add_with_prune" if "pruned" in went else "add",
+            "memory_type": kind.name.value,
+            "latency_ms": elapsed,
+            "quota_remaining": usage.remaining,
+            **went,
+            **({"indexed_chars": INDEXED_CHARS} if isinstance(content, str) and len(content) > INDEXED_CHARS else {}),
+        }
+
+    def _write(
+        self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
+    ) -> tuple[list[str], Usage, int]:
+        if origin.is_said and not kind.durable:
+            raise refuse_kind(
+                kind, "given a source", "it is what the agent has in mind now; leave out where it is from"
+            )
+        if isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes):
+            return self._write_each(kind, contents, metadata, origin, prune=prune)
+        shared: Any = metadata
+        if kind.name is MemoryType.STRUCTURED:
+            ids, added = self.structured.add_documents(contents, shared, prune=prune, origin=origin)
+            return ids, added.usage, added.pruned
+        texts = [_as_text(content, kind) for content in contents]
+        match kind.name:
+            case MemoryType.WORKING:
+                return self.working.put(texts, shared, prune=prune)
+            case MemoryType.SHORT_TERM:
+                role = shared.get("role", "user") if isinstance(shared, Mapping) else "user"
+                ids, held, dropped = self.short_term.append(role, texts, shared)
+                return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped
+            case MemoryType.EPISODIC:
+                ids, added = self.episodic.add_texts(texts, shared, prune=prune, origin=origin)
+            case MemoryType.ENTITY:
+                ids, added = self.entity.add_texts(texts, shared, prune=prune, origin=origin)
+            case _:
+                kept = check_metadata(shared)
+                drafts = [Draft(text, kept, origin=origin) for text in texts]
+                ids, added = self._records.write(kind.name, drafts, prune=prune)
+        return ids, added.usage, added.pruned
+
+    def _write_each(
+        self, kind: Kind, contents: Sequence[Content], metadata: Sequence[object], origin: Origin, *, prune: bool
+    ) -> tuple[list[str], Usage, int]:
+        """Contents with metadata of their own: one transaction still, for the kinds that are plain texts."""
+        if len(metadata) != len(contents):
+            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
+        if kind.name not in (MemoryType.LONG_TERM, MemoryType.PERSONA):
+            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
+        drafts = [
+            Draft(_as_text(content, kind), check_metadata(own), origin=origin)
+            for content, own in zip(contents, metadata, strict=True)
+        ]
+        ids, added = self._records.write(kind.name, drafts, prune=prune)
+        return ids, added.usage, added.pruned
+
+    # --- recalling ----------------------------------------------------------------------------------------------------
+
+    def retrieve(
+        self,
+        query: str,
+        memory_types: Sequence[MemoryKind] | MemoryKind | None = None,
+        top_k: int = 5,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        memory_type: MemoryKind | None = None,
+        include_archived: bool | None = None,
+        explain: bool = False,
+    ) -> list[dict[str, Any]]:
+        """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
+
+        Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
+        more; with ``explain``, the parts of its score. Filters apply before the best are taken. Of several kinds each
+        keeps its best match; working memory comes first, the others by score. Archived memories are left out,
+        episodes aside, unless asked for.
+        """
+        watch = Stopwatch()
+        kinds = _kinds(memory_types, memory_type)
+        check_count(top_k, "top_k")
+        where = parse(filters)
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        now = self._parts.now()
+        found = {}
+        for kind in kinds:
+            archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
+            found[kind.name] = self._search(kind, asked, Ask(top_k, now, where, archived, explain))
+        results = _merged(found, top_k)
+        target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
+        label = kinds[0].name.value if len(kinds) == 1 else "several"
+        self._parts.latencies.record(
+            "retrieve", label, watch.ms(), target if results else min(target, EMPTY_LATENCY_MS)
+        )
+        return results
+
+    def _search(self, kind: Kind, query: Query, ask: Ask) -> list[dict[str, Any]]:
+        if kind.durable:
+            pairs = self._records.search(kind.name, query, ask)
+            return [_scored(shown(record, ask.now), hit, explain=ask.explain) for record, hit in pairs]
+        items = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
+        by_id = {item.id: item for item in items}
+        hits = self._parts.recall.search_among(self._scope, kind, items, query, ask)
+        return [_scored(self._shown_item(kind, by_id[hit.id]), hit, explain=ask.explain) for hit in hits]
+
+    def list_memories(
+        self,
+        memory_type: MemoryKind = MemoryType.LONG_TERM,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 100,
+        include_archived: bool = False,
+        source: str | None = None,
+        before: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Memories of a kind that pass the filters, newest first; with ``source``, those that came from there.
+
+        With ``before`` (the id of a memory, be it there or not), those older than that: a long list is read page by
+        page, each from the last memory of the one before it. Fewer than ``limit`` means that there are no more.
+        """
+        kind = kind_of(memory_type)
+        if before is not None and not is_id(before):
+            raise InvalidInputError(f"before must be the id of a memory, not {told(before)}")
+        check_count(limit, "limit", most=_MOST_AT_ONCE)
+        where: Filter | None = parse(filters)
+        if not kind.durable:
+            instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
+            raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
+        if source is None:
+            found = self._records.select(
+                kind.name, where, limit=limit, include_archived=include_archived, before=before
+            )
+        else:
+            found = self._lineage.of_source(
+                kind.name, check_source(source), where, limit=limit, include_archived=include_archived, before=before
+            )
+        now = self._parts.now()
+        return [shown(record, now) for record in found]
+
+    def get(self, memory_id: str) -> dict[str, Any]:
+        """One memory; ``NotFoundError`` says why there is none."""
+        found = self._item(memory_id)
+        if found is not None:
+            return self._shown_item(*found)
+        record = self._records.read(memory_id)
+        now = self._parts.now()
+        body = record.body if record.body is not None and not record.is_archived(now) else {}
+        return {**shown(record, now), **body}
+
+    def derived(self, memory_id: str, *, deep: bool = False) -> list[dict[str, Any]]:
+        """The memories that say they were derived from a memory or a message, which need not be there any more; with
+        ``deep``, what was derived from those too, and so on, nearest first.
+        """
+        if not is_id(memory_id):
+            raise InvalidInputError(f"{told(memory_id)} is not the id of a memory or a message")
+        now = self._parts.now()
+        return [shown(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
+
+    def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
+        """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
+        kind = kind_of(memory_type)
+        held = self._usage(kind).memories
+        over = self._parts.dues.expired(self._scope.subject, kind.name, self._parts.now()) if kind.durable else 0
+        return held - over
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        memory_id: str,
+        content: Content | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Change what a memory says, its metadata (all of it is replaced), or where it comes from; what is not given
+        stays, and so does its age.
+        """
+        origin = self._records.origin(source, derived_from)
+        if content is None and metadata is None and not origin.is_said:
+            raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
+        if memory_id in (origin.derived_from or ()):
+            raise InvalidInputError(f"memory {memory_id} cannot be derived from itself")
+        found = self._item_to_change(memory_id)
+        if found is not None:
+            if origin.is_said:
+                raise refuse_kind(found[0], "given a source", "leave out where it is from")
+            return self._update_item(*found, content, metadata)
+        record = self._records.read(memory_id)
+        check_at_hand(record)
+        changes = origin.fields(record.scope.agent_id)
+        if content is not None or metadata is not None:
+            changes |= self._changes(record, content, metadata)
+        changed = self._records.change(record, **changes)
+        return shown(changed, self._parts.now())
+
+    def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        if record.kind is MemoryType.ENTITY:
+            raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
+        if record.kind is MemoryType.STRUCTURED:
+            kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
+            kept["collection"] = record.metadata["collection"]
+            kept["key"] = record.metadata.get("key")
+            draft = self.structured.draft(record.metadata["document"] if content is None else content, kept)
+            return {"content": draft.content, "metadata": draft.metadata}
+        changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}
+        if metadata is not None:
+            changes["metadata"] = check_metadata(metadata)
+        return changes
+
+    def _update_item(
+        self, kind: Kind, item: Message, content: Content | None, metadata: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        if kind.name is not MemoryType.WORKING:
+            raise refuse_kind(kind, "updated", "add a new message instead")
+        text = item.content if content is None else check_content(_as_text(content, kind))
+        changed = item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
+        self.working.update(changed)
+        return self._shown_item(kind, changed)
+
+    def delete(self, memory_id: str, *, with_derived: bool = False) -> dict[str, Any]:
+        """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
+
+        With ``with_derived``, all that was derived from it goes to the bin too, and ``deleted_with`` has the ids; a
+        restore brings it all back. What stays though it was derived from it is named in ``derived``.
+        """
+        found = self._item_to_change(memory_id)
+        went: list[str] = []
+        if found is not None:
+            kind, item = found
+            (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
+            result = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
+            if with_derived:
+                went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
+        else:
+            if with_derived:
+                record, went = self._lineage.recycle(
+                    memory_id, reason="deleted by the user, together with what was derived"
+                )
+            else:
+                record = self._records.recycle(memory_id, reason="deleted by the user")
+            result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
+            if record.kind is MemoryType.ENTITY:
+                self.entity.retell_sources(record.id)
+        retell_entities(self._parts, self._scope.subject, went)
+        left = [one.id for one in self._lineage.live_derived(memory_id)]
+        more = {"deleted_with": went, "derived": left}
+        return {**result, **{name: ids for name, ids in more.items() if ids}}
+
+    def restore(self, memory_id: str) -> dict[str, Any]:
+        """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
+        derived from it (``restored_with``).
+        """
+        record = self._records.restore(memory_id)
+        came = self._lineage.restore_derived(record)
+        if record.kind is MemoryType.ENTITY:
+            self.entity.retell_sources(record.id)
+        retell_entities(self._parts, self._scope.subject, came)
+        back = shown(self._records.read(memory_id), self._parts.now())
+        return {**back, "restored_with": came} if came else back
+
+    def explain(self, memory_id: str) -> dict[str, Any]:
+        """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
+        gone: when, why and under which rule it went.
+        """
+        found = self._item(memory_id)
+        if found is None:
+            return explain(self._parts, self._scope.tenant, memory_id, self._scope.subject)
+        ttl = self.short_term.get_ttl()
+        turn = self._parts.history.find_message(self._scope.subject, memory_id)
+        if turn is None:
+            return explain_item(*found, self._shown_item(*found), ttl)
+        said = explain_turn(self._parts, turn)
+        leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
+        return {**said, "summary": f"{said['summary']} {leaves}"}
+
+    def rules(self) -> dict[str, Any]:
+        """How long each kind is kept for this user, agent and session, by the rules in force, in words and numbers.
+
+        When it is archived and when deleted, how long it is in the recycle bin, how much there may be, and which holds
+        name them.
+        """
+        self._parts.check()
+        return describe_rules(self._parts, self._scope)
+
+    def rehydrate(self, memory_id: str) -> dict[str, Any]:
+        """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+        self._records.check_agent()
+        now = self._parts.now()
+        record = self._records.read(memory_id)
+        if record.pack is None:
+            kind = TYPES[record.kind]
+            if record.state is State.ARCHIVED and kind.archive is Archive.SUMMARY:
+                raise ConflictError(
+                    f"memory {memory_id} was archived in place: only its summary was kept; nothing can be brought back"
+                )
+            raise ConflictError(
+                f"memory {memory_id} is {record.state}, not in cold storage; there is nothing to bring back"
+            )
+        return shown(self._records.rehydrate(record), now)
+
+    def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
+        """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with; how many.
+
+        Working and short-term memory is gone at once; conversations go with short-term memory, into the bin. What a
+        hold covers stays; ``HeldError`` if that is all there is.
+        """
+        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        kinds = list(TYPES.values()) if memory_type is None else [kind_of(memory_type)]
+        total = Cleared(0, 0)
+        for kind in kinds:
+            moved, held = self._clear(subject, kind)
+            total = Cleared(total.moved + moved, total.held + held)
+        _log.info(
+            "deleted %d memories of user %s (%s); holds kept %d",
+            total.moved,
+            self._parts.pseudonym(subject),
+            "all kinds" if memory_type is None else kinds[0].name,
+            total.held,
+        )
+        return counted(total, user_id)
+
+    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+        """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by
+        kind, and beside them conversations, facts, rules, holds and what the audit chain says.
+        """
+        return self._parts.exports.export(self._scope.tenant, user_id)
+
+    def export_kind(self, user_id: str, memory_type: MemoryKind) -> list[dict[str, Any]]:
+        """All of a user's memories of a durable kind, whole, in whatever state, whichever agent they are with."""
+        kind = kind_of(memory_type)
+        if not kind.durable:
+            raise refuse_kind(kind, "exported by itself", "use gdpr_export_user_data")
+        return self._parts.exports.of_kind(self._scope.tenant, user_id, kind.name)
+
+    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
+        """Erase a user: everything of all kinds, with all agents, in every place, past the recycle bin, for good.
+
+        How many memories of each kind there were. ``HeldError`` while a hold stands on anything of theirs. What became
+        of each place, and the certificate, is in the answer of ``holdfast.erase_user``.
+        """
+        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        return dict(self._parts.erase(subject).kinds)
+
+    def archive_due(self, memory_type: MemoryKind) -> int:
+        """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
+        kind = kind_of(memory_type)
+        if kind.archive is None:
+            raise refuse_kind(kind, "archived", "it is kept as it is")
+        subject = None if self._scope.user_id == ALL else self._scope.subject
+        extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
+        sweeper = self._parts.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
+        leadership = self._parts.leadership
+        with leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
+            now = self._parts.now()
+            upto = self._parts.trust.note(now).until(now)
+            report = sweeper.apply(now, extent, upto=upto, lease=lambda: leadership.lease, note=_log_archived)
+        _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
+        return report.counts["archive"]
+
+    def _clear(self, subject: str, kind: Kind) -> Cleared:
+        if kind.name is MemoryType.WORKING:
+            return Cleared(self._parts.working.clear_user(subject), 0)
+        if kind.name is MemoryType.SHORT_TERM:
+            return clear_conversations(self._parts.history, subject, now=self._parts.now())
+        return clear(
+            self._parts.records,
+            subject,
+            kind.name,
+            reason="deleted by the user, with all of its kind",
+            cause=Cause.USER,
+            now=self._parts.now(),
+            whose=self._parts.pseudonym(subject),
+        )
+
+    def end_task(self) -> int:
+        """The task is over: working memory is cleared; how many memories that were."""
+        return self.working.clear()
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
+        """The working note or short-term message of an id, if there is one; looked for where it is cheapest first."""
+        note = self.working.get(memory_id) if isinstance(memory_id, str) else None
+        if note is not None:
+            return TYPES[MemoryType.WORKING], note
+        if self._records.find(memory_id) is not None:
+            return None
+        message = next((message for message in self.short_term.messages() if message.id == memory_id), None)
+        return None if message is None else (TYPES[MemoryType.SHORT_TERM], message)
+
+    def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
+        """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""
+        found = self._item(memory_id)
+        if found is None or found[0].name is not MemoryType.WORKING:
+            self._records.check_agent()
+        return found
+
+    def _shown_item(self, kind: Kind, item: Message) -> dict[str, Any]:
+        role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
+        return {
+            "memory_id": item.id,
+            "content": item.content,
+            "memory_type": kind.name.value,
+            "metadata": {**deepcopy(item.metadata), **role},
+            "agent_id": self.agent_id,
+            "session_id": self.session_id,
+            "created_at": iso(item.created_at),
+            "updated_at": iso(item.created_at),
+            "is_archived": False,
+            "source": agent_source(self.agent_id),
+            "derived_from": [],
+        }
+
+    def _usage(self, kind: Kind) -> Usage:
+        if kind.durable:
+            return self._parts.records.usage(self._scope.subject, kind)
+        held = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
+        return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
+
+
+class Plain:
+    """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
+
+    def __init__(self, memory: Memory, kind: MemoryType) -> None:
+        self._memory = memory
+        self._kind = kind
+
+    def add(
+        self,
+        content: str,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> str:
+        """Remember a text; its id."""
+        added = self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)
+        memory_id: str = added["memory_id"]
+        return memory_id
+
+    def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """What is remembered of this kind that bears on ``query``."""
+        return self._memory.retrieve(query, [self._kind], top_k, filters)
+
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's memories of this kind, whole, in whatever state, whichever agent they are with."""
+        return self._memory.export_kind(user_id, self._kind)
+
+    def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
+        """What is remembered of this kind, newest first."""
+        return self._memory.list_memories(self._kind, filters, limit=limit)
+
+    def count(self) -> int:
+        """How many memories of this kind there are."""
+        return self._memory.count_memories(self._kind)
+
+    def delete_all(self, user_id: str) -> int:
+        """Send all of a user's memories of this kind to the recycle bin; how many."""
+        return self._memory.delete_user_memories(user_id, self._kind)
+
+    def archive_old_memories(self) -> int:
+        """Move memories of this kind that are old enough to cold storage now, without waiting for a sweep; how many.
+
+        Those of this user; of all users, where the memory's user is ``*``.
+        """
+        return self._memory.archive_due(self._kind)
+
+
+def _log_archived(decision: Decision) -> None:
+    where = "cold storage" if TYPES[MemoryType(decision.kind)].archive is Archive.COLD else "its summary"
+    _log.info("archived memory %s (%s) to %s", decision.id, decision.kind, where)
+
+
+def _went(kind: Kind, gone: int) -> dict[str, int]:
+    """How many old ones made way: out of the sliding window, or to the recycle bin."""
+    return {} if not gone else {"dropped" if kind.name is MemoryType.SHORT_TERM else "pruned": gone}
+
+
+def _as_text(content: Content, kind: Kind) -> str:
+    """Content as text; working memory takes objects too."""
+    if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
+        return dump_json(content, InvalidContentError, "content")
+    return content  # type: ignore[return-value]  # whatever is not text is refused where contents are checked
+
+
+def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | None) -> list[Kind]:
+    if several is None:
+        return [kind_of(MemoryType.LONG_TERM if one is None else one)]
+    if one is not None:
+        raise InvalidInputError("give memory_type or memory_types, not both")
+    if isinstance(several, str):
+        return [kind_of(several)]
+    if not isinstance(several, Sequence) or not several:
+        raise InvalidInputError(
+            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {told(several)}"
+        )
+    return list(dict.fromkeys(kind_of(name) for name in several))
+
+
+def _scored(result: dict[str, Any], hit: Hit, *, explain: bool) -> dict[str, Any]:
+    scored = {**result, "score": hit.score}
+    return {**scored, "explanation": hit.parts} if explain else scored
+
+
+def _merged(found: Mapping[MemoryType, list[dict[str, Any]]], top_k: int) -> list[dict[str, Any]]:
+    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
+    firsts = [results[0] for results in found.values() if results]
+    others = [result for results in found.values() for result in results[1:]]
+
+    def order(result: dict[str, Any]) -> tuple[bool, float]:
+        return result["memory_type"] != MemoryType.WORKING, -result["score"]
+
+    chosen = sorted(firsts, key=order)[:top_k]
+    chosen += sorted(others, key=lambda result: -result["score"])[: top_k - len(chosen)]
+    return sorted(chosen, key=order)

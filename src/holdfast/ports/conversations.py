@@ -1,0 +1,222 @@
+"""What was said: for an hour, and durably."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.core.holds import Hold
+from holdfast.core.records import Message, Move, Outcome, Scope
+from holdfast.core.types import State
+from holdfast.ports.work import Lease
+
+
+class Session(NamedTuple):
+    """A conversation of a user with an agent."""
+
+    id: str
+    subject: str
+    agent_id: str
+    session_id: str | None
+    state: State
+    version: int
+    created_at: int
+    updated_at: int
+    aged_from: int
+    hidden_from: int | None
+    moved_at: int | None
+    reason: str | None
+    purge_at: int | None
+    bundle: str | None
+    messages: int
+    size: int
+    summary: str
+
+
+class Turn(NamedTuple):
+    """A message, and the conversation that it is in."""
+
+    message: Message
+    session: Session
+    purge_at: int | None
+    """Until when it is in the recycle bin, if it was deleted by itself."""
+
+
+class BinnedMessage(NamedTuple):
+    """A message that was deleted by itself."""
+
+    message: Message
+    subject: str
+    agent_id: str
+    session_id: str | None
+    purge_at: int
+
+
+#: The summary of a conversation so far and its new messages, as the summary of all of it.
+Summarize = Callable[[str, Sequence[Message]], str]
+
+
+class Appended(NamedTuple):
+    """Where messages were added."""
+
+    session: str
+    """The id of the session."""
+    begun: bool
+    """Whether it began with them."""
+
+
+class SessionWindow(NamedTuple):
+    """Names the short-term window of a session."""
+
+    scope: Scope
+    session: str | None
+    """The id of the session; ``None``: whichever session has the name."""
+
+
+class History(Protocol):
+    """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
+
+    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent. The
+    short-term window of a session ends when the session is moved out of the active state, by whatever path.
+    """
+
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
+        """Add messages to the session's conversation, and let its summary and its last activity be of now. Without
+        messages nothing happens, and the answer names no session.
+
+        A session whose time is over is not revived: it goes to the recycle bin (one that a hold keeps gives up its
+        name), and another begins.
+        """
+
+    def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
+        """Undo ``append``: remove its messages, and the session if it began with them. No entry is written about it."""
+
+    def touch(self, scope: Scope, *, now: int) -> Session:
+        """The session of a scope, active now; begun if there is none."""
+
+    def find(self, scope: Scope, *, now: int) -> Session | None:
+        """The session of a scope, if it is to be seen."""
+
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
+        """The conversation in its order; with ``limit``, its last messages; with ``before``, what was said before that
+        message, be it deleted or not. Of a message that is not known, nothing was.
+        """
+
+    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
+        """The users of a tenant who have a session of this name with an agent."""
+
+    def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
+        """The sessions of a subject that are to be seen, the latest active first."""
+
+    def to_summarize(
+        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
+    ) -> tuple[list[Session], int]:
+        """Some of the sessions that have changed since ``save_summary``, and not after ``idle_since``; and where to go
+        on from. Fewer than ``limit`` means that there are no more.
+        """
+
+    def save_summary(self, session: Session, summary: str) -> bool:
+        """Keep a summary of a session as it was found; ``False``, changing nothing, if it has changed since."""
+
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+        """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
+
+    def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+        """Bring a message back to its place; whether it was in the bin. ``ConflictError`` if its session is not
+        active (audited), or its time in the bin is over; ``AgentRemovedError``, audited, if its agent is there too.
+        """
+
+    def binned_messages(
+        self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = ..., limit: int
+    ) -> tuple[list[BinnedMessage], tuple[int, int]]:
+        """Some of the messages in the bin, those that leave it first first, and where to go on from."""
+
+    def purge_messages(
+        self, tenant: str, *, at: int | None = None, now: int, limit: int, lease: Lease | None = None
+    ) -> tuple[int, int]:
+        """Delete messages whose time in the bin was over ``at`` a moment (now) for good, but for those that are held;
+        how many, and their bytes. Fewer than ``limit`` means that none is left.
+        """
+
+    def get(self, subject: str, item_id: str) -> Session | None:
+        """A session by its id, in whatever state."""
+
+    def find_message(self, subject: str, message_id: str) -> Turn | None:
+        """A message by its id, in whatever state it and its session are. Costs what the subject has said."""
+
+    def hold_on(self, subject: str, item_id: str) -> Hold | None:
+        """The hold that keeps a session, or any message of it."""
+
+    def transition_all(
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
+    ) -> list[list[Outcome]]:
+        """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active.
+
+        A session is ``DELETED`` only once it has no messages. A hold on one of its messages holds the session.
+        """
+
+    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        """Remove messages of a session that is being deleted, some at a time; how many are left."""
+
+
+class ShortWindow(NamedTuple):
+    """The short-term messages of a session."""
+
+    agent_id: str | None
+    """``None``, if only a digest of it is kept, and it is not known whose that is; ``session_id`` is ``None`` then."""
+    session_id: str | None
+    expires_at: int
+    messages: list[Message]
+
+
+class ShortTermStore(Protocol):
+    """Messages of a session that are gone ``ttl`` after the session's last write.
+
+    A window belongs to the session whose id it was written under. What was written under the id of an earlier session
+    of the same name is not shown, and goes with the next write.
+    """
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether they are kept outside of the database, so that no transaction is both theirs and the history's."""
+
+    def append(
+        self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
+    ) -> int:
+        """Add messages and keep the whole window for ``ttl`` microseconds from ``now``.
+
+        A window slides: it holds the last ``most`` messages, and the oldest leave it. The answer is how many it held
+        before they left, which is more than ``most`` by as many as left. A message
+        that the window holds already, the same in every part, is not added again.
+        """
+
+    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
+        """The messages in their order; empty from the instant of expiry on. With ``session``, those of that session."""
+
+    def end(self, windows: Sequence[SessionWindow]) -> int:
+        """Let the messages of sessions expire now; how many of the windows there were."""
+
+    def end_agent(self, tenant: str, agent_id: str) -> int:
+        """Let the messages of all of an agent's sessions expire now; how many sessions."""
+
+    def end_user(self, tenant: str, user_id: str) -> int:
+        """Let the messages of all of a user's sessions expire now; how many sessions."""
+
+    def end_expired(self, now: int, limit: int) -> int:
+        """Remove what has expired, some at a time; how many sessions."""
+
+    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
+        """When the session expires; ``None`` if it holds nothing."""
+
+    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+        """Take messages out for good; how many there were."""
+
+    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
+        """All messages of a user that are kept, session by session, also those that have expired and have not been
+        cleared away. Where only digests of ids are kept, ``known`` are agents and sessions to tell them by.
+        """

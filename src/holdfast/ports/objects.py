@@ -1,0 +1,149 @@
+"""Cold storage, and what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.ports.work import Lease
+
+
+class ObjectStore(Protocol):
+    """Whole objects under names, written once, read rarely, deleted for good.
+
+    A name is parts of lower-case letters, digits, ``.``, ``_``, ``=`` and ``-`` with ``/`` between them; none may be
+    the beginning (up to a ``/``) of another. ``InvalidInputError`` for any other name, before anything is done.
+
+    What fails in passing is tried again for some seconds. Then every method raises ``ObjectStoreUnavailableError``
+    (retryable) where the store does not answer in time, ``StoreFullError`` (retryable) where it has no room, and
+    ``ObjectStoreError`` where it refuses. To ``get`` and ``delete``, a place that is gone is never an empty one: an
+    archive on a disk that is not mounted has lost nothing, and nothing in it has been erased.
+
+    A write that raises has left what had the name before; where it was unavailable, the new object may be there
+    instead. Either is whole. An object that is written on a condition is never written without one.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown: without secrets."""
+
+    def prepare(self) -> None:
+        """Make the place ready to be written, before it is noted anywhere that something lies there."""
+
+    def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
+        """Write an object; it is durable when this returns, and at no moment can part of it be read. Its tag.
+
+        What had the name before is replaced; writing the same again changes nothing. With ``absent``, only if nothing
+        has the name: else ``ConflictError``. With ``match``, only if what has the name is what ``get_with_tag`` gave
+        that tag: else ``StaleError``. Of any number of writers on the same condition, one succeeds.
+        """
+
+    def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
+        """Write an object that need not fit into memory, as ``put`` does; its size and its SHA-256.
+
+        If the chunks raise, or anything else does, nothing of them stays.
+        """
+
+    def get(self, name: str) -> bytes:
+        """All of an object; ``ObjectMissingError`` if there is none of this name."""
+
+    def get_with_tag(self, name: str) -> tuple[bytes, str]:
+        """All of an object, and the tag by which ``put`` knows whether it is still the same."""
+
+    def get_stream(self, name: str) -> Iterator[bytes]:
+        """An object in chunks, in their order, read as they are asked for; ``ObjectMissingError`` at once.
+
+        It ends only at the object's end: one that breaks off raises, and so does one that is replaced meanwhile
+        (``StaleError``), unless the old one can be read to its end. What it holds is for the reader to verify.
+        """
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove objects, durably; those that are not there are passed over, so that it can be repeated.
+
+        If it raises, any of them may be left. It also clears away what puts that were killed left behind, where that
+        can be seen.
+        """
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order.
+
+        They are read as they are asked for, a thousand or a folder at a time.
+        """
+
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """The same, each with the number of its bytes as they lie there: nothing of them is read."""
+
+    def check(self) -> Sequence[str]:
+        """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind.
+
+        What works and should be known nonetheless is the answer: that deleted objects are kept as old versions, that
+        conditions are not heeded, that nothing is encrypted on its way.
+        """
+
+
+class Pack(NamedTuple):
+    """A cold object: records of one subject, packed together."""
+
+    number: int
+    subject: str
+    name: str
+    state: str
+    records: int
+    digest: bytes
+
+
+class PackStore(Protocol):
+    """Which cold objects there are, and what is to become of them.
+
+    A pack is ``writing`` until records have moved into it, then ``kept``; ``stale`` while it holds more than the
+    records that still lie in it, and ``leaving`` until its object is gone.
+    """
+
+    def alias(self, subject: str) -> str:
+        """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
+
+    def open(
+        self,
+        subject: str,
+        *,
+        name: str,
+        records: int,
+        size: int,
+        digest: bytes,
+        now: int,
+        alias: str | None = None,
+    ) -> int:
+        """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``.
+
+        ``NotFoundError``, if the subject does not go by the pseudonym ``alias`` (any more).
+        """
+
+    def get(self, number: int) -> Pack | None:
+        """A pack that is kept, or stale."""
+
+    def unsettled(self, tenant: str) -> list[Pack]:
+        """The packs that something is to be done with."""
+
+    def members(self, number: int) -> list[str]:
+        """The records that lie in a pack and are to stay."""
+
+    def small(self, subject: str, *, below: int) -> Pack | None:
+        """The smallest pack of a subject that is kept and has fewer bytes than that."""
+
+    def oldest(self, limit: int) -> list[Pack]:
+        """The oldest pack that is kept, or stale, of each subject; of those who have the oldest, up to ``limit``."""
+
+    def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+        """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
+
+        ``False``, changing nothing, if there are not so many members any more, or the new pack was given up.
+        """
+
+    def settle(self, number: int) -> str | None:
+        """The state that a pack is in by the records that lie in it, set; ``None`` if it is leaving already."""
+
+    def leaving(self, number: int) -> list[Pack]:
+        """The pack, if it is leaving."""
+
+    def forget(self, number: int) -> None:
+        """The object is gone."""

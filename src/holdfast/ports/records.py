@@ -1,0 +1,144 @@
+"""Memories, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.core.decisions import Standing
+from holdfast.core.records import Entry, Fact, Move, Outcome, Record, Usage
+from holdfast.core.types import Kind
+from holdfast.ports.work import Lease
+
+
+class Added(NamedTuple):
+    """The outcome of an insert."""
+
+    usage: Usage
+    """As it is after the insert."""
+    pruned: int
+    """How many old records went to the recycle bin to make room."""
+    gone: tuple[str, ...] = ()
+    """Which they were."""
+
+
+class RecordStore(Protocol):
+    """Durable records of the kinds that ``TYPES`` calls durable."""
+
+    def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        """Add all entries, or none of them.
+
+        Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
+        whatever other writers do, and ``ConflictError`` where a live record goes by the name of one of them. With
+        ``prune``, the oldest tenth of the live records is recycled first, as often as it takes; what cannot be made
+        room for is refused.
+        """
+
+    def get(self, subject: str, record_id: str) -> Record | None:
+        """The record, in whatever state it is; ``None`` if there is no such."""
+
+    def find(self, tenant: str, record_id: str) -> Record | None:
+        """The record, whoever of the tenant's users it belongs to."""
+
+    def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
+        """The live record of a kind that goes by a name, if it is not hidden at ``now``."""
+
+    def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+        """Those of the records that are live and not hidden at ``now``, by id."""
+
+    def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
+        """The records with their encodings, in whatever state they are, by id."""
+
+    def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
+        """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
+
+        ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
+        storage is changed only with ``back``, the move that brings it back, in the same transaction. ``HeldError`` if
+        the change would take it out of a hold that it is under.
+        """
+
+    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+        """Carry out each move, or say why not and change nothing of that record.
+
+        The only way from one state to another: state, version and holds are checked, and the audit entry (of the move,
+        or of its refusal; of a stale one, none) is written, in the same transaction. A record whose target is
+        ``DELETED`` is gone, with all that is known of it.
+        """
+
+    def transition_all(
+        self,
+        batches: Sequence[tuple[str, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
+    ) -> list[list[Outcome]]:
+        """The same for several subjects; each subject's moves are one transaction, or share one with others'.
+
+        With a lease, ``LeaseLostError`` if it is no longer the current one; with the version of the rules that the
+        moves were decided by, ``RulesChangedError`` if it is no longer that. Both are checked in the same transaction.
+        """
+
+    def binned(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = ..., limit: int
+    ) -> tuple[list[Record], tuple[int, int]]:
+        """Some of the records in the recycle bin, those that leave it first first, and where to go on from."""
+
+    def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        """Some of the records in the recycle bin that went there together, each user's together, and where to go on
+        from.
+        """
+
+    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
+        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
+
+    def usage(self, subject: str, kind: Kind) -> Usage:
+        """What the subject holds of a kind, live records only."""
+
+    def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
+        """Set ``max_memories`` and ``max_bytes`` (those that are given; ``None``: no limit) for a user or a tenant."""
+
+
+class Written(NamedTuple):
+    """A record that is there, in whatever state, and who or what wrote it."""
+
+    standing: Standing
+    """Without the record's metadata."""
+    source: str
+
+
+class ProvenanceStore(Protocol):
+    """Where records came from: who or what wrote them, and what they were derived from. Each record says it itself."""
+
+    def derived(self, subject: str, source_ids: Sequence[str]) -> list[Written]:
+        """The subject's records that say they were derived from any of these memories and messages, each once."""
+
+    def of_source(
+        self, tenant: str, source: str, subject: str | None = None, *, after: int = 0, limit: int
+    ) -> tuple[list[Written], int]:
+        """Some of the records that a source wrote, of a subject or of all of a tenant's, each subject's together, and
+        where to go on from. Costs what the source wrote; of an agent's own, what there is.
+        """
+
+
+class FactStore(Protocol):
+    """Facts of a subject's entities."""
+
+    def record(self, subject: str, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
+        """Let each fact join what is known, as ``core.facts.succession`` says, together; the ids that were added."""
+
+    def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
+        """End those of the facts that still hold; how many there were."""
+
+    def facts(self, subject: str, entity_ids: Sequence[str]) -> list[Fact]:
+        """Every fact, current and ended, that has one of the entities as source or target, oldest first."""
+
+
+class SchemaStore(Protocol):
+    """JSON Schemas of a tenant's collections."""
+
+    def put(self, tenant: str, collection: str, schema: str | None) -> None:
+        """Set (or, with ``None``, remove) the schema of a collection, as JSON text."""
+
+    def get(self, tenant: str, collection: str) -> str | None:
+        """The schema of a collection, as JSON text."""

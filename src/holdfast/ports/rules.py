@@ -1,0 +1,194 @@
+"""How long things live, what is due, and what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.core.chain import Event
+from holdfast.core.decisions import Standing, Window
+from holdfast.core.holds import Held, Hold
+from holdfast.core.records import Scope
+from holdfast.core.rules import Life, Rule, Terms
+from holdfast.core.selections import Labels
+from holdfast.core.types import State
+from holdfast.ports.conversations import Session
+
+
+class Profile(NamedTuple):
+    """What the rules come to for all records of a kind that the same rules select."""
+
+    number: int
+    kind: str
+    life: Life
+    rules: tuple[Rule, ...]
+    """The rules that it comes from."""
+
+
+class RuleStore(Protocol):
+    """Retention rules, and the profiles through which records follow them.
+
+    A rule takes effect at once for all its records, for reads and sweeps alike: it is proposed, every record that it
+    selects is given a profile that knows it, and then it is settled. Several rules of a tenant take effect as one:
+    they are proposed together, and settled together once the records of each know it.
+
+    Of the rules with a selection one is in force at a time: to settle one ends the others in the same moment. One that
+    has ended selects nothing until it is proposed anew, so that its records have to be assigned again.
+    """
+
+    def rules(self, tenant: str) -> list[Rule]:
+        """Every rule that a tenant has, or had."""
+
+    def defaults(self, tenant: str) -> Mapping[str, Terms]:
+        """How long each kind lives where no rule of the tenant says otherwise."""
+
+    def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
+        """Let the defaults of this version of Holdfast hold for each tenant that has those of an older one, for reads
+        and sweeps alike, and write that into its audit chain; for which tenants. Those of a newer version stay.
+        """
+
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
+        """How long something of a scope lives; for a record, with the labels that its metadata carry."""
+
+    def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
+        """Note ``pending`` as what each of a tenant's rules will say, all or none; the rules as they are now. Nothing
+        changes yet, but what is written from now on is given a profile that knows the rules.
+        """
+
+    def assign(self, rule: Rule) -> Iterator[int]:
+        """Give the records that a rule selects profiles that know it, batch by batch; how many each time."""
+
+    def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
+        """Let what is pending of a tenant's rules take effect in one instant, and write each one's event (with the new
+        version) into the audit chain; the rules as they are then. One that another has settled stays as it is.
+        """
+
+
+class Census(NamedTuple):
+    """How much of a subject is due a move, with two marks that change when any of it does."""
+
+    kind: str
+    subject: str
+    records: int
+    bytes: int
+    mark: int
+    check_mark: int
+
+
+class Named(NamedTuple):
+    """Whom and what rules and holds name, by which records are to be told apart."""
+
+    users: frozenset[str]
+    agents: frozenset[str]
+    sessions: frozenset[str]
+    memories: frozenset[str]
+
+
+class Share(NamedTuple):
+    """Records that are the same in all that was named; what is not named of them is empty."""
+
+    thing: Held
+    records: int
+    bytes: int
+
+
+class Page(NamedTuple):
+    """Some of what is due, and where to go on from."""
+
+    standings: list[Standing]
+    last: tuple[int, int]
+
+
+class DueStore(Protocol):
+    """What is due, by index: every answer costs what is in it, not what is stored."""
+
+    def rules_version(self, tenant: str) -> int:
+        """The version of a tenant's rules: another, and what is due may be something else."""
+
+    def tenants(self) -> list[str]:
+        """Every tenant of whom anything was ever kept."""
+
+    def profiles(self, tenant: str) -> list[Profile]:
+        """Every profile of a tenant, with what its rules come to now."""
+
+    def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
+        """How much of each subject is in a window, without some agents' records."""
+
+    def census_of_agents(
+        self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
+    ) -> dict[str, int]:
+        """How many records of each agent are in a window, without some subjects'."""
+
+    def due(
+        self, profile: Profile, state: State, window: Window, *, after: tuple[int, int] = ..., limit: int, tags: bool
+    ) -> Page:
+        """Records (or sessions) in a window, in a fixed order; metadata only with ``tags``."""
+
+    def due_of(
+        self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
+    ) -> tuple[list[Standing], int]:
+        """The records of one subject in a window, in a fixed order, and where to go on from. Costs what the subject
+        has, so it is for one of whom much is due.
+        """
+
+    def bin_census(self, tenant: str, now: int) -> list[Census]:
+        """How much of each subject's recycle bin has had its time."""
+
+    def message_census(self, tenant: str, now: int) -> list[Census]:
+        """How many single messages of each subject leave the bin and are not on hold, without those that go with their
+        whole conversation.
+        """
+
+    def binned(
+        self, tenant: str, now: int, *, after: tuple[int, int] = ..., limit: int, tags: bool, sessions: bool = False
+    ) -> Page:
+        """Records (or sessions) whose time in the bin is over, in a fixed order."""
+
+    def binned_sessions(
+        self, tenant: str, subject: str | None = None, *, after: tuple[int, str] | None = None, limit: int
+    ) -> list[Session]:
+        """Sessions in the recycle bin, those that leave it first first; with ``after`` (the time at which one leaves,
+        and its id), those that come after that, be it there or not.
+        """
+
+    def live(self, subject: str) -> int:
+        """How many live records a subject has."""
+
+    def expired(self, subject: str, kind: str, now: int) -> int:
+        """How many of a subject's live records of a kind are past their time, and wait for a sweep."""
+
+    def live_of_agent(self, tenant: str, agent_id: str) -> int:
+        """How many live records are an agent's own."""
+
+    def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
+        """How many records are in a window, and their bytes, parted by what is named."""
+
+    def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
+        """For each kind of which something is due: since when."""
+
+    def totals(self) -> list[tuple[str, str, str, int]]:
+        """How many records ever moved: kind, target state, cause, count."""
+
+    def holdings(self) -> list[tuple[str, int, int]]:
+        """Bytes and number of the live records of each kind."""
+
+    def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
+        """How many live records of each kind age from before each bound and after the next older one, the newest first
+        (so one count more than there are bounds), and the sum of the moments that they age from, each to the second.
+        """
+
+    def give_back(self, pages: int) -> int:
+        """Give unused space back to the disk, some at a time; how much is left."""
+
+
+class HoldStore(Protocol):
+    """Holds of a tenant."""
+
+    def add(self, hold: Hold, event: Event) -> None:
+        """Let a hold stand from now on."""
+
+    def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
+        """The holds that stand; with ``released``, those that were lifted too."""
+
+    def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
+        """Lift a hold; ``None`` if there is no such hold standing."""

@@ -1,0 +1,149 @@
+"""All that is held on a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.core.chain import Entry as AuditEntry
+from holdfast.core.records import Fact, Message, Record
+from holdfast.core.tombstones import ErasureMark, Tombstone
+from holdfast.core.types import Kind
+from holdfast.ports.conversations import Session
+
+
+class KeptMessage(NamedTuple):
+    """A message of a conversation, and until when it is in the recycle bin, if it was deleted by itself."""
+
+    message: Message
+    purge_at: int | None
+
+
+class SetQuota(NamedTuple):
+    """A limit that was set for a user. ``None``: nothing was set; -1: no limit."""
+
+    kind: Kind
+    max_memories: int | None
+    max_bytes: int | None
+
+
+class SubjectReader(Protocol):
+    """All that a store keeps of a subject, in whatever state, to be read from beginning to end.
+
+    It is read in pages, each of them consistent, of ``limit`` at most and fewer where they are large; ``after`` is
+    where the page before ended, and an empty page is the end. What is there from the first page to the last is given
+    exactly once, whatever happens to it meanwhile.
+    """
+
+    def alias(self, subject: str) -> str | None:
+        """The subject's pseudonym; ``None`` if nothing was ever kept of it. Another, and it was erased meanwhile."""
+
+    def size(self, subject: str) -> int:
+        """How many records and messages there are, more or less."""
+
+    def records(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        """Some records of a kind, and where to go on from."""
+
+    def sessions(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
+        """Some conversations, and where to go on from."""
+
+    def messages(self, subject: str, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
+        """Some messages of a conversation, in their order, and where to go on from."""
+
+    def facts(self, subject: str, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
+        """Some facts, current and ended, and where to go on from."""
+
+    def audit(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
+        """The events of ``limit`` entries of the subject's chain at most, oldest first, and where to go on from."""
+
+    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
+        """The limits that were set for a user."""
+
+    def own_sessions(self, subject: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of the names that are sessions of the subject, and of nobody else in its tenant."""
+
+
+class Found(NamedTuple):
+    """What there was of a subject."""
+
+    rows: dict[str, int]
+    """By what they are."""
+    kinds: dict[str, int]
+    """Memories of each durable kind, in whatever state."""
+
+
+class SubjectStore(Protocol):
+    """How a subject is erased: the name first, then what there is of it in batches, the tombstone last.
+
+    Every step can be repeated, and several may take it at once.
+    """
+
+    def detach(
+        self,
+        subject: str,
+        *,
+        alias: str | None = None,
+        even_held: bool = False,
+        now: int,
+        begin: Callable[[str], None],
+        defer: Callable[[str], None] = lambda _alias: None,
+    ) -> tuple[Tombstone | None, Found]:
+        """Take a subject's name away, with all that is found by it: from that instant nobody finds anything of it, and
+        a user who comes back under the name begins anew. ``None``, if there is no such subject.
+
+        ``HeldError`` (audited), changing nothing, while a hold stands that names the user or covers anything of theirs.
+        ``begin`` is called with the pseudonym once that is settled, before anything is changed, while nobody can add a
+        hold; ``defer`` if there is such a hold. A mark of the erasure is left for other processes, whether there is
+        such a subject or not. With ``alias``, an erasure that began before is gone on with: for the subject of that
+        pseudonym only. It is audited once that a hold keeps it; with ``even_held``, holds are those of
+        an old copy, and keep nothing.
+        """
+
+    def check(self, subject: str) -> None:
+        """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
+
+    def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""
+
+    def tombstones(self) -> list[Tombstone]:
+        """Every subject that is being erased."""
+
+    def found(self, tombstone: Tombstone) -> Found:
+        """What there was when the name was taken away."""
+
+    def forget_name(self, tombstone: Tombstone) -> None:
+        """Nothing is left that is found by the name only."""
+
+    def objects(self, tombstone: Tombstone) -> list[str]:
+        """The names of the cold objects that are noted."""
+
+    def forget_objects(self, tombstone: Tombstone) -> None:
+        """The cold objects are gone."""
+
+    def remove(self, tombstone: Tombstone, *, limit: int) -> int:
+        """Remove some rows; how many. Fewer than ``limit`` means that none is left."""
+
+    def left(self, tombstone: Tombstone) -> dict[str, int]:
+        """How many rows there still are, by what they are."""
+
+    def scrub(self) -> bool:
+        """Leave nothing of removed rows in the store's files, as far as the engine can; ``False`` while somebody's
+        reading prevents it.
+        """
+
+    def bury(self, tombstone: Tombstone) -> None:
+        """Remove the tombstone: nothing is left."""
+
+    def erased_within(self, seconds: float) -> list[ErasureMark]:
+        """The marks of the erasures of the last so many seconds, by the store's own clock. ``StoreAwayError`` at once,
+        or nearly, where the store does not answer.
+        """
+
+    def forget_marks(self) -> None:
+        """Remove the marks of erasures that are older than ``MARK_DAYS``."""
+
+    def ledger_seen(self) -> tuple[int, str] | None:
+        """The last entry of the ledger that the store has been held against: its number and hash."""
+
+    def see_ledger(self, number: int, entry_hash: str) -> None:
+        """The store has been held against the ledger up to this entry."""

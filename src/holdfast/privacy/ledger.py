@@ -1,0 +1,190 @@
+"""The ledger: every erasure, in the order in which they began, outside of the data and of every backup.
+
+An entry names the key that was destroyed, which is the pseudonym of whoever was erased, and nothing of the person. Each
+goes on from the hash of the one before it; none is ever changed or removed. A store that was restored from a backup is
+held against it before anyone can read.
+
+Beside the entries lies how far each erasure came. One that has begun is marked (``erased/``), and the mark says so once
+the name was taken away, which nothing undoes. One that was cut short before that, and that a hold keeps by now, is put
+off (``deferred/``): whoever it is about is not erased until it goes on, under an entry of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.content import to_json
+from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
+from holdfast.ports import ObjectStore
+
+FOLDER: Final = "ledger/"
+DEFERRED: Final = "deferred/"
+_DONE: Final = b"done"
+_NAME: Final = re.compile(r"ledger/(\d{12})\.json")
+_GENESIS: Final = "0" * 64
+_TRIES: Final = 1_000
+
+
+class Erased(NamedTuple):
+    """An entry: who was erased, under which pseudonym, and when that began."""
+
+    no: int
+    key: str
+    at: int
+    previous: str
+    hash: str
+
+
+class Ledger:
+    """Erasures in an object store, one object each."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown."""
+        return self._objects.url
+
+    def begin(self, key: str, *, at: int) -> Erased:
+        """Write down that whoever has a key is being erased; the entry that is there, if that was written before."""
+        self._objects.prepare()
+        known = self.find(key)
+        if known is not None:
+            return known
+        for _ in range(_TRIES):
+            last = self.last()
+            entry = _entry(last + 1, key, at, self._read(last).hash if last else _GENESIS)
+            with suppress(ConflictError):  # another has written that one
+                self._objects.put(_name(entry.no), _text(entry), absent=True)
+                self._objects.put(_mark(key), b"%d\n" % entry.no)
+                if self._is_there(_deferral(key)):
+                    self._objects.delete([_deferral(key)])
+                return entry
+        raise LedgerError("the ledger is written by so many others that no entry could be added; try again")
+
+    def mend(self, entry: Erased) -> None:
+        """Mark what an entry says, should a crash have come between the two."""
+        if self._marked(entry.key) is None:
+            with suppress(ConflictError):
+                self._objects.put(_mark(entry.key), b"%d\n" % entry.no, absent=True)
+
+    def find(self, key: str) -> Erased | None:
+        """The entry of a key, if whoever had it was erased, or is being erased. A crash may leave an entry that is not
+        found by its key until it is mended; then it may be there twice, which changes nothing.
+        """
+        mark = self._marked(key)
+        return None if mark is None or self._is_there(_deferral(key)) else self._read(int(mark[0]))
+
+    def carry_out(self, entry: Erased) -> None:
+        """The name was taken away: from here on no hold, of whatever copy of the store, keeps anything."""
+        self._objects.put(_mark(entry.key), b"%d %b\n" % (entry.no, _DONE))
+
+    def is_carried_out(self, key: str) -> bool:
+        """Whether the name of whoever had a key was taken away. The key is not destroyed before."""
+        return _DONE in (self._marked(key) or [])
+
+    def defer(self, key: str) -> None:
+        """Put an erasure off that has begun and was not carried out: its subject goes on as it was until then."""
+        if self._marked(key) is not None and not self.is_carried_out(key):
+            self._objects.put(_deferral(key), b"")
+
+    def deferred(self) -> list[str]:
+        """The keys of those whose erasure was put off."""
+        return sorted(name.removeprefix(DEFERRED) for name in self._objects.names(DEFERRED))
+
+    def erased(self, *, after: int) -> set[str]:
+        """The keys of all who were erased, or are being erased, by the entries after a number."""
+        if self.last() <= after:
+            return set()
+        return {entry.key for entry in self.entries(after=after)}.difference(self.deferred())
+
+    def last(self) -> int:
+        """The number of the last entry; 0 if there is none."""
+        return max((number for number, _ in self._names()), default=0)
+
+    def head(self) -> tuple[int, str]:
+        """The number and the hash of the last entry."""
+        last = self.last()
+        return last, self.hash_of(last)
+
+    def hash_of(self, number: int) -> str:
+        """The hash of an entry; empty, if there is none of that number."""
+        try:
+            return self._read(number).hash if number else ""
+        except ObjectMissingError:
+            return ""
+
+    def entries(self, after: int = 0) -> Iterator[Erased]:
+        """The entries after a number, in their order; ``LedgerError`` where one was changed, or is missing."""
+        numbers = sorted(number for number, _ in self._names())
+        if numbers != list(range(1, len(numbers) + 1)):
+            gap = next(place for place, number in enumerate(numbers, 1) if place != number)
+            raise LedgerError(f"entry {gap} of the ledger is missing; bring it back from a copy of {self._objects.url}")
+        previous = _GENESIS
+        for number in numbers:
+            if number == after and after:
+                previous = self._read(number).hash
+            if number <= after:
+                continue
+            entry = self._read(number)
+            if entry.previous != previous:
+                raise LedgerError(f"entry {number} of the ledger does not go on from the one before: one was changed")
+            previous = entry.hash
+            yield entry
+
+    def _names(self) -> Iterator[tuple[int, str]]:
+        for name in self._objects.names(FOLDER):
+            found = _NAME.fullmatch(name)
+            if found:
+                yield int(found[1]), name
+
+    def _marked(self, key: str) -> list[bytes] | None:
+        try:
+            return self._objects.get(_mark(key)).split()
+        except ObjectMissingError:
+            return None
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._objects.get(name)
+        except ObjectMissingError:
+            return False
+        return True
+
+    def _read(self, number: int) -> Erased:
+        data = self._objects.get(_name(number))
+        try:
+            kept: dict[str, Any] = json.loads(data)
+            entry = _entry(int(kept["no"]), str(kept["key"]), int(kept["at"]), str(kept["previous"]))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise LedgerError(f"entry {number} of the ledger is damaged: {problem}") from problem
+        if entry.no != number or data != _text(entry):
+            raise LedgerError(f"entry {number} of the ledger was changed")
+        return entry
+
+
+def _entry(no: int, key: str, at: int, previous: str) -> Erased:
+    hashed = hashlib.sha256(to_json(["holdfast-ledger 1", no, key, at, previous]).encode()).hexdigest()
+    return Erased(no, key, at, previous, hashed)
+
+
+def _text(entry: Erased) -> bytes:
+    return to_json({"holdfast_ledger": 1, **entry._asdict()}).encode() + b"\n"
+
+
+def _name(number: int) -> str:
+    return f"{FOLDER}{number:012}.json"
+
+
+def _mark(key: str) -> str:
+    return f"erased/{key[:2]}/{key}"
+
+
+def _deferral(key: str) -> str:
+    return f"{DEFERRED}{key}"

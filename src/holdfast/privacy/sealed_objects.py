@@ -1,0 +1,127 @@
+"""Cold storage whose objects are sealed, each under the key of the user whom it belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from holdfast.core.errors import (
+    KeyMissingError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    OtherKeyringError,
+)
+from holdfast.ports import ObjectStore
+from holdfast.privacy.keyring import Keyring, sealed_elsewhere, why_abandoned
+from holdfast.privacy.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
+
+#: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
+_OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
+#: The list of what is in a domain's archive is for whoever is given its path; what it lists is sealed like the rest.
+_OPEN: Final = re.compile(rf"{_OWNED.pattern}domains/[a-z]+/[0-9a-f-]{{36}}/manifest\.json")
+
+
+class SealedObjects:
+    """An object store that seals what belongs to someone. What was written before there were keys is read as it is."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        keyring: Keyring,
+        now: Callable[[], int],
+        is_erased: Callable[[str], bool] = lambda _alias: False,
+    ) -> None:
+        self._objects = objects
+        self._keyring = keyring
+        self._now = now
+        self._is_erased = is_erased
+
+    @property
+    def url(self) -> str:
+        return self._objects.url
+
+    def prepare(self) -> None:
+        self._objects.prepare()
+
+    def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
+        owner = _OWNED.match(name)
+        if owner is not None and not _OPEN.fullmatch(name):
+            data = seal(self._key_of(owner[1]), name, data)
+        return self._objects.put(name, data, absent=absent, match=match)
+
+    def _key_of(self, alias: str) -> DataKey:
+        """The key of a user, made if there is none. Of one who is being erased none is made: an erasure is written down
+        before it looks for the key, so that either it finds this one, or it is found here.
+        """
+        key = self._keyring.ensure(alias, now=self._now())
+        if self._is_erased(alias):
+            self._keyring.destroy(alias)
+            raise _erased(alias)
+        return key
+
+    def get(self, name: str) -> bytes:
+        return self._opened(name, self._objects.get(name))
+
+    def get_with_tag(self, name: str) -> tuple[bytes, str]:
+        data, tag = self._objects.get_with_tag(name)
+        return self._opened(name, data), tag
+
+    def _opened(self, name: str, data: bytes) -> bytes:
+        key_id = sealed_under(data)
+        if key_id is None:
+            return data
+        try:
+            return unseal(self._keyring.get(key_id), name, data)
+        except KeyMissingError as problem:
+            if self._is_erased(key_id):
+                raise _erased(key_id) from problem
+            if self._keyring.is_abandoned(key_id):
+                raise self._abandoned(name, key_id) from problem
+            raise
+        except SealBrokenError as problem:
+            if self._keyring.is_abandoned(key_id):
+                raise self._abandoned(name, key_id) from problem
+            if isinstance(problem, OtherKeyError):
+                raise OtherKeyringError(
+                    f"the object {name} in {self.url} {sealed_elsewhere(self._keyring)}"
+                ) from problem
+            raise ObjectDamagedError(
+                f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
+            ) from problem
+
+    def _abandoned(self, name: str, key_id: str) -> ObjectDamagedError:
+        return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {why_abandoned(key_id)}")
+
+    def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
+        if _OWNED.match(name):
+            raise ObjectStoreError(f"{name} belongs to a user and is sealed in one piece; put it whole")
+        return self._objects.put_stream(name, chunks)
+
+    def get_stream(self, name: str) -> Iterator[bytes]:
+        if _OWNED.match(name):
+            return iter([self.get(name)])
+        return self._objects.get_stream(name)
+
+    def delete(self, names: Sequence[str]) -> None:
+        self._objects.delete(names)
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        return self._objects.names(prefix)
+
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        return self._objects.sizes(prefix)
+
+    def check(self) -> Sequence[str]:
+        return self._objects.check()
+
+
+def owner_of(name: str) -> str | None:
+    """The pseudonym of whom an object belongs to, by its name."""
+    found = _OWNED.match(name)
+    return None if found is None else found[1]
+
+
+def _erased(alias: str) -> ObjectMissingError:
+    return ObjectMissingError(f"the user with the pseudonym {alias} was erased; nothing is kept for them")

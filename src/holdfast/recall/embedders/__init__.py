@@ -1,0 +1,85 @@
+"""Embedders: what turns texts into vectors, chosen by one setting.
+
+Each module is imported when its embedder is chosen, so that the default costs nothing of the others.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, told
+from holdfast.ports import Embedder
+from holdfast.settings import without_password
+
+ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
+"""The forms of the setting, for messages and references."""
+
+
+def open_embedder(setting: str) -> Embedder:
+    """The embedder that ``setting`` (``HOLDFAST_EMBEDDER``) names; nothing is loaded or asked before it is used.
+
+    - ``static``: the bundled vectors, the default;
+    - ``onnx:/path/to/folder``: an ONNX model and its tokenizer (extra ``onnx``);
+    - ``fastembed:BAAI/bge-small-en-v1.5``: a model that fastembed knows (extra ``fastembed``);
+    - ``openai:text-embedding-3-small@https://api.openai.com/v1``: an OpenAI-compatible service, with the key in
+      ``HOLDFAST_OPENAI_API_KEY``, if it needs one (for OpenAI itself also ``OPENAI_API_KEY``).
+
+    Raises ``InvalidSettingsError`` for anything else, ``MissingExtraError`` where a package is not installed.
+    """
+    kind, _, rest = setting.strip().partition(":")
+    embedder: Embedder | None = None
+    if setting.strip() == "static":
+        embedder = _static()
+    elif kind == "onnx" and rest:
+        embedder = _onnx(Path(rest).expanduser())
+    elif kind == "fastembed" and rest:
+        embedder = _fastembed(rest)
+    elif kind == "openai":
+        embedder = _openai(rest)
+    if embedder is None:
+        raise InvalidSettingsError(
+            f"HOLDFAST_EMBEDDER={told(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
+        )
+    return embedder
+
+
+def _static() -> Embedder:
+    from holdfast.recall.embedders.static import StaticEmbedder  # noqa: PLC0415
+
+    return StaticEmbedder()
+
+
+def _onnx(folder: Path) -> Embedder:
+    from holdfast.recall.embedders.onnx import OnnxEmbedder  # noqa: PLC0415
+
+    _require("onnxruntime", extra="onnx")
+    return OnnxEmbedder(folder)
+
+
+def _fastembed(model: str) -> Embedder:
+    from holdfast.recall.embedders.fast import FastEmbedder  # noqa: PLC0415
+
+    _require("fastembed", extra="fastembed")
+    return FastEmbedder(model)
+
+
+def _openai(text: str) -> Embedder | None:
+    from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
+    from holdfast.recall.http import JsonClient, find_api_key, parse_target  # noqa: PLC0415
+
+    target = parse_target(text)
+    if target is None:
+        return None
+    key = find_api_key(os.environ, target.base_url)
+    client = JsonClient(target.base_url, api_key=key, failed=EmbedderError, unavailable=EmbedderUnavailableError)
+    return OpenAIEmbedder(target, client)
+
+
+def _require(package: str, *, extra: str) -> None:
+    """Raise ``MissingExtraError`` unless ``package`` is installed; it is not imported."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(
+            f"this embedder needs {package}, which is not installed: pip install 'holdfast[{extra}]'"
+        )

@@ -1,0 +1,177 @@
+"""The default embedder: the static token vectors that the ``wordllama`` wheel carries, read straight from its files.
+
+``wordllama`` itself is never imported (it would configure logging and look for downloads): only its two data files are
+used. The weights stay in the file as float16, mapped into memory, so that loading costs the tokenizer alone and
+processes on one machine share the pages. The tokenizer is loaded once a process has some texts: the first ones are cut
+by ``pieces``, in the same way, without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.core.deadline import watch
+from holdfast.core.errors import EmbedderError
+from holdfast.ports import Vectors
+from holdfast.recall.embedders.pieces import read_pieces
+from holdfast.recall.embedders.rows import clean_text
+
+MAX_CHARS = 65_536
+"""How much of a text is embedded; the rest of a longer one does not count."""
+
+_DIM = 256
+_WEIGHTS = Path("weights", "l2_supercat_256.safetensors")
+_TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
+_TENSOR = "embedding.weight"
+#: So many characters of a process are cut without the compiled tokenizer: about as many as its loading takes time for.
+_FIRST_CHARS = 20_000
+
+
+class _Model(NamedTuple):
+    tokens: Callable[[str], list[int]]
+    table: npt.NDArray[np.float16]
+    rows: Vectors
+    """The table as float32, filled in as tokens are met; what is not met takes no memory."""
+    met: npt.NDArray[np.bool_]
+
+    def rows_of(self, tokens: list[int]) -> Vectors:
+        """The vectors of tokens."""
+        ids = np.array(tokens)
+        if not self.met[ids].all():
+            self.rows[ids] = self.table[ids]
+            self.met[ids] = True
+        rows: Vectors = self.rows.take(ids, 0)
+        return rows
+
+
+class StaticEmbedder:
+    """The normalised mean of a text's token vectors: 256 dimensions, tens of microseconds a text, no network.
+
+    Reads at most the first ``MAX_CHARS`` characters of a text, without the white space around it. Nothing is loaded
+    before the first ``embed``; any number of threads may call it, and it starts none. No text is kept: the tokenizer's
+    own cache is off.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._model: _Model | None = None
+
+    @property
+    def id(self) -> str:
+        return "wordllama-l2-supercat-256"
+
+    @property
+    def dim(self) -> int:
+        return _DIM
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        model = self._model or self._load()
+        rows = np.zeros((len(texts), _DIM), np.float32)
+        for row, text in zip(rows, watch(texts), strict=True):
+            if ids := model.tokens(text):
+                np.add.reduce(model.rows_of(ids), 0, out=row)
+                row *= 1 / (math.sqrt(np.dot(row, row)) or 1)  # noqa: PLW2901  (in place: ``row`` is a view)
+        return rows
+
+    def _load(self) -> _Model:
+        with self._lock:
+            if self._model is None:
+                folder = _package_folder()
+                table = _read_table(folder / _WEIGHTS)
+                tokens = _Tokens(folder / _TOKENIZER, len(table))
+                rows = np.zeros(table.shape, np.float32)
+                self._model = _Model(tokens, table, rows, np.zeros(len(table), np.bool_))
+            return self._model
+
+
+class _Tokens:
+    """A function from a text to its token ids, all of them below ``vocabulary``, without begin-of-text marks."""
+
+    def __init__(self, path: Path, vocabulary: int) -> None:
+        self._path = path
+        self._vocabulary = vocabulary
+        self._pieces = read_pieces(path, vocabulary)
+        self._chars_left = _FIRST_CHARS
+        self._compiled: Callable[[str], list[int]] | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> list[int]:
+        cleaned = clean_text(text, MAX_CHARS)
+        if not cleaned:
+            return []
+        pieces = self._pieces
+        if pieces is not None and len(cleaned) <= self._chars_left:
+            ids = pieces.cut(cleaned)
+            if ids is not None:
+                self._chars_left -= len(cleaned)
+                return ids
+        return (self._compiled or self._load())(cleaned)
+
+    def _load(self) -> Callable[[str], list[int]]:
+        with self._lock:
+            if self._compiled is None:
+                self._compiled = _read_tokenizer(self._path, self._vocabulary)
+                self._pieces = None
+            return self._compiled
+
+
+def _package_folder() -> Path:
+    spec = importlib.util.find_spec("wordllama")  # finds the package without running it
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderError("the static embedder needs the files of wordllama: pip install 'wordllama>=0.4'")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _read_table(path: Path) -> npt.NDArray[np.float16]:
+    """The token vectors of a safetensors file: a length, a JSON header, then the numbers."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            entry = json.loads(file.read(length))[_TENSOR]
+        rows, columns = entry["shape"]
+        if (entry["dtype"], columns) != ("F16", _DIM):
+            raise EmbedderError(f"{path} holds {columns} {entry['dtype']} numbers a token; expected {_DIM} F16")
+        return np.asarray(np.memmap(path, "<f2", "r", 8 + length + entry["data_offsets"][0], (rows, columns)))
+    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
+        raise EmbedderError(
+            f"cannot read the weights {path} ({error}); reinstall them: pip install --force-reinstall wordllama"
+        ) from error
+
+
+def _read_tokenizer(path: Path, vocabulary: int) -> Callable[[str], list[int]]:
+    """The compiled tokenizer: from a cleaned text to its token ids.
+
+    Texts are encoded one by one on purpose: the library's batch call starts a thread pool that warns on stderr when the
+    host program forks, and one thread already encodes faster than records can be stored.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415  (only who has more than a few texts should pay for it)
+
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower class
+        raise EmbedderError(
+            f"cannot read the tokenizer {path} ({error}); reinstall it: pip install --force-reinstall wordllama"
+        ) from error
+    if tokenizer.get_vocab_size() > vocabulary:
+        raise EmbedderError(f"{path} has {tokenizer.get_vocab_size()} tokens, but there are {vocabulary} vectors")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if resize_cache := getattr(tokenizer.model, "_resize_cache", None):
+        resize_cache(0)  # the cache would keep whole texts in memory after they were erased, and saves no time
+    encode = tokenizer.encode
+
+    def tokens(text: str) -> list[int]:
+        ids: list[int] = encode(text, add_special_tokens=False).ids
+        return ids
+
+    return tokens

@@ -1,0 +1,426 @@
+"""Recall over scopes: an index for each scope in use, brought up to date before every answer, bounded in memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+import numpy as np
+
+from holdfast.core.content import to_json
+from holdfast.core.deadline import check_deadline, watch, without_deadline
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
+from holdfast.core.records import Encoding, Message, Record, Scope
+from holdfast.core.types import TYPES, Kind, MemoryType, State
+from holdfast.ports import Changes, Cursor, Embedder, IndexRow, LargeScopes, RecallFeed, Space, Vectors
+from holdfast.recall import terms
+from holdfast.recall.asking import Ask, Query
+from holdfast.recall.compaction import compact, expand
+from holdfast.recall.index import Hit, ScopeIndex
+from holdfast.recall.large import LargeRecall, read_rows
+from holdfast.recall.passages import of_record
+
+__all__ = ("Ask", "Query", "Recall")
+
+_log = logging.getLogger("holdfast.recall")
+#: After the embedder failed, records and queries do without vectors for so long.
+_RESPITE_SECONDS: Final = 30.0
+#: How long one recall may spend on embedding records anew.
+_REEMBED_SECONDS: Final = 0.05
+_BATCH: Final = 256
+_FIRST_BATCH: Final = 8
+#: About what an index takes before it holds anything.
+_SLOT_BYTES: Final = 6_000
+_T = TypeVar("_T")
+
+
+class _TooManyError(Exception):
+    """A scope has too many records to be held."""
+
+
+_Key = tuple[str, str | None, str | None, MemoryType]
+
+
+@dataclass
+class _Slot:
+    """An index, how far it has followed its scope, and which of its records lack vectors."""
+
+    index: ScopeIndex
+    cursor: Cursor | None = None
+    bare: set[str] = field(default_factory=set)
+    items: dict[str, int] = field(default_factory=dict)
+    """What is indexed of a kind that the store does not keep: ids, and a hash to tell when one has changed."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget(self, kind: Kind) -> None:
+        """Begin anew."""
+        self.index, self.cursor = ScopeIndex(kind.name), None
+        self.bare, self.items = set(), {}
+
+
+class Recall:
+    """Answers queries over the scopes of one engine."""
+
+    def __init__(
+        self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int, large: LargeScopes | None = None
+    ) -> None:
+        self._feed = feed
+        self._large = None if large is None else LargeRecall(large)
+        self._many: set[_Key] = set()  # scopes that had too many records to be held, when last seen
+        self._embedder = embedder
+        self._max_bytes = max_bytes
+        self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+        self._bytes: dict[_Key, int] = {}
+        self._total = 0
+        self._without_until = 0.0
+        self._reembed_after = 0.0
+
+    # --- text into encodings --------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> str:
+        """The embedder and the tokenizer in use, by name: records of another are encoded anew."""
+        return f"{self._embedder.id}/{terms.VERSION}"
+
+    def encode(self, records: Sequence[Record]) -> list[Encoding]:
+        """What recall needs of each record, the little that is kept of an archived one. Without the embedder records
+        are kept all the same, and embedded later.
+        """
+        passages = [of_record(record) for record in watch(records)]
+        vectors = self._vectors([text for texts in passages for text in texts])
+        encodings = []
+        start = 0
+        for record, texts in watch(zip(records, passages, strict=True)):
+            end = start + len(texts)
+            blob = None if vectors is None else vectors[start:end].astype(np.float16).tobytes()
+            encoding = Encoding(None if blob is None else self.model, blob, terms.encode(texts))
+            encodings.append(compact(record, encoding) if record.state is State.ARCHIVED else encoding)
+            start = end
+        return encodings
+
+    def query(self, text: str) -> Query:
+        """A query ready to be compared; without the embedder, by its words alone."""
+        vectors = self._vectors([text])
+        return Query(None if vectors is None else vectors[0], terms.query_terms(text))
+
+    def _vectors(self, texts: Sequence[str]) -> Vectors | None:
+        if self._without_until and time.monotonic() < self._without_until:
+            return None
+        try:
+            vectors = self._embedder.embed(texts)
+        except EmbedderError as problem:
+            if not problem.retryable:
+                raise
+            _log.warning("no vectors for %g s, recall goes by words alone: %s", _RESPITE_SECONDS, problem)
+            self._without_until = time.monotonic() + _RESPITE_SECONDS
+            return None
+        self._without_until = 0.0
+        return vectors
+
+    # --- recall -----------------------------------------------------------------------------------------------------
+
+    def search(self, scope: Scope, kind: Kind, query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among a scope's durable records, best first."""
+        memories = self._memories_elsewhere(scope, kind)
+        if self._large is not None and memories:
+            space = self._space
+            hits, bare = self._large.search(scope, kind, query, ask, space=space, memories=memories)
+            if bare and time.monotonic() >= max(self._without_until, self._reembed_after):
+                self._embed_some(scope, kind)
+            return hits
+        try:
+            follow = partial(self._follow_feed, most=self._most(scope, kind))
+            return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
+        except _TooManyError:
+            self._many.add(_key(scope, kind))
+        return self.search(scope, kind, query, ask)
+
+    def search_among(self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among items that the caller holds, best first."""
+
+        def follow(slot: _Slot, scope: Scope, kind: Kind) -> None:
+            self._follow_items(slot, scope, kind, items)
+
+        return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
+
+    def search_loose(self, scope: Scope, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
+        """The best matches among items that are indexed for this once."""
+        slot = _Slot(ScopeIndex(MemoryType.WORKING))
+        self._follow_items(slot, scope, TYPES[MemoryType.WORKING], items)
+        return _search(slot.index, query, ask)
+
+    def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
+        """Ids of a scope's durable records that pass the filter, newest first."""
+        if self._large is not None and self._memories_elsewhere(scope, kind):
+            return self._large.select(scope, kind, ask)
+        try:
+            return self._on(
+                scope,
+                kind,
+                partial(self._catch_up, most=self._most(scope, kind)),
+                lambda index: index.select(
+                    ask.top_k,
+                    now=ask.now,
+                    where=ask.where,
+                    include_archived=ask.include_archived,
+                    before=ask.before,
+                ),
+            )
+        except _TooManyError:
+            self._many.add(_key(scope, kind))
+        return self.select(scope, kind, ask)
+
+    def reembed(
+        self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
+    ) -> int:
+        """Embed every record that has no vectors of this model; how many there were.
+
+        Raises ``EmbedderUnavailableError`` where the embedder does not answer; what is done by then stays done.
+        """
+        self._embedder.embed(["ready?"])
+        self._without_until = self._reembed_after = 0.0
+        self._feed.adopt(self.model)
+        total = 0
+        for subject in self._feed.subjects(tenant):
+            for name in kinds:
+                while done := self._reembed_batch(subject, TYPES[name]):
+                    total += done
+                    progress(done)
+                if self._without_until:
+                    raise EmbedderUnavailableError(f"the embedder went away after {total:,} memories; try again")
+        self.tend(tenant)
+        return total
+
+    def tend(self, tenant: str, *, thorough: bool = True) -> int:
+        """Make a tenant's scopes that are too large for memory ready to be searched fast (or only those that were
+        searched before); how many records that took.
+
+        Recall does it by itself, a little with each query, but for the index of vectors, which takes minutes.
+        """
+        if self._large is None:
+            return 0
+        made = self._large.scopes.tend(tenant, self._space, thorough=thorough)
+        if made:
+            self._large.forget()
+        return made
+
+    def drop(self, scope: Scope, kind: Kind) -> None:
+        """Let go of one scope's index."""
+        with self._lock:
+            self._slots.pop(_key(scope, kind), None)
+            self._total -= self._bytes.pop(_key(scope, kind), 0)
+
+    def forget_user(self, subject: str) -> None:
+        """Let go of everything of one user."""
+        with self._lock:
+            for key in [key for key in self._slots if key[0] == subject]:
+                self._slots.pop(key, None)
+                self._total -= self._bytes.pop(key, 0)
+        if self._large is not None:
+            self._large.forget()
+        terms.forget()
+
+    def forget(self) -> None:
+        """Keep nothing of any text in memory; the next recall reads its scope again."""
+        with self._lock:
+            self._slots.clear()
+            self._bytes.clear()
+            self._total = 0
+        if self._large is not None:
+            self._large.forget()
+        terms.forget()
+
+    @property
+    def nbytes(self) -> int:
+        """What the indexes hold in memory."""
+        return self._total
+
+    # --- scopes that are not held -----------------------------------------------------------------------------------
+
+    @property
+    def _space(self) -> Space:
+        return Space(self.model, self._embedder.dim, read_rows)
+
+    def _most(self, scope: Scope, kind: Kind) -> int | None:
+        """With how many records a scope is searched elsewhere; one that cannot be, yet, is held however many it has."""
+        return None if self._large is None or _key(scope, kind) in self._many else self._large.most
+
+    def _memories_elsewhere(self, scope: Scope, kind: Kind) -> int:
+        """How many records a scope has that is to be searched elsewhere; 0 for any other."""
+        if self._large is None or _key(scope, kind) not in self._many:
+            return 0
+        memories, ready = self._large.prepare(scope, kind, self._space)
+        if memories <= self._large.most:
+            self._many.discard(_key(scope, kind))
+        if ready:
+            self.drop(scope, kind)
+        return memories if ready else 0
+
+    # --- following a scope -------------------------------------------------------------------------------------------
+
+    def _on(
+        self,
+        scope: Scope,
+        kind: Kind,
+        follow: Callable[[_Slot, Scope, Kind], None],
+        answer: Callable[[ScopeIndex], _T],
+    ) -> _T:
+        key = _key(scope, kind)
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = _Slot(ScopeIndex(kind.name))
+            self._slots.move_to_end(key)
+        with slot.lock:
+            check_deadline()  # the time may be over while others had their turn
+            try:
+                follow(slot, scope, kind)
+                result = answer(slot.index)
+            except (_TooManyError, RequestTimeoutError):  # raised while looking, never in the middle of an update
+                raise
+            except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
+                slot.forget(kind)
+                raise
+            size = slot.index.nbytes + _SLOT_BYTES
+        if self._bytes.get(key) != size:
+            self._account(key, size)
+        return result
+
+    def _account(self, key: _Key, size: int) -> None:
+        """Note what an index holds; let go of the least recently used ones where it is too much.
+
+        One that does not fit at all is not kept, and costs the others nothing.
+        """
+        with self._lock:
+            if size > self._max_bytes:
+                self._slots.pop(key, None)
+                size = 0
+            elif key not in self._slots:
+                return
+            self._total += size - self._bytes.pop(key, 0)
+            if size:
+                self._bytes[key] = size
+            while self._total > self._max_bytes:
+                old, _ = self._slots.popitem(last=False)
+                self._total -= self._bytes.pop(old, 0)
+
+    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
+        self._catch_up(slot, scope, kind, most=most)
+        if slot.bare and time.monotonic() >= max(self._without_until, self._reembed_after):
+            self._embed_some(scope, kind)
+            self._catch_up(slot, scope, kind, most=most)
+
+    def _embed_some(self, scope: Scope, kind: Kind) -> None:
+        """Embed records that have no vectors of the store's model, for about as long as one recall may take.
+
+        A process that runs another model than the one that the store was opened with last leaves it to the others.
+        """
+        if not self._feed.is_current(self.model):
+            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
+            return
+        until = time.monotonic() + _REEMBED_SECONDS
+        batch = _FIRST_BATCH
+        try:
+            with without_deadline():
+                while self._reembed_batch(scope.subject, kind, batch) and time.monotonic() < until:
+                    batch = min(2 * batch, _BATCH)
+        except EmbedderError as problem:  # a text that the embedder refuses is found by its words
+            _log.warning("records are left without vectors: %s", problem)
+            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
+
+    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
+        changes = self._feed.changes(scope, kind, slot.cursor, model=self.model, most=most)
+        if not changes.cursor:
+            raise _TooManyError
+        if changes.cursor != slot.cursor or changes.reload:
+            _take(slot, kind, changes)
+
+    def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
+        wanted = {item.id: hash((item.content, to_json(item.metadata), self._without_until)) for item in items}
+        new = [item for item in items if slot.items.get(item.id) != wanted[item.id]]
+        records = [_as_record(item, scope, kind) for item in new]
+        encodings = self.encode(records) if records else []
+        slot.index.remove([item_id for item_id in slot.items if item_id not in wanted])
+        slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
+        slot.items = wanted
+
+    def _reembed_batch(self, subject: str, kind: Kind, limit: int = _BATCH) -> int:
+        """Embed some of a subject's records that have no vectors of this model; how many."""
+        records = self._feed.unembedded(subject, kind, model=self.model, limit=limit)
+        if not records:
+            return 0
+        encodings = self.encode(records)
+        if encodings[0].vectors is None:
+            return 0
+        rows = [(record.id, record.version, code) for record, code in zip(records, encodings, strict=True)]
+        return self._feed.embed(subject, kind, rows)
+
+
+def _key(scope: Scope, kind: Kind) -> _Key:
+    agent = scope.agent_id if "agent" in kind.scope else None
+    session = (scope.session_id or "") if "session" in kind.scope else None
+    return scope.subject, agent, session, kind.name
+
+
+def _take(slot: _Slot, kind: Kind, changes: Changes) -> None:
+    rows = expand(kind, changes.rows)
+    if changes.reload:
+        slot.index = ScopeIndex(kind.name, rows)
+        slot.bare = set()
+    else:
+        slot.index.remove(changes.gone)
+        slot.index.upsert(rows)
+        slot.bare.difference_update(changes.gone)
+    for row in rows:
+        if row.vectors is None:
+            slot.bare.add(row.id)
+        else:
+            slot.bare.discard(row.id)
+    slot.cursor = changes.cursor
+
+
+def _search(index: ScopeIndex, query: Query, ask: Ask) -> list[Hit]:
+    return index.search(
+        query.vector,
+        query.terms,
+        top_k=ask.top_k,
+        now=ask.now,
+        where=ask.where,
+        include_archived=ask.include_archived,
+        explain=ask.explain,
+    )
+
+
+def _as_record(item: Message, scope: Scope, kind: Kind) -> Record:
+    return Record(
+        id=item.id,
+        kind=kind.name,
+        scope=scope,
+        content=item.content,
+        created_at=item.created_at,
+        updated_at=item.created_at,
+        dated_at=item.created_at,
+        metadata=item.metadata,
+    )
+
+
+def _as_row(record: Record, encoding: Encoding) -> IndexRow:
+    return IndexRow(
+        record.id,
+        record.scope.agent_id,
+        record.scope.session_id,
+        record.created_at,
+        record.updated_at,
+        None,
+        None,
+        to_json(record.metadata),
+        encoding.vectors,
+        encoding.terms,
+    )

@@ -1,0 +1,211 @@
+"""Words: how text becomes the terms that BM25 counts, and how a record's own row stores them.
+
+A term is a stable 32-bit hash of a normalised word. Nothing else of the text is kept, and it lies in the record's row,
+so that erasing the row erases it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.recall.common_words import COMMON
+
+#: Names what ``tokenize`` does, so that records encoded otherwise can be told: count it up with every change.
+VERSION: Final = "terms-1"
+#: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
+ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
+_pack: Final = struct.Struct("<IBB").pack
+_MOST: Final = 255
+#: Bits of a term, and one more for the mark of a text without a word.
+_WIDTH: Final = 33
+_NO_WORD: Final = 1 << 32
+_LONGEST_WORD: Final = 40
+#: Some characters stand for many (one of Arabic for eighteen); of a text of nothing else, a part is enough.
+_MOST_GROWTH: Final = 3
+
+# Combining signs are no "word characters" to ``re``, yet Indic, Hebrew and Arabic words are written with them.
+_SIGNS: Final = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u0900-\u0963\u0966-\u0d7f\u0d80-\u0dff\u0f71-\u0f84"
+)
+# Scripts without spaces between words (Thai, Lao, Myanmar, Khmer, kana, Han), and Hangul, whose words carry endings.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CHUNK: Final = re.compile(
+    rf"(?P<run>[{_UNSPACED}]+)|(?P<word>(?:(?![{_UNSPACED}])[\w{_SIGNS}])+(?:['’.\-](?:(?![{_UNSPACED}])[\w{_SIGNS}])+)*)"
+)
+_ASCII_CHUNK: Final = re.compile(r"\w+(?:['.\-]\w+)*", re.ASCII)
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINTS: Final = re.compile(r"['’._\-]+")
+_CLITIC: Final = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
+_ELISION: Final = re.compile(r"^(?:[a-z]|qu)['’](?=\w)")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]+")
+
+
+def tokenize(text: str) -> list[str]:
+    """The terms of a text, in order and as often as they occur.
+
+    Words and numbers, whatever the case, width or Latin accents; identifiers whole and in part (``userName`` gives
+    ``username``, ``user``, ``name``); English inflections cut back; unspaced scripts as pairs of characters.
+    """
+    found: list[str] = []
+    for run, word in _chunks(text):
+        found += _split_word(word) if word else _pairs(run)
+    return found
+
+
+def _chunks(text: str) -> list[tuple[str, str]]:
+    """The text in pieces: either a run of an unspaced script, or a word with whatever holds its parts together."""
+    if text.isascii():  # the same, seen faster
+        return [("", word) for word in _ASCII_CHUNK.findall(text)]
+    return _CHUNK.findall(unicodedata.normalize("NFKC", text)[: _MOST_GROWTH * len(text)])
+
+
+def _pairs(run: str) -> list[str]:
+    """The pairs of adjacent characters of an unspaced run."""
+    return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+
+
+def _hashes(text: str) -> list[int]:
+    """The hashes of what ``tokenize`` gives. Those of words are kept; what is too long to be a word is not."""
+    found: list[int] = []
+    for run, word in _chunks(text):
+        if word and len(word) <= _LONGEST_WORD:
+            found += _kept_hashes(word)
+        else:
+            found += map(_hash, _split_word(word) if word else _pairs(run))
+    return found
+
+
+def _split_word(chunk: str) -> tuple[str, ...]:
+    folded = _fold(chunk)
+    if folded.isalpha() and (chunk.islower() or chunk[1:].islower()):
+        return (_stem(folded),)
+    bare = _ELISION.sub("", _CLITIC.sub("", folded))
+    if bare != folded:
+        chunk = folded = bare
+    parts = [_stem(_fold(part)) for piece in _JOINTS.split(chunk) for part in _HUMP.split(piece) if part]
+    if len(parts) < 2:
+        return tuple(parts)
+    return (*parts, _stem(folded.strip("._-").replace("-", "")))
+
+
+@lru_cache(maxsize=65_536)
+def _kept_hashes(word: str) -> tuple[int, ...]:
+    return tuple(map(_hash, _split_word(word)))
+
+
+def _fold(word: str) -> str:
+    """Caseless, and without the accents that people leave out when they type a query."""
+    folded = word.casefold()
+    if folded.isascii():
+        return folded
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+
+
+def _stem(word: str) -> str:
+    """One form for an English word's plural, -ed and -ing. Other words lose at most an ending, always the same."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("ses", "xes", "zes")) and len(word) > 4:
+        word = word[:-2]
+    elif word.endswith("s") and word[-2] not in "su":
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and rest[-1] != "e" and any(letter in "aeiouy" for letter in rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" and len(rest) > 3 else rest
+            break
+    if len(word) > 3 and word.endswith("e"):
+        return word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+# --- storing them ---------------------------------------------------------------------------------------------------
+
+
+class Terms(NamedTuple):
+    """The terms of several rows' passages, one entry per distinct term of a passage, rows in the order given."""
+
+    row: npt.NDArray[np.int64]
+    term: npt.NDArray[np.uint32]
+    passage: npt.NDArray[np.uint8]
+    times: npt.NDArray[np.uint8]
+    passages: npt.NDArray[np.int64]
+    """How many passages each row has."""
+
+
+def encode(passages: Sequence[str]) -> bytes:
+    """The terms of a record's passages (at most 256), six bytes for each distinct term of a passage."""
+    entries: list[bytes] = []
+    for number, text in enumerate(passages):
+        counts = Counter(_hashes(text))
+        # A passage without a word is noted all the same, so that the number of passages can be read back.
+        entries += [_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),)]
+    return b"".join(entries)
+
+
+def count_passages(blob: bytes) -> int:
+    """How many passages the terms are of: entries are in the order of passages."""
+    return blob[-2] + 1
+
+
+def encode_each(texts: Sequence[str]) -> list[bytes]:
+    """What ``encode`` gives for each text as a record's only passage, but for the order of terms: for many at once."""
+    found = [_hashes(text) or [_NO_WORD] for text in texts]
+    sizes = np.fromiter(map(len, found), np.int64, len(found))
+    hashes = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
+    each, times = np.unique(np.repeat(np.arange(len(found)), sizes) << _WIDTH | hashes, return_counts=True)
+    entries = np.zeros(len(each), ENTRY)
+    said = each & (1 << _WIDTH) - 1
+    entries["term"] = np.where(said == _NO_WORD, 0, said)
+    entries["count"] = np.where(said == _NO_WORD, 0, np.minimum(times, _MOST))
+    ends = (np.searchsorted(each, np.arange(len(found) + 1) << _WIDTH) * ENTRY.itemsize).tolist()
+    blob = entries.tobytes()
+    return [blob[start:end] for start, end in pairwise(ends)]
+
+
+def decode(blobs: Sequence[bytes]) -> Terms:
+    """What ``encode`` wrote, of many rows at once."""
+    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // ENTRY.itemsize
+    entries = np.frombuffer(b"".join(blobs), ENTRY)
+    row = np.repeat(np.arange(len(blobs)), sizes)
+    passages = np.ones(len(blobs), np.int64)
+    np.maximum.at(passages, row, entries["passage"].astype(np.int64) + 1)
+    said = entries["count"] > 0
+    if not said.all():
+        row, entries = row[said], entries[said]
+    return Terms(row, entries["term"].copy(), entries["passage"].copy(), entries["count"].copy(), passages)
+
+
+def query_terms(text: str) -> npt.NDArray[np.uint32]:
+    """The distinct terms that a query is about, as ``encode`` would write them, in ascending order."""
+    asked = set(_hashes(text))
+    return np.array(sorted(asked - _COMMON or asked), np.uint32)
+
+
+def _hash(token: str) -> int:
+    return zlib.crc32(token.encode())
+
+
+_COMMON: Final = frozenset(term for word in COMMON for term in _hashes(word))
+
+
+def forget() -> None:
+    """Drop the words that were kept to save time."""
+    _kept_hashes.cache_clear()

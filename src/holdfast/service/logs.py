@@ -1,0 +1,164 @@
+"""Logs of the service: one line for each entry, as JSON for programs or as text for people, without secrets.
+
+No entry has a request's body, query string, headers or path (it has the route's template); what an unexpected error
+said is left out, since it may quote a memory: its type, and where it was raised, are there. What looks like a secret
+is blotted out of whatever is left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+from holdfast.core.errors import HoldfastError
+from holdfast.settings import without_password
+
+_SECRETS: Final = re.compile(
+    r"holdfast_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
+)
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
+#: How many frames of an unexpected error are told, from where it was raised outwards.
+_FRAMES: Final = 8
+_SOURCES: Final = Path(__file__).parents[1]
+#: What callers can bring about as often as they like is logged once in so many seconds, with how often it was.
+_SELDOM_SECONDS: Final = 60.0
+_OFTEN: Final = "holdfast.connections"
+_MOST_KEPT: Final = 256
+
+
+class LogFormat(StrEnum):
+    """How entries are written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
+    """Send the process's log to ``stream`` (stderr): Holdfast's from INFO on, that of libraries from WARNING on."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
+    handler.addFilter(lambda entry: not entry.name.startswith("holdfast.latency"))  # that is in the metrics
+    handler.addFilter(Seldom())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("holdfast").setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+
+
+class Seldom(logging.Filter):
+    """Lets the same entry of a library, or about connections, pass once a minute; the next says how many it left out.
+
+    Nobody is to fill the disk of a log by opening connections, or by sending what is no HTTP.
+    """
+
+    def __init__(self, seconds: float = _SELDOM_SECONDS, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._now = now
+        self._seen: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("holdfast.") and record.name != _OFTEN:
+            return True
+        entry, now = (record.name, str(record.msg)), self._now()
+        last, left_out = self._seen.get(entry, (-self._seconds, 0))
+        if now - last < self._seconds:
+            self._seen[entry] = (last, left_out + 1)
+            return False
+        self._seen[entry] = (now, 0)
+        self._seen.move_to_end(entry)
+        if len(self._seen) > _MOST_KEPT:
+            self._seen.popitem(last=False)
+        if left_out:
+            fields = dict(getattr(record, "fields", {}))
+            record.__dict__["fields"] = {**fields, "left_out": left_out}
+        return True
+
+
+def blotted(text: str) -> str:
+    """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
+    text = _SECRETS.sub("…", text)
+    return without_password(text) if "@" in text else text
+
+
+def _blotted(value: Any) -> Any:
+    """The same for what is within a value; each text by itself, so that what is written stays JSON."""
+    if isinstance(value, str):
+        return blotted(value)
+    if isinstance(value, dict):
+        return {blotted(str(name)): _blotted(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_blotted(inner) for inner in value]
+    return value if isinstance(value, int | float | None) else blotted(str(value))
+
+
+def problem_told(problem: BaseException) -> dict[str, Any]:
+    """An error as a log tells it: Holdfast's own in its words, any other by its type and place."""
+    told: dict[str, Any] = {"error": type(problem).__name__, "at": _frames(problem.__traceback__)}
+    if isinstance(problem, HoldfastError):
+        told |= {"code": problem.code, "said": str(problem)}
+    return told
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    frames = traceback.extract_tb(trace)[-_FRAMES:][::-1]
+    return [f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def _short(file: str) -> str:
+    path = Path(file)
+    inside = path.is_relative_to(_SOURCES)
+    return str(path.relative_to(_SOURCES.parent)) if inside else "/".join(path.parts[-2:])
+
+
+def _fields(entry: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(getattr(entry, "fields", {}))
+    if entry.exc_info and entry.exc_info[1] is not None:
+        fields |= problem_told(entry.exc_info[1])
+    return fields
+
+
+def _when(entry: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(entry.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Json(logging.Formatter):
+    """One JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": _when(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        return _ENCODE({name: _blotted(value) for name, value in said.items()})
+
+
+class _Text(logging.Formatter):
+    """One line: when, how bad, what, and the rest as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        rest = " ".join(f"{name}={_shown(value)}" for name, value in _fields(record).items() if value is not None)
+        line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()}  {rest}".rstrip()
+        return blotted("".join(char if char.isprintable() else " " for char in line))
+
+
+def _shown(value: Any) -> str:
+    text = " < ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text

@@ -1,0 +1,399 @@
+"""A PostgreSQL database: its pool of connections, its transactions, and how it is opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+from psycopg import RawCursor, errors, pq
+from psycopg.conninfo import make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from holdfast.core.deadline import check_deadline, current_deadline
+from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
+from holdfast.storage.postgres.cancel import cancelled_in_time
+from holdfast.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.expecting import Expectations
+from holdfast.storage.postgres.opening import prepare_schema, quoted
+from holdfast.storage.postgres.transactions import (
+    BEGIN,
+    COMMITTED,
+    STATEMENTS,
+    Connection,
+    Piece,
+    PostgresTransaction,
+    at_one_go,
+    begin_for,
+    binary_cursor,
+)
+from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, T
+
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
+_PATIENCE: Final = 10.0
+#: After so long the server gives up a transaction whose process stands still, and lets others pass: before that
+#: process's lease is over.
+STANDSTILL_MS: Final = 10_000
+#: How many broken connections in a row are put down to a server that was restarted.
+_STALE: Final = 64
+_READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+#: How a transaction ended; whether it had its number before the last checkpoint; and for how long that has been (to the
+#: second). A crash ends in a checkpoint, and gives numbers that it has forgotten to others.
+_ENDING: Final = """
+SELECT pg_xact_status(%s::text::xid8),
+       (split_part(next_xid, ':', 1)::bigint << 32) + split_part(next_xid, ':', 2)::bigint > %s::text::bigint,
+       extract(epoch FROM clock_timestamp() - checkpoint_time)::float8
+FROM pg_control_checkpoint()
+"""
+
+
+class PostgresDatabase:
+    """Connections to one database; tables lie in a schema of their own (``holdfast``, or what the URL says).
+
+    A commit is on the server's disk when it returns. A connection that breaks is replaced; a commit whose answer was
+    lost is looked up before anything is said of it.
+    """
+
+    is_shared = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        busy_seconds: float = 60.0,
+        pool_size: int = 16,
+        distribute: bool = False,
+        copying: bool = False,
+        prepare: bool = True,
+        called: str = "HOLDFAST_URL",
+        before_new: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open the database. ``before_new`` may raise, before tables are made where there are none."""
+        parts = check_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
+        self.schema = schema_of(parts)
+        self._conninfo = make_conninfo("", **with_defaults(parts))
+        self.place = place_of(self._conninfo)
+        self._called = called
+        self._busy_seconds = busy_seconds
+        self._patience = min(busy_seconds, _PATIENCE)
+        self._pid = os.getpid()
+        self._closed = False
+        self.on_commit: Callable[[], None] = lambda: None
+        self._expectations = Expectations()
+        with self._translated(), self._connect() as connection:
+            prepare_schema(
+                connection, self.schema, self.place, distribute=distribute, copying=copying, before_new=before_new
+            )
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            self._conninfo,
+            kwargs={"autocommit": True, "prepare_threshold": 1 if prepare else None},
+            configure=self._configure,
+            min_size=1,
+            max_size=pool_size,
+            timeout=self._patience,
+            reconnect_timeout=_PATIENCE,
+            num_workers=1,
+            open=True,
+            name="holdfast",
+        )
+
+    # --- transactions --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
+        """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
+        with self._translated(), self._begun(_READ, subject, None, writes=False) as tx:
+            with cancelled_in_time(tx.connection):
+                yield tx
+            with suppress(psycopg.OperationalError):  # all was read
+                tx.connection.execute(b"COMMIT")
+
+    def ask(self, statement: str, bindings: Bindings = (), *, patience: float | None = None) -> list[Row]:
+        """The rows of one statement, at one go; with ``patience``, ``StoreAwayError`` after so many seconds without a
+        connection.
+        """
+        known = STATEMENTS[statement]
+        with self._translated():
+            self.check_usable()
+            for _ in range(_STALE):
+                connection = self._get(patience)
+                try:
+                    with cancelled_in_time(connection):
+                        return _asked(connection, known.text, known.bound(bindings))
+                except psycopg.OperationalError:
+                    if not connection.broken:  # those that broke while nobody used them are let go
+                        raise
+                finally:
+                    self._pool.putconn(connection)
+        raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
+
+    def write(
+        self, subject: str | None = None, first: Question | None = None
+    ) -> AbstractContextManager[PostgresTransaction]:
+        """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
+        where it is said for whom, and what will be asked first.
+        """
+        if subject is not None and first is not None and (expected := self._expectations.take(first)) is not None:
+            return self._relying(subject, first, expected)
+        return self._writing(subject, first)
+
+    @contextmanager
+    def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
+        """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
+        with self._writing() as tx:
+            tx.close_gate(tenant)
+            yield tx
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[PostgresTransaction]:
+        """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
+        with self._writing() as tx:
+            tx.take(what)
+            yield tx
+
+    @contextmanager
+    def _writing(self, subject: str | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
+        began = time.monotonic()
+        with self._translated(), self._begun(BEGIN, subject, first, writes=True) as tx:
+            yield tx
+            self._commit(tx, began)
+        tx.run_after()
+        if first is not None and tx.left is not None:
+            self._expectations.leave(first, tx.found, tx.left)
+        self.on_commit()
+
+    @contextmanager
+    def _relying(self, subject: str, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
+        """A transaction that does not ask first: it is carried out by one text, if what it relies on is so."""
+        self.check_usable()
+        with self._translated(), self._returned(self._get()) as connection:
+            _finish_write()
+            tx = PostgresTransaction(connection, schema=self.schema, writes=True)
+            tx.relies_on(subject, first, expected)
+            try:
+                yield tx
+                self._end(tx)
+            except psycopg.Error as problem:
+                if connection.broken:
+                    raise AgainError(self._doubt()) from problem
+                raise
+        tx.run_after()
+        if tx.left is not None:
+            self._expectations.leave(first, None, tx.left)
+        self.on_commit()
+
+    @contextmanager
+    def part(self, tx: PostgresTransaction) -> Iterator[None]:
+        """A part of a transaction that writes: undone by itself if the block raises."""
+        with self._translated(), tx.part():
+            yield
+
+    @contextmanager
+    def outside(self) -> Iterator[Connection]:
+        """A connection of its own, outside of any transaction: for what PostgreSQL does not do inside of one."""
+        self.check_usable()
+        with self._translated(), self._connect() as connection:
+            yield connection
+
+    def groups(self, batches: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Each by itself: no transaction holds more than one subject."""
+        for batch in batches:
+            yield [batch]
+
+    def give_back(self, pages: int) -> int:
+        """Nothing to do: the server's autovacuum does it."""
+        del pages
+        return 0
+
+    def scrub(self) -> bool:
+        """Nothing to do: dead rows and old log go as the server vacuums and recycles."""
+        return True
+
+    def _commit(self, tx: PostgresTransaction, began: float) -> None:
+        """End a transaction that began at a moment of ``time.monotonic``."""
+        xid = tx.xid
+        if xid is None:  # it needed nobody's turn; but it may have written
+            row = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+            xid = None if row is None else row[0]
+        try:
+            self._end(tx)
+        except psycopg.OperationalError:
+            if not tx.connection.broken or (xid is not None and not self._was_committed(xid, began)):
+                raise  # otherwise it is done, and only the answer was lost; or there was nothing to be done
+
+    def _end(self, tx: PostgresTransaction) -> None:
+        """Carry out what is left to be done, and commit."""
+        said = tx.commit()
+        if said != COMMITTED:  # the server undoes what a failed statement was part of, and does not call it an error
+            raise StorageError(f"{self.place} did not commit a write but answered {said}; nothing was changed")
+
+    def _was_committed(self, xid: str, began: float) -> bool:
+        """How a transaction ended whose answer was lost."""
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            with suppress(psycopg.OperationalError), self._connect() as connection:
+                try:
+                    found = connection.execute(_ENDING, (xid, xid)).fetchone() or (None, False, 0.0)
+                except errors.InvalidParameterValue:
+                    return False  # a number that is still to come: a crash has forgotten this transaction
+                status, is_old, since = found
+                if status == "aborted":
+                    return False
+                if status == "committed" and (is_old or since > time.monotonic() - began + 1.0):
+                    return True
+                if status == "committed":
+                    break  # by us, or by another who was given the number after a crash
+            time.sleep(0.1)
+        raise self._doubt()
+
+    def _doubt(self) -> InDoubtError:
+        return InDoubtError(
+            f"{self.place} broke off before it said whether a write was done, and cannot tell now; "
+            "look whether it is there before you try again"
+        )
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _begun(
+        self, begin: bytes, subject: str | None, first: Question | None, *, writes: bool
+    ) -> Iterator[PostgresTransaction]:
+        """A transaction; what is not committed when the block ends is undone."""
+        pieces: list[Piece] = [(begin, ())]
+        if subject is not None:
+            pieces = begin_for(begin, self.schema, subject, first, writes=writes)
+        connection, answers = self._begin(pieces)
+        with self._returned(connection):
+            if writes:
+                _finish_write()
+            tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
+            if subject is not None:
+                tx.begun_for(subject, *(answer.fetchone() for answer in answers[1:]))
+            yield tx
+
+    @contextmanager
+    def _returned(self, connection: Connection) -> Iterator[Connection]:
+        """A connection that goes back to the others when the block ends; what is not committed by then is undone."""
+        try:
+            yield connection
+        finally:
+            if not connection.closed and connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+                with suppress(psycopg.Error):
+                    connection.execute(b"ROLLBACK")
+            self._pool.putconn(connection)
+
+    def _begin(self, pieces: Sequence[Piece]) -> tuple[Connection, list[RawCursor[Row]]]:
+        """Begin on a connection that works: those that broke while nobody used them are let go."""
+        self.check_usable()
+        for _ in range(_STALE):
+            connection = self._get()
+            try:
+                with cancelled_in_time(connection):
+                    found = at_one_go(connection, pieces)
+            except psycopg.OperationalError:
+                broken = connection.broken
+                self._pool.putconn(connection)
+                if not broken:
+                    raise
+            except BaseException:
+                self._pool.putconn(connection)
+                raise
+            else:
+                return connection, found
+        raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
+
+    def _get(self, patience: float | None = None) -> Connection:
+        try:
+            return self._pool.getconn(timeout=self._patience if patience is None else patience)
+        except PoolTimeout:
+            if patience is not None:
+                raise StoreAwayError(
+                    f"{self.place} gave no connection within {patience:g} s; see that the server runs"
+                ) from None
+            with self._connect():  # says why, if no connection can be had at all
+                pass
+            raise
+
+    def _connect(self) -> Connection:
+        connection = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=max(2, int(self._patience)))
+        try:
+            self._configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _configure(self, connection: Connection) -> None:
+        connection.adapters.register_dumper(int, Int8BinaryDumper)
+        connection.execute(
+            f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
+            f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'; "
+            "SET standard_conforming_strings = on; "
+            # what is read once a subject's turn has come must be what is there then
+            "SET default_transaction_isolation = 'read committed'".encode()
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except DuplicateError as problem:
+            raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
+        except psycopg.Error as problem:
+            check_deadline()  # whatever it says, it was stopped
+            raise in_our_words(problem, self.place, self._called) from problem
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return not self._closed and os.getpid() == self._pid
+
+    def check_usable(self) -> None:
+        """Raise ``ClosedError`` unless it is open, in the process that opened it."""
+        if self._closed:
+            raise ClosedError(f"the store {self.place} was closed; open it again with Holdfast.open()")
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"the store {self.place} was opened by process {self._pid}, and its connections do not survive a fork; "
+                "open Holdfast in each process"
+            )
+
+    def close(self) -> None:
+        """Close every connection; what is called afterwards raises ``ClosedError``."""
+        closed, self._closed = self._closed, True
+        if not closed and os.getpid() == self._pid:
+            self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
+
+
+def _finish_write() -> None:
+    """A write that has begun goes on to its end, whatever becomes of whoever waits for it."""
+    if (deadline := current_deadline()) is not None:
+        deadline.keep_on()
+
+
+def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
+    """The rows of a statement, in the form in which a transaction reads them."""
+    return binary_cursor(connection).execute(text, values).fetchall()
+
+
+def with_defaults(parts: dict[str, str]) -> dict[str, Any]:
+    """What a connection is made with: a network that went away is noticed within seconds; texts are always UTF-8."""
+    defaults = {
+        "application_name": "holdfast",
+        "connect_timeout": "5",
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "15000",
+    }
+    return {**defaults, **parts, "client_encoding": "utf8"}

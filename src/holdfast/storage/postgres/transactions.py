@@ -1,0 +1,352 @@
+"""A transaction of PostgreSQL: statements by their names, and what it has to itself.
+
+A subject's writers take turns: each locks the subject's row of ``turns`` first. Before that it passes the tenant's
+gate, an advisory lock that writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is
+while they rely on it; whoever changes such a thing closes the gate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from hashlib import blake2b
+from typing import Any, Final
+
+import psycopg
+from psycopg import RawCursor, errors
+from psycopg.rows import tuple_row
+
+from holdfast.storage.postgres.expecting import as_record
+from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row
+from holdfast.storage.relational.statements import statements
+
+PACKAGE: Final = "holdfast.storage.postgres"
+#: Text that may be stored compressed is bytes here; where it is not compressed, a zero byte is before it.
+_PACKED: Final = re.compile(r"packed\((\$(\d+))\)")
+_PAGE: Final = 2_000
+#: Rows are written so many at a time, as the values of one statement.
+_TOGETHER: Final = (256, 32, 4)
+_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)( ON CONFLICT DO NOTHING)?$")
+_PLACE: Final = re.compile(rb"\$(\d+)")
+Connection = psycopg.Connection[Any]
+#: A statement's text and its values.
+Piece = tuple[bytes, Bindings]
+BEGIN: Final = b"BEGIN"
+#: What the server calls a commit that it has made.
+COMMITTED: Final = "COMMIT"
+#: The statements of a record that is added by itself.
+_ADD: Final = ["records.insert", "records.put_scope"]
+
+
+class Statement:
+    """A statement, and which of its parameters are such texts."""
+
+    __slots__ = ("_several", "packed", "text")
+
+    def __init__(self, text: str) -> None:
+        self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
+        self.text = _PACKED.sub(r"\1", text).encode()
+        self._several: dict[int, bytes] = {}
+
+    def bound(self, bindings: Bindings) -> Bindings:
+        """The values as they are sent."""
+        if not self.packed:
+            return bindings
+        values = list(bindings)
+        for place in self.packed:
+            if isinstance(values[place], str):
+                values[place] = b"\0" + values[place].encode()
+        return values
+
+    def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
+        """Texts and values that together write many rows; for a statement that ends with the values of one."""
+        start, left = 0, len(many)
+        for size in (*_TOGETHER, 1):
+            while left >= size and (size == 1 or self.is_plain):
+                values = [value for row in many[start : start + size] for value in self.bound(row)]
+                yield self._for(size, len(many[0])), values
+                start, left = start + size, left - size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it ends with the values of one row."""
+        return _VALUES.search(self.text) is not None
+
+    def _for(self, size: int, width: int) -> bytes:
+        one = _VALUES.search(self.text)
+        if one is None or size == 1:
+            return self.text
+        if size not in self._several:
+            rows = (b"(" + _shifted(one[1], row * width) + b")" for row in range(size))
+            self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows) + (one[2] or b"")
+        return self._several[size]
+
+
+def _shifted(text: bytes, by: int) -> bytes:
+    """A text with its parameters numbered from further on."""
+    return _PLACE.sub(lambda place: b"$%d" % (int(place[1]) + by), text)
+
+
+STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
+
+
+def piece(name: str, bindings: Bindings) -> Piece:
+    """A statement by its name, and its values as they are sent."""
+    statement = STATEMENTS[name]
+    return statement.text, statement.bound(bindings)
+
+
+def at_one_go(connection: Connection, pieces: Sequence[Piece]) -> list[RawCursor[Row]]:
+    """Carry out statements in one round trip; those after one that fails are left out. Values travel beside the texts,
+    so that the server's log never has them.
+    """
+    with connection.pipeline() if len(pieces) > 1 else nullcontext():
+        return [
+            binary_cursor(connection).execute(text, values or None, prepare=None if values else False)
+            for text, values in pieces
+        ]
+
+
+def binary_cursor(connection: Connection) -> RawCursor[Row]:
+    """A cursor that reads numbers and bytes as they are."""
+    cursor = RawCursor(connection, row_factory=tuple_row)
+    cursor.format = psycopg.pq.Format.BINARY
+    return cursor
+
+
+def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *, writes: bool) -> list[Piece]:
+    """What begins a transaction, takes a subject's turn or looks it up, and asks something."""
+    if writes:
+        turn = piece("records.take_turn", (gate_of(schema, subject), subject))
+    else:
+        turn = piece("records.subject_no", (subject,))
+    # what is asked is a statement of its own: it sees what was committed before the turn came
+    return [(begin, ()), turn, *([] if first is None else [piece(*first)])]
+
+
+def gate_of(schema: str, subject: str) -> int:
+    """The lock that is the gate of a subject's tenant."""
+    return lock_key(schema, "gate", subject.split("/", 1)[0])
+
+
+def lock_key(*names: str) -> int:
+    """The number that an advisory lock of this name has."""
+    return int.from_bytes(blake2b("\0".join(names).encode(), digest_size=8, person=b"holdfast").digest(), signed=True)
+
+
+class PostgresTransaction:
+    """A ``Transaction``. ``connection`` is there for what is PostgreSQL's alone."""
+
+    is_alone = False
+
+    def __init__(self, connection: Connection, *, schema: str, writes: bool) -> None:
+        self.connection = connection
+        self.xid: str | None = None
+        """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
+        self._cursor = binary_cursor(connection)
+        self._schema = schema
+        self._writes = writes
+        self._later: list[Question] = []
+        self._relied: Bindings | None = None
+        self._numbers: dict[str, int] = {}
+        self._answer: Row | None = None
+        self._after: list[Callable[[], object]] = []
+        self.found: Row | None = None
+        """What the statement that it was begun with gave, if it was asked."""
+        self.left: Row | None = None
+        """How what it was begun with would be answered after it."""
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
+        statement = STATEMENTS[name]
+        self._catch_up()
+        try:
+            return self._cursor.execute(statement.text, statement.bound(bindings))
+        except errors.UniqueViolation as problem:
+            raise DuplicateError(str(problem)) from problem
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """All rows of a statement."""
+        return self._execute(statement, bindings).fetchall()
+
+    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The first row of a statement, if there is one."""
+        return self._execute(statement, bindings).fetchone()
+
+    def first(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The same, of the statement that a transaction for one subject was begun with."""
+        answer, self._answer = self._answer, None
+        self.found = answer or self.one(statement, bindings)
+        return self.found
+
+    def expect(self, row: Row) -> None:
+        """How that statement will be answered once this is committed."""
+        self.left = row
+
+    def value(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        row = self.one(statement, bindings)
+        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
+        return int(row[0])
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
+        """The rows of a statement as they come: by a cursor of the server's, since they may be many."""
+        name = f"holdfast_{lock_key(statement, str(id(bindings)), str(len(self._numbers))) & 0xFFFFFFFF:x}"
+        text = b"DECLARE " + name.encode() + b" NO SCROLL CURSOR FOR " + STATEMENTS[statement].text
+        self._catch_up()
+        self._cursor.execute(text, bindings)
+        try:
+            while page := self._cursor.execute(f"FETCH {_PAGE} FROM {name}".encode()).fetchall():
+                yield from page
+        finally:
+            if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
+                self._cursor.execute(f"CLOSE {name}".encode())
+
+    def run(self, statement: str, bindings: Bindings = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        return max(0, self._execute(statement, bindings).rowcount)
+
+    def later(self, statement: str, bindings: Bindings = ()) -> None:
+        """Carry out a statement before the next one, or with the commit."""
+        self._later.append((statement, bindings))
+
+    def _catch_up(self) -> None:
+        if self._relied is not None:
+            self._begin_relying(self._relied)
+        if self._later:
+            later, self._later = self._later, []
+            at_one_go(self.connection, [piece(*one) for one in later])
+
+    def commit(self) -> str | None:
+        """Carry out what is left to be done, and commit; what the server calls it."""
+        if self._relied is not None and [statement for statement, _ in self._later] == _ADD:
+            values = (*self._relied, *(value for one in self._later for value in piece(*one)[1]))
+            if self._cursor.execute(STATEMENTS["records.add_relying"].text, values).fetchone() != (True,):
+                raise AgainError
+            return COMMITTED
+        if self._relied is not None:
+            self._catch_up()
+        later, self._later = self._later, []
+        return at_one_go(self.connection, [*(piece(*one) for one in later), (b"COMMIT", ())])[-1].statusmessage
+
+    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
+        """Carry out a statement for each of many bindings, in one go."""
+        self._catch_up()
+        try:
+            for text, values in STATEMENTS[statement].chunks(list(many)):
+                self._cursor.execute(text, values)
+        except errors.UniqueViolation as problem:
+            raise DuplicateError(str(problem)) from problem
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
+        self._catch_up()
+        self._cursor.execute(b"SAVEPOINT attempt")
+        try:
+            yield
+        except DuplicateError:
+            self._cursor.execute(b"ROLLBACK TO SAVEPOINT attempt")
+            raise
+        finally:
+            if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
+                self._cursor.execute(b"RELEASE SAVEPOINT attempt")
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of the transaction that is undone by itself if the block raises. A lock that it took is let go then:
+        whoever needs the subject again waits for its turn again.
+        """
+        self._catch_up()
+        self._cursor.execute(b"SAVEPOINT part")
+        numbers, after = dict(self._numbers), len(self._after)
+        try:
+            yield
+            self._catch_up()
+        except BaseException:
+            self._numbers, self._later = numbers, []
+            del self._after[after:]
+            if not self.connection.broken:
+                self._cursor.execute(b"ROLLBACK TO SAVEPOINT part")
+                self._cursor.execute(b"RELEASE SAVEPOINT part")
+            raise
+        self._cursor.execute(b"RELEASE SAVEPOINT part")
+
+    def then(self, do: Callable[[], object]) -> None:
+        """Do something once the transaction is committed."""
+        self._after.append(do)
+
+    def run_after(self) -> None:
+        """It is committed: do what was to be done then."""
+        for do in self._after:
+            do()
+
+    # --- subjects ------------------------------------------------------------------------------------------------
+
+    def number_of(self, subject: str) -> int | None:
+        """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
+        here on.
+        """
+        if subject not in self._numbers:
+            number = self._take_turn(subject) if self._writes else self.one("records.subject_no", (subject,))
+            if number is None or number[0] is None:
+                return None
+            self._numbers[subject] = number[0]
+        return self._numbers[subject]
+
+    def _take_turn(self, subject: str) -> Row:
+        """Pass the tenant's gate, find the subject, and wait for its turn: in one go."""
+        row = self.one("records.take_turn", (gate_of(self._schema, subject), subject)) or (None, None)
+        self.xid = row[1]
+        return row
+
+    def begun_for(self, subject: str, row: Row | None, answer: Row | None = None) -> None:
+        """It was begun by taking a subject's turn, or by looking a subject up; with what that gave, and what was asked
+        first. For a subject that nobody has seen, no turn was taken: what was answered may not be so any more.
+        """
+        if row is not None and row[0] is not None:
+            self._numbers[subject] = row[0]
+            self._answer = answer
+        if self._writes and row is not None:
+            self.xid = row[1]
+
+    def relies_on(self, subject: str, first: Question, expected: Row) -> None:
+        """It has not begun yet, and goes on only if the first question would be answered as expected."""
+        self._relied = (gate_of(self._schema, subject), *first[1], as_record(expected))
+        self._numbers[subject] = expected[0]
+        self._answer = expected
+
+    def _begin_relying(self, relied: Bindings) -> None:
+        """Begin after all, because something is to be asked."""
+        self._relied = None
+        begun = at_one_go(self.connection, [(BEGIN, ()), piece("records.expect_opening", relied)])
+        if begun[-1].fetchone() != (True,):
+            raise AgainError
+
+    def number_for(self, subject: str) -> int:
+        """The same, for a subject seen before or not."""
+        number = self.number_of(subject)
+        while number is None:
+            row = self.one("records.new_subject", (subject,))
+            if row is not None:
+                self.run("records.new_turn", (row[0],))
+            number = self.number_of(subject)  # or another was faster
+        return number
+
+    def have(self, number: int) -> None:
+        """Have a subject to itself, by its number."""
+        self.one("records.lock_subject", (number,))
+
+    def close_gate(self, tenant: str) -> None:
+        """Wait until nobody is past a tenant's gate, and let nobody pass."""
+        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "gate", tenant)
+
+    def take(self, what: str) -> None:
+        """Wait for what only one may have."""
+        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "alone", what)
+
+    def _lock(self, statement: bytes, *names: str) -> None:
+        row = self._cursor.execute(statement, (lock_key(self._schema, *names),)).fetchone()
+        self.xid = None if row is None else str(row[0])

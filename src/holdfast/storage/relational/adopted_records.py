@@ -1,0 +1,292 @@
+"""Records that come from a backup into a store that is in use: one batch of them, within a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.content import to_json
+from holdfast.core.holds import standing
+from holdfast.core.records import Scope
+from holdfast.core.rules import BIN
+from holdfast.core.selections import Labels
+from holdfast.core.types import LIVE, MemoryType, State
+from holdfast.storage.relational.database import Names, Row, Transaction
+from holdfast.storage.relational.moves import KINDS, PACKS, Mover, held_of, model_code
+from holdfast.storage.relational.provenance import note_derivations
+from holdfast.storage.relational.rules import Profiles
+
+SQL: Final = Names("adopting")
+REGISTRY: Final = Names("registry")
+#: What is written of a record as it was, in the order of the statement, after what it has of its own here.
+_AS_IT_WAS: Final = (
+    *("aged_from", "created_at", "updated_at", "dated_at", "moved_at", "purge_at", "size", "id", "state", "previous"),
+    *("agent_id", "session_id", "name", "reason", "bundle", "metadata", "terms", "vectors"),
+)
+_ID, _KEY, _KIND, _STATE, _VERSION, _SIZE, _AGENT, _SESSION, _METADATA, _PACK = range(10)
+
+
+#: What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels.
+_Whose = tuple[str, Scope, str | None, Labels | None]
+
+
+class PackRow(NamedTuple):
+    """A cold object, as a backup knows it."""
+
+    name: str
+    records: int
+    size: int
+    digest: bytes
+    made_at: int
+
+
+class WantedError(Exception):
+    """Cold objects have to be noted and fetched before records can lie in them."""
+
+    def __init__(self, packs: Sequence[PackRow]) -> None:
+        self.packs = packs
+
+
+class Removed(NamedTuple):
+    """An agent that is in the recycle bin."""
+
+    purge_at: int
+    bundle: str | None
+
+
+class RecordBatch:
+    """Some records of one subject: ``take`` chooses, ``find_packs`` looks for where they lie, ``save`` writes."""
+
+    def __init__(self, tx: Transaction, subject: str, number: int, profiles: Profiles, *, now: int) -> None:
+        self._tx = tx
+        self._subject = subject
+        self._number = number
+        self._profiles = profiles
+        self._now = now
+        self._mover = Mover(tx, subject, number, now=now)
+        self._agents = Agents(tx, subject, now)
+        self._rows: list[Mapping[str, Any]] = []
+        self._there: dict[str, Row] = {}
+        self._packs: dict[int, int] = {}
+        self._counts: Counter[str] = Counter()
+
+    def take(self, rows: Sequence[Mapping[str, Any]], *, overwrite: bool) -> None:
+        """Choose the records that are to come back."""
+        whole = [row for row in rows if row["state"] != State.DELETING]
+        found = self._tx.rows(SQL["there"], (to_json([row["id"] for row in whole]), self._number))
+        self._there = {row[_ID]: row for row in found}
+        missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
+        self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
+        chosen = {row["id"] for row in self._rows}
+        left = [self._there.get(row["id"]) for row in whole if row["id"] not in chosen]
+        self._counts["binned"] = sum(row is not None and row[_STATE] == State.RECYCLED for row in left)
+        self._counts["kept"] = len(left) - self._counts["binned"]
+
+    def _gives_way(self, record_id: str, *, overwrite: bool) -> bool:
+        """Whether what is there of a record, if anything, may become what it was. What is being deleted is on its way
+        out, hold or not.
+        """
+        row = self._there.get(record_id)
+        if row is None or row[_STATE] == State.DELETING:
+            return True
+        thing = held_of(self._subject, row[_AGENT], row[_SESSION], record_id, row[_METADATA])
+        return overwrite and standing(thing, self._mover.holds) is None
+
+    def _as_it_can_be(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A record as it was; but what is an agent's own is where the agent is, and nothing comes into the recycle bin
+        to be gone from there at once.
+        """
+        kind = KINDS[row["kind"]]
+        if row["state"] in LIVE and "agent" in kind.scope:
+            return self._agents.followed(row) | {"previous": row["state"]} if self._agents.has_gone(row) else row
+        return staying_in_bin(row, self._now)
+
+    def _with_free_names(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Without those whose name another has by now, who does not give it up with this very batch."""
+        named = {(row["kind"], row["name"]): row["id"] for row in rows if row["name"] and row["state"] in LIVE}
+        coming = {row["id"] for row in rows}
+        holders = self._holders(named)
+        others = [place for place, holder in holders.items() if holder not in coming]
+        for code, name in others:
+            self._mover.make_way(KINDS[code], name)
+        if others:
+            holders = self._holders(named)
+        while taken := {
+            record_id
+            for place, record_id in named.items()
+            if record_id in coming and holders.get(place, record_id) not in coming
+        }:
+            coming -= taken
+        return [row for row in rows if row["id"] in coming]
+
+    def _holders(self, named: Mapping[tuple[int, str], str]) -> dict[tuple[int, str], str]:
+        if not named:
+            return {}
+        found = self._tx.rows(SQL["holders"], (to_json([list(place) for place in named]), self._number))
+        return {(kind, name): record_id for kind, name, record_id in found}
+
+    def find_packs(self, packs: Mapping[int, PackRow], objects: Mapping[str, bytes | None]) -> list[str]:
+        """Find the cold objects that the records lie in; the names of those that are to be put back.
+
+        ``objects`` has those that were fetched and noted; ``WantedError`` for others that are not there. A record whose
+        object is nowhere is left out: there is but a summary of it.
+        """
+        put: list[str] = []
+        wanted: list[PackRow] = []
+        for old in sorted({row["pack"] for row in self._rows} - {None}):
+            pack = packs.get(old)
+            if pack is None:
+                continue
+            live = self._tx.one(SQL["pack"], (self._number, pack.name))
+            is_leaving = live is None or live[1] == "leaving"
+            if live is not None and not is_leaving and live[2]:  # records lie in it, so it is there
+                self._packs[old] = live[0]
+                self._tx.run(PACKS["spoil"], (live[0],))
+            elif pack.name not in objects or (is_leaving and objects[pack.name] is not None):
+                wanted.append(pack)
+            elif live is not None and objects[pack.name] is not None:
+                self._packs[old] = live[0]
+                self._tx.run(PACKS["set_state"], ("stale", live[0]))  # the next sweep settles it
+                put.append(pack.name)
+        if wanted:
+            raise WantedError(wanted)
+        lost = [row for row in self._rows if row["pack"] is not None and row["pack"] not in self._packs]
+        self._counts["lost"] = len(lost)
+        self._rows = [row for row in self._rows if row["pack"] is None or row["pack"] in self._packs]
+        return put
+
+    def save(self, models: Mapping[int, str]) -> tuple[Counter[str], frozenset[str], frozenset[str]]:
+        """Write them; how many, which entities are new, and which are as they were before."""
+        replaced = [self._there[row["id"]] for row in self._rows if row["id"] in self._there]
+        self._remove(replaced)
+        codes: dict[int | None, int | None] = {None: None}
+        keyed: list[tuple[int, Sequence[str]]] = []
+        stored: list[Sequence[Any]] = []
+        profiles = ProfilesOf(self._tx, self._profiles, self._subject)
+        for row in self._rows:
+            kind = KINDS[row["kind"]]
+            tally = self._mover.tally(kind)
+            if row["model"] not in codes:
+                codes[row["model"]] = model_code(self._tx, models.get(row["model"]))
+            model = codes[row["model"]]
+            before = self._there.get(row["id"])
+            version = row["version"] if before is None else max(row["version"], before[_VERSION] + 1)
+            key = tally.new_key()
+            pack = None if row["pack"] is None else self._packs[row["pack"]]
+            own = (
+                key,
+                self._number,
+                kind.code,
+                profiles.find(kind.name.value, row, row["metadata"]),
+                pack,
+                model,
+                version,
+            )
+            kept = [row[column] for column in _AS_IT_WAS]
+            texts = (as_stored(row["content"]), as_stored(row["body"]), row["source"], row["derived_from"])
+            stored.append((*own, *kept, *texts))
+            keyed.append((key, json.loads(row["derived_from"] or "[]")))
+            if row["state"] in LIVE:
+                tally.count(1, row["size"])
+                self._counts["expired"] += profiles.is_over(kind.name.value, row, row["metadata"], self._now)
+        self._tx.run_many(SQL["insert_record"], stored)
+        note_derivations(self._tx, self._number, keyed)
+        self._mover.save()
+        self._counts["memories"] = len(self._rows) - self._counts["expired"]
+        entities = {row["id"] for row in self._rows if KINDS[row["kind"]].name is MemoryType.ENTITY}
+        return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
+
+    def _remove(self, rows: Sequence[Row]) -> None:
+        """Remove what is there of records that come back, in this very transaction; indexes are told."""
+        for row in rows:
+            tally = self._mover.tally(KINDS[row[_KIND]])
+            tally.changed(row[_ID])
+            if row[_STATE] in LIVE:
+                tally.count(-1, -row[_SIZE])
+            if row[_PACK] is not None:
+                self._tx.run(PACKS["spoil"], (row[_PACK],))
+        if rows:
+            self._tx.run(SQL["remove_records"], (self._number, to_json([row[_KEY] for row in rows])))
+
+
+class Agents:
+    """The agents of a subject's tenant, as far as they are in the recycle bin: what is their own is there, too."""
+
+    def __init__(self, tx: Transaction, subject: str, now: int) -> None:
+        self._tx = tx
+        self._tenant = subject.split("/", 1)[0]
+        self._now = now
+        self._known: dict[str, Removed | None] = {}
+
+    def has_gone(self, row: Mapping[str, Any]) -> bool:
+        """Whether the agent of a record or a conversation is in the recycle bin."""
+        return self._removed(row["agent_id"]) is not None
+
+    def followed(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A record or a conversation where its agent is, to come back with it."""
+        removed = self._removed(row["agent_id"])
+        if removed is None:
+            return dict(row)
+        return dict(row) | {
+            "state": State.RECYCLED.value,
+            "moved_at": self._now,
+            "reason": f"agent {row['agent_id']} was removed",
+            "purge_at": removed.purge_at,
+            "bundle": removed.bundle,
+        }
+
+    def _removed(self, agent_id: str) -> Removed | None:
+        if agent_id not in self._known:
+            row = self._tx.one(REGISTRY["get"], (self._tenant, "agent", agent_id))
+            if row is None or row[3] == State.ACTIVE:
+                self._known[agent_id] = None
+            else:
+                purge_at, bundle = row[11], row[12]
+                later = purge_at if purge_at is not None and purge_at > self._now else self._now + BIN
+                self._known[agent_id] = Removed(later, bundle)
+        return self._known[agent_id]
+
+
+class ProfilesOf:
+    """The profiles of what comes back, by the rules that are in force; each is looked up once in a batch."""
+
+    def __init__(self, tx: Transaction, profiles: Profiles, subject: str) -> None:
+        self._tx = tx
+        self._profiles = profiles
+        self._tenant, self._user_id = subject.split("/", 1)
+        self._book = profiles.book(tx, self._tenant)
+        self._found: dict[_Whose, int] = {}
+        self._ends: dict[_Whose, int | None] = {}
+
+    def find(self, kind: str, row: Mapping[str, Any], metadata: str = "{}") -> int:
+        """The number of the profile of a record or a session."""
+        whose = self._whose(kind, row, metadata)
+        if whose not in self._found:
+            self._found[whose] = self._profiles.find(self._tx, *whose, book=self._book)
+        return self._found[whose]
+
+    def is_over(self, kind: str, row: Mapping[str, Any], metadata: str, now: int) -> bool:
+        """Whether a live record is past its time by those rules: then nobody sees it, and the next sweep takes it."""
+        whose = self._whose(kind, row, metadata)
+        if whose not in self._ends:
+            self._ends[whose] = self._book.life(kind, self._book.selecting(*whose)).delete_after
+        ends = self._ends[whose]
+        return ends is not None and int(row["aged_from"]) + ends <= now
+
+    def _whose(self, kind: str, row: Mapping[str, Any], metadata: str) -> _Whose:
+        scope = Scope(self._tenant, self._user_id, row["agent_id"], row["session_id"] or None)
+        singled = row["id"] if row["id"] in self._book.singled else None
+        return kind, scope, singled, self._book.labels(metadata)
+
+
+def staying_in_bin(row: Mapping[str, Any], now: int) -> Mapping[str, Any]:
+    """What was in the recycle bin has its time there again, if that is over: it would be gone at once otherwise."""
+    over = row["state"] == State.RECYCLED and (row["purge_at"] or 0) <= now
+    return {**row, "purge_at": now + BIN} if over else row
+
+
+def as_stored(value: bytes | None) -> str | bytes | None:
+    """A text that may be compressed, as statements take it."""
+    return value[1:].decode() if value is not None and value[:1] == b"\0" else value

@@ -1,0 +1,242 @@
+"""The audit chain in a relational engine: the ``AuditStore``, and ``append`` for the transactions of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from holdfast.core.chain import (
+    ALL_CHAINS,
+    GENESIS,
+    Chain,
+    Checkpoint,
+    Entry,
+    Event,
+    Finding,
+    Head,
+    Link,
+    Seal,
+    Sizes,
+    Walk,
+    check_chain,
+    check_checkpoints,
+    closing_of,
+    cut_event,
+    drafts,
+    entry_text,
+    link,
+    parse_entries,
+)
+from holdfast.core.errors import NotFoundError, StorageError
+from holdfast.storage.relational.database import Database, Names, Transaction
+
+SQL: Final = Names("audit")
+#: Cutting is done in transactions of this many chains or entries, whichever is reached first.
+_CHAINS_AT_ONCE: Final = 200
+_ENTRIES_AT_ONCE: Final = 5_000
+#: How many entries are verified from one word of progress to the next.
+_STRIDE: Final = 1_000
+_FIRST_PLACE: Final = -(2**63)
+
+
+def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
+    """Put events at the end of a subject's chain, within the transaction that ``tx`` is in."""
+    if not events:
+        return
+    head = tx.one(SQL["head"], (subject,)) or tx.one(SQL["head_of_erased"], (subject,))
+    if head is None or head[0] is None:
+        raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
+    alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
+    entries = list(drafts(events))
+    numbers = tx.rows(SQL["numbers"], (len(entries),))
+    added: list[tuple[object, ...]] = []
+    closings: dict[tuple[str, int], str] = {}
+    for (no,), draft in zip(numbers, entries, strict=True):
+        event = draft.event
+        seq += 1
+        shared = (event.action, id(event.detail))  # the same details object, the same text
+        if shared not in closings:
+            closings[shared] = closing_of(event)
+        text = entry_text(alias, no, seq, draft, closings[shared])
+        hashed = link(hashed, text)
+        added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
+    tx.run_many(SQL["append"], added)
+    tx.later(SQL["move_head"], (subject, seq, hashed, GENESIS))
+
+
+class SqlAudit:
+    """The ``AuditStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append(self, subject: str, events: Sequence[Event]) -> None:
+        if events:
+            with self._database.write() as tx:
+                append(tx, tx.number_for(subject), events)
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def of_item(self, subject: str, item: str) -> list[Entry]:
+        with self._database.read() as tx:
+            found = tx.rows(SQL["of_item"], (tx.number_of(subject), item))
+        return [entry for row in found for entry in parse_entries(*row) if entry.item == item]
+
+    def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[Entry]:
+        latest: list[Entry] = []
+        whose: object
+        with self._database.read() as tx:
+            if subject is None:
+                asked, whose = SQL["tail_of_tenant"], tenant
+            else:
+                asked, whose = SQL["tail_of_subject"], tx.number_of(subject)
+            for row in tx.stream(asked, (whose, limit)):
+                latest += reversed(parse_entries(*row))
+                if len(latest) >= limit:
+                    break
+        return latest[:limit][::-1]
+
+    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
+        with self._database.read() as tx:
+            return _last_checkpoints(tx, limit)
+
+    def sizes(self) -> Sizes:
+        with self._database.read() as tx:
+            return Sizes(*tx.rows(SQL["sizes"])[0])
+
+    # --- sealing -----------------------------------------------------------------------------------------------
+
+    def seal(self, at: int) -> Checkpoint:
+        self._check_sealed()
+        with self._database.alone("seal") as tx:
+            last = next(iter(_last_checkpoints(tx, 1)), None)
+            moved = tx.run(SQL["seal_heads"])
+            if last is not None and not moved:
+                return last
+            made = _sealed(tx).checkpoint(last, at)
+            tx.run(SQL["add_checkpoint"], made)
+            return made
+
+    def _check_sealed(self) -> None:
+        """Refuse to seal anew over heads that are not those of the last checkpoint: the difference would be lost.
+
+        Before the sealing transaction, since it reads every head and nobody should wait for that.
+        """
+        with self._database.read() as tx:
+            last = next(iter(_last_checkpoints(tx, 1)), None)
+            agrees = _sealed(tx).agrees(last)
+        if not agrees:
+            raise StorageError(
+                f"the audit chain cannot be sealed: what checkpoint {last.no if last else 0} sealed was changed since; "
+                "see what with: holdfast audit verify, then restore a backup"
+            )
+
+    # --- verifying ---------------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[Finding]:
+        with self._database.read() as tx:
+            written, sealed, pace = 0, Seal(), _Pace(progress)
+            for row in tx.stream(SQL["all_chains"]):
+                chain = None if row[1] is None else Chain(*row[1:5])
+                head = None if row[5] is None else Head(row[0], *row[5:8])
+                written += chain.seq if chain else 0
+                if head is not None:
+                    sealed.add(head)
+                entries = pace.count(tx.stream(SQL["links"], (row[0], _FIRST_PLACE)))
+                if chain is None or row[8] is None:
+                    name = f"subject number {row[0]}" if row[8] is None else row[8].hex()
+                    yield Finding(name, head.seq if head else 0, "the chain's end is gone, or all of the chain")
+                else:
+                    yield from check_chain(row[8], chain, head, entries)
+            pace.end()
+            counted = _written(tx, "audit")
+            if counted is not None and counted != written:
+                yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
+            stored = (Checkpoint(*row) for row in tx.stream(SQL["checkpoints"]))
+            yield from check_checkpoints(stored, sealed, _written(tx, "audit_checkpoints"))
+
+    # --- cutting -----------------------------------------------------------------------------------------------
+
+    def cut(self, before: int, *, at: int) -> int:
+        removed = after = 0
+        while True:
+            with self._database.read() as tx:
+                due = [row[0] for row in tx.rows(SQL["overdue"], (after, before, _CHAINS_AT_ONCE))]
+            if not due:
+                return removed
+            room = _ENTRIES_AT_ONCE
+            with self._database.write() as tx:
+                for subject in due:
+                    tx.have(subject)
+                    room -= _cut_chain(tx, subject, before, at, room)
+                    if room == 0:  # the rest of this chain comes with the next transaction
+                        break
+                    after = subject
+            removed += _ENTRIES_AT_ONCE - room
+
+
+class _Pace:
+    """Says how many more entries were verified, now and then."""
+
+    def __init__(self, progress: Callable[[int], None]) -> None:
+        self._progress = progress
+        self._since = 0
+
+    def count(self, entries: Iterable[tuple[Any, ...]]) -> Iterator[Link]:
+        """Some entries, counted as they go by."""
+        for row in entries:
+            yield Link._make(row)
+            self._since += 1
+            if self._since == _STRIDE:
+                self.end()
+
+    def end(self) -> None:
+        """Say how many there were since the last word."""
+        if self._since:
+            self._progress(self._since)
+            self._since = 0
+
+
+def _last_checkpoints(tx: Transaction, limit: int | None) -> list[Checkpoint]:
+    found = tx.rows(SQL["last_checkpoints"], (-1 if limit is None else limit,))
+    return [Checkpoint(*row) for row in reversed(found)]
+
+
+def _written(tx: Transaction, table: str) -> int | None:
+    """How many rows were ever written to a table, where the engine counts them."""
+    row = tx.one(SQL["written"], (table,))
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def _sealed(tx: Transaction) -> Seal:
+    """All heads as they are sealed."""
+    seal = Seal()
+    for row in tx.stream(SQL["sealed"]):
+        seal.add(Head(*row))
+    return seal
+
+
+def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -> int:
+    """Cut a chain's entries of before a moment, as far as they are sealed and whole, and ``most`` of them; how many.
+
+    What does not verify is evidence, and is left as it is.
+    """
+    limits = tx.one(SQL["cut_limits"], (subject,))
+    if limits is None:
+        return 0
+    alias, sealed_seq, floor, floor_hash = limits
+    walk = Walk(alias, floor, floor_hash)
+    upto, upto_hash = floor, floor_hash
+    for row in tx.stream(SQL["links"], (subject, floor + 1)):
+        entry = Link(*row)
+        if entry.at >= before or entry.seq > min(sealed_seq, floor + most):
+            break
+        if walk.step(entry):
+            return 0
+        upto, upto_hash = entry.seq, entry.hash
+    if upto == floor:
+        return 0
+    append(tx, subject, [cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
+    tx.run(SQL["cut"], (subject, upto))
+    tx.run(SQL["move_floor"], (upto, upto_hash, subject))
+    return int(upto - floor)

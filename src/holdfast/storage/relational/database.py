@@ -1,0 +1,165 @@
+"""What the relational stores ask of a database: transactions, and statements by their names.
+
+Each engine has ``.sql`` files of the same names, with statements of the same names, parameters and columns. What is
+read inside a transaction that writes stays as it is until that ends: SQLite has one writer at a time, PostgreSQL one
+for each subject, and none of a tenant while that tenant is being governed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from holdfast.core.errors import InDoubtError
+
+Row = tuple[Any, ...]
+Bindings = Sequence[Any]
+#: A statement and what it is asked with.
+Question = tuple[str, Bindings]
+T = TypeVar("T")
+
+
+class DuplicateError(Exception):
+    """A statement would have made something there twice that can be there but once."""
+
+
+class AgainError(Exception):
+    """A write relied on what is not so any more, or its answer was lost: it is to be done again, if it is not there.
+
+    ``doubt`` is what is to be said of one whose answer was lost, if nobody answers that either.
+    """
+
+    def __init__(self, doubt: InDoubtError | None = None) -> None:
+        super().__init__("to be done again")
+        self.doubt = doubt
+
+
+class Names:
+    """The statements of a ``.sql`` file, as a transaction asks for them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def __getitem__(self, name: str) -> str:
+        return f"{self.file}.{name}"
+
+
+class Transaction(Protocol):
+    """A transaction. Statements that would make something twice raise ``DuplicateError``."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else writes anything in the store meanwhile."""
+
+    def rows(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
+        """All rows of a statement."""
+
+    def one(self, statement: str, bindings: Bindings = (), /) -> Row | None:
+        """The first row of a statement, if there is one."""
+
+    def first(self, statement: str, bindings: Bindings = (), /) -> Row | None:
+        """The same, of the statement that a transaction for one subject was begun with."""
+
+    def expect(self, row: Row, /) -> None:
+        """How that statement will be answered once this is committed: the next write may rely on it, and raises
+        ``AgainError`` if it should not have.
+        """
+
+    def value(self, statement: str, bindings: Bindings = (), /) -> int:
+        """The number that a statement gives in its one row."""
+
+    def stream(self, statement: str, bindings: Bindings = (), /) -> Iterator[Row]:
+        """The rows of a statement as they come, for when they are too many to hold."""
+
+    def run(self, statement: str, bindings: Bindings = (), /) -> int:
+        """Carry out a statement; how many rows it changed."""
+
+    def later(self, statement: str, bindings: Bindings = (), /) -> None:
+        """Carry out a statement before the next one, or with the commit: nobody waits for what it would say."""
+
+    def run_many(self, statement: str, many: Iterable[Bindings], /) -> None:
+        """Carry out a statement for each of many bindings."""
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
+
+    def number_of(self, subject: str, /) -> int | None:
+        """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
+        here on.
+        """
+
+    def number_for(self, subject: str, /) -> int:
+        """The same, for a subject seen before or not."""
+
+    def have(self, number: int, /) -> None:
+        """Have a subject to itself, by its number."""
+
+    def close_gate(self, tenant: str, /) -> None:
+        """Let nobody else write for a tenant's users until the transaction ends."""
+
+    def take(self, what: str, /) -> None:
+        """Wait for what only one transaction may have at a time."""
+
+    def then(self, do: Callable[[], object], /) -> None:
+        """Do something once the transaction is committed; nothing, if it is undone."""
+
+
+class Database(Protocol):
+    """Where the stores keep everything."""
+
+    on_commit: Callable[[], None]
+    """Called after each commit of a transaction that writes, outside of it; it never raises."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a block that writes is, just now, only a part of a transaction, which others do not see when the
+        block ends.
+        """
+
+    def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
+        """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
+
+    def ask(self, statement: str, bindings: Bindings = (), /, *, patience: float | None = None) -> list[Row]:
+        """The rows of one statement, which is a consistent view by itself and needs no transaction around it.
+
+        With ``patience``, ``StoreAwayError`` where no connection is to be had within so many seconds.
+        """
+
+    def write(
+        self, subject: str | None = None, first: Question | None = None, /
+    ) -> AbstractContextManager[Transaction]:
+        """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
+        when the block ends; undone if it raises. It is begun sooner where it is said for whom, and what will be asked
+        first.
+        """
+
+    def govern(self, tenant: str, /) -> AbstractContextManager[Transaction]:
+        """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
+
+    def alone(self, what: str, /) -> AbstractContextManager[Transaction]:
+        """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
+
+    def part(self, tx: Any, /) -> AbstractContextManager[None]:
+        """A part of a transaction that writes: undone by itself if the block raises, with errors as ``write`` has them.
+        It is committed with the rest.
+        """
+
+    def groups(self, batches: Sequence[T], /) -> Iterator[Sequence[T]]:
+        """Batches of several subjects, in groups that are to share a transaction."""
+
+    def give_back(self, pages: int, /) -> int:
+        """Give unused pages back to the disk, some at a time; how many are left."""
+
+    def scrub(self) -> bool:
+        """Leave nothing of deleted rows in files, as far as the engine can; ``False`` while a reader prevents it."""
+
+    def check_usable(self) -> None:
+        """Raise ``ClosedError`` unless it is open, in the process that opened it."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+
+    def close(self) -> None:
+        """Close every connection; what is called afterwards raises ``ClosedError``."""

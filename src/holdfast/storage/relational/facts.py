@@ -1,0 +1,68 @@
+"""Facts of entities in a relational engine: the ``FactStore``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.core.content import to_json
+from holdfast.core.facts import succession
+from holdfast.core.records import Fact
+from holdfast.storage.relational.database import Database, Names
+
+SQL: Final = Names("facts")
+
+
+class SqlFacts:
+    """The ``FactStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, subject: str, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
+        added: list[str] = []
+        with self._database.write() as tx:
+            number = tx.number_for(subject)
+            known: dict[tuple[str, str], dict[str, Fact]] = {}
+            for source in dict.fromkeys(fact.source for fact in facts):
+                for row in tx.rows(SQL["of_source"], (number, source)):
+                    known.setdefault((source, row[2]), {})[row[0]] = as_fact(row)
+            for fact in facts:
+                same = known.setdefault((fact.source, fact.name), {})
+                ended, new = succession(list(same.values()), fact, replacing=replacing)
+                for old in ended:
+                    tx.run(SQL["end"], (old.until, number, old.id))
+                for one in new:
+                    tx.run(SQL["add"], (number, *_row(one)))
+                    added.append(one.id)
+                same.update((one.id, one) for one in (*ended, *new))
+        return added
+
+    def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
+        with self._database.write() as tx:
+            number = tx.number_of(subject)
+            ended = 0
+            for fact_id in fact_ids:
+                ended += tx.run(SQL["end_current"], (at, number, fact_id))
+            return ended
+
+    def facts(self, subject: str, entity_ids: Sequence[str]) -> list[Fact]:
+        found: dict[str, Fact] = {}
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            for entity_id in entity_ids:
+                for statement in ("of_source", "of_target"):
+                    for row in tx.rows(SQL[statement], (number, entity_id)):
+                        found[row[0]] = as_fact(row)
+        return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
+
+
+def _row(fact: Fact) -> tuple[object, ...]:
+    value = None if fact.target is not None else to_json(fact.value)
+    return fact.id, fact.source, fact.name, fact.target, value, fact.since, fact.until, fact.recorded_at
+
+
+def as_fact(row: Sequence[Any]) -> Fact:
+    """A stored fact as callers know it."""
+    return Fact(row[0], row[1], row[2], row[3], None if row[4] is None else json.loads(row[4]), *row[5:])

@@ -1,0 +1,112 @@
+"""What indexes follow in a relational engine: the ``RecallFeed``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from holdfast.core.content import unpack
+from holdfast.core.records import Encoding, Record, Scope
+from holdfast.core.types import Kind
+from holdfast.ports import Changes, Cursor, IndexRow
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.moves import known_model, model_code
+from holdfast.storage.relational.records import as_record
+from holdfast.storage.relational.scopes import SQL, Tally, key_range, opening, to_open
+
+#: The numbers that a cursor has.
+_CURSOR: Final = 5
+
+
+class SqlFeed:
+    """The ``RecallFeed`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def changes(
+        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
+    ) -> Changes:
+        agent = scope.agent_id if "agent" in kind.scope else None
+        if since is not None and len(since) == _CURSOR:  # nothing has changed, nearly always
+            found = self._database.ask(SQL["cursor"], (scope.subject, kind.code, scope.tenant, agent or ""))
+            if found and found[0][:_CURSOR] == since and (most is None or found[0][_CURSOR] <= most):
+                return Changes(since, False, [], [])
+        with self._database.read(scope.subject) as tx:
+            number = tx.number_of(scope.subject)
+            if number is None:
+                return Changes((0, 0, 0), since != (0, 0, 0), [], [])
+            opened = opening(tx, kind, to_open(scope.subject, kind, () if agent is None else (agent,)))
+            tally = Tally(tx, number, kind, opened.counts)
+            if most is not None and tally.memories > most and not opened.is_removed:
+                return Changes((), False, [], [])
+            removed, rules = opened.is_removed, opened.version
+            cursor = (number, tally.seq, tally.next, rules, int(removed))
+            if since == cursor:
+                return Changes(cursor, False, [], [])
+            if removed:
+                return Changes(cursor, True, [], [])
+            code = known_model(tx, model)
+            reload = since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor
+            start = 0 if reload or since is None else since[2]
+            new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, start)))
+            live = [as_index_row(row) for row in new if agent is None or row[1] == agent]
+            if reload or since is None:
+                return Changes(cursor, True, live, [])
+            ids = [row[0] for row in tx.rows(SQL["changed_ids"], (tally.scope, since[1]))]
+            there = {row.id for row in live}
+            gone = []
+            for record_id in ids:
+                row = tx.one(SQL["index_row"], (code, record_id, number))
+                if row is None:
+                    gone.append(record_id)
+                elif record_id not in there and agent in (None, row[1]):
+                    live.append(as_index_row(row))
+            return Changes(cursor, False, live, gone)
+
+    def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            if number is None:
+                return []
+            code = known_model(tx, model)
+            found = tx.rows(SQL["unembedded"], (*key_range(number, kind), code, limit))
+            return [as_record(subject, row) for row in found]
+
+    def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
+        with self._database.write() as tx:
+            number = tx.number_of(subject)
+            if number is None:  # erased meanwhile
+                return 0
+            tally = Tally(tx, number, kind)
+            written = 0
+            for record_id, version, encoding in encodings:
+                row = tx.one(SQL["standing"], (record_id, number, False))
+                if row is not None and row[3] == version:
+                    model = model_code(tx, encoding.model)
+                    tx.run(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))
+                    tally.changed(record_id)
+                    written += 1
+            tally.save()
+            return written
+
+    def adopt(self, model: str) -> None:
+        if not self.is_current(model):
+            with self._database.alone("models") as tx:
+                code = model_code(tx, model)
+                tx.run(SQL["adopt_model"], (code,))
+
+    def is_current(self, model: str) -> bool:
+        with self._database.read() as tx:
+            return tx.one(SQL["current_model"]) == (model,)
+
+    def subjects(self, tenant: str) -> Iterator[str]:
+        with self._database.read() as tx:
+            found = tx.rows(SQL["subjects_of_tenant"], (tenant,))
+        return (row[0] for row in found)
+
+
+def as_index_row(row: Sequence[Any]) -> IndexRow:
+    """A stored row as recall reads it."""
+    text = row[-1]
+    return IndexRow._make(row if text is None else (*row[:-1], unpack(text)))

@@ -1,0 +1,43 @@
+"""Holds in a relational engine: the ``HoldStore``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.chain import Event
+from holdfast.core.holds import Hold
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.database import Database, Names, Transaction
+
+SQL: Final = Names("holds")
+
+
+class SqlHolds:
+    """The ``HoldStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, hold: Hold, event: Event) -> None:
+        with self._database.govern(hold.tenant) as tx:
+            whom = (hold.user_id, hold.agent_id, hold.session_id, hold.memory_id, hold.tag)
+            tx.run(SQL["add"], (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
+            _note(tx, hold, event)
+
+    def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
+        with self._database.read() as tx:
+            return [Hold(*row) for row in tx.rows(SQL["list"], (tenant, released))]
+
+    def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
+        with self._database.govern(tenant) as tx:
+            if not tx.run(SQL["release"], (now, author, tenant, hold_id)):
+                return None
+            row = tx.one(SQL["get"], (tenant, hold_id))
+            hold = Hold(*(row or ()))
+            _note(tx, hold, event)
+            return hold
+
+
+def _note(tx: Transaction, hold: Hold, event: Event) -> None:
+    """On the chain of the user whom it is about, else on the tenant's."""
+    append(tx, tx.number_for(f"{hold.tenant}/{hold.user_id or ''}"), [event])

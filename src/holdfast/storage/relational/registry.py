@@ -1,0 +1,361 @@
+"""Agents and tools: the ``RegistryStore``, and how an agent's own follows it into the bin and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.core.chain import Event
+from holdfast.core.content import parse_json_object, to_json
+from holdfast.core.decisions import removal_reason
+from holdfast.core.errors import ConflictError, HeldError, NotFoundError, StaleError
+from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.rules import BIN, HISTORY
+from holdfast.core.times import iso
+from holdfast.core.types import State
+from holdfast.ports import Followed, Lease, Outlook, Own, Registered, SessionWindow, ShortTermStore
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.database import Database, Names, Row, Transaction
+from holdfast.storage.relational.holds import SQL as HOLDS
+from holdfast.storage.relational.jobs import check_lease
+from holdfast.storage.relational.moves import KINDS, Mover, held_of, standing_holds
+from holdfast.storage.relational.rules import Profiles
+from holdfast.storage.relational.sessions import end_windows, hold_on, move_session
+
+SQL: Final = Names("registry")
+AGENT: Final = "agent"
+_ATTEMPTS: Final = 5
+#: Before everything there is.
+_FIRST: Final = ("", 0)
+_METADATA: Final = 6
+_SIZE: Final = 10
+_PURGE_AT: Final = 11
+_PAGE: Final = 1_000
+#: Tenant, sort and id.
+Where = tuple[str, str, str]
+
+
+class SqlRegistry:
+    """The ``RegistryStore`` of the relational engines."""
+
+    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+        """``elsewhere`` keeps the short-term windows, if this database does not."""
+        self._database = database
+        self._elsewhere = elsewhere
+        self._profiles = Profiles()
+
+    def put(
+        self, tenant: str, sort: str, entry_id: str, *, description: str, metadata: dict[str, Any], now: int
+    ) -> Registered:
+        with self._database.govern(tenant) as tx:
+            known = _get(tx, tenant, sort, entry_id)
+            if known is not None and known.state is not State.ACTIVE:
+                if not _is_over(known, now):
+                    raise ConflictError(
+                        f"{sort} {entry_id!r} is in the recycle bin; restore it with holdfast {sort} restore {entry_id}"
+                    )
+                if not _forget(tx, known, now):
+                    raise ConflictError(
+                        f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}, and is not gone "
+                        "yet: it, or something of its own, is on hold or not swept; release the hold (holdfast hold "
+                        "list), then sweep: holdfast sweep"
+                    )
+                known = None
+            tx.run(SQL["put"], (tenant, sort, entry_id, description, to_json(metadata), now))
+            _note(tx, (tenant, sort, entry_id), "registered" if known is None else "changed", now=now)
+            return _known(tx, tenant, sort, entry_id)
+
+    def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
+        with self._database.read() as tx:
+            return _get(tx, tenant, sort, entry_id)
+
+    def remove(self, tenant: str, sort: str, entry_id: str, *, now: int, reason: str, bundle: str) -> Registered:
+        where = (tenant, sort, entry_id)
+        with self._database.govern(tenant) as tx:
+            known = _get(tx, *where)
+            if known is None and not (sort == AGENT and _has_own(tx, tenant, entry_id)):
+                raise NotFoundError(f"no {sort} {entry_id!r} is known; see them with holdfast {sort} list")
+            if known is not None and known.state is not State.ACTIVE:
+                until = iso(known.purge_at or 0)
+                raise ConflictError(f"{sort} {entry_id!r} is in the recycle bin already, until {until}")
+            hold = _hold_on(tx, where, {} if known is None else known.metadata)
+            if hold is None:
+                if known is None:
+                    tx.run(SQL["put"], (*where, "", "{}", now))
+                elif known.bundle is not None:  # some of it had not come back yet: it all goes together again
+                    bundle = known.bundle
+                tx.run(SQL["remove"], (now, reason, now + BIN, bundle, *where))
+                _note(tx, where, "recycled", now=now, reason=reason)
+            else:
+                _note(tx, where, "refused", now=now, to=State.RECYCLED.value, hold=hold.id)
+            row = tx.one(SQL["get"], where) or ()
+        if hold is not None:
+            raise HeldError(
+                f"{sort} {entry_id!r} is kept by hold {hold.id} ({hold.reason}) and was not removed; "
+                f"release the hold first: holdfast hold release {hold.id}"
+            )
+        return _entry(row)
+
+    def restore(self, tenant: str, sort: str, entry_id: str, *, now: int) -> Registered:
+        where = (tenant, sort, entry_id)
+        with self._database.govern(tenant) as tx:
+            known = _get(tx, *where)
+            if known is None:
+                raise NotFoundError(f"no {sort} {entry_id!r} is known, in the recycle bin or out of it")
+            if known.state is not State.RECYCLED:
+                raise ConflictError(f"{sort} {entry_id!r} is not in the recycle bin; nothing to restore")
+            if _is_over(known, now):
+                raise ConflictError(
+                    f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}; "
+                    "it can no longer be restored"
+                )
+            tx.run(SQL["restore"], (now, *where))
+            _note(tx, where, "restored", now=now)
+            return _known(tx, *where)
+
+    def follow(
+        self,
+        entry: Registered,
+        what: str,
+        *,
+        after: tuple[str, int] = _FIRST,
+        now: int,
+        limit: int,
+        lease: Lease | None = None,
+    ) -> Followed:
+        whose, statement = (entry.id, "own") if entry.state is State.RECYCLED else (entry.bundle, "bundled")
+        where = (whose, entry.tenant, *after, limit)
+        moved: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        last: tuple[str, int] | None = None
+        for attempt in range(_ATTEMPTS):  # what another changed between the look and the move is looked at again
+            with self._database.read() as tx:
+                found = tx.rows(SQL[f"{statement}_{what}"], where)
+            if attempt == 0 and len(found) == limit:
+                last = (found[-1][0], found[-1][1])
+            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: str(row[2]))]
+            stale = 0
+            for group in self._database.groups(theirs):
+                ended: list[SessionWindow] = []
+                with self._database.write() as tx:
+                    check_lease(tx, lease)
+                    for outcome, row in self._move_all(tx, entry, group, ended, records=what == "records", now=now):
+                        if outcome is Outcome.DONE:
+                            counted = _counted(row, records=what == "records")
+                            moved.update(counted)
+                            sizes[next(iter(counted))] += row[_SIZE]
+                        elif outcome is Outcome.STALE and attempt < _ATTEMPTS - 1:
+                            stale += 1
+                        elif attempt == 0 or outcome is Outcome.STALE:
+                            left[outcome.value] += 1
+                end_windows(self._elsewhere, ended)
+            if not stale:
+                break
+        return Followed(dict(moved), dict(left), last, dict(sizes))
+
+    def _move_all(
+        self,
+        tx: Transaction,
+        entry: Registered,
+        group: Sequence[tuple[str, list[Row]]],
+        ended: list[SessionWindow],
+        *,
+        records: bool,
+        now: int,
+    ) -> Iterator[tuple[Outcome, Row]]:
+        for subject, mine in group:
+            number = tx.number_of(subject)
+            _check_unchanged(tx, entry)
+            if number is None:  # erased meanwhile
+                continue
+            mover = Mover(tx, subject, number, now=now)
+            for row in mine:
+                yield self._move(tx, mover, entry, row, records=records, now=now), row
+            mover.save()
+            ended += mover.ended
+
+    def _move(
+        self,
+        tx: Transaction,
+        mover: Mover,
+        entry: Registered,
+        row: tuple[Any, ...],
+        *,
+        records: bool,
+        now: int,
+    ) -> Outcome:
+        if entry.state is not State.RECYCLED:
+            move = _restoring(row, now)
+        elif entry.unfinished is None and _is_held(tx, mover, entry, row, records=records):
+            return Outcome.HELD  # it was refused, and written down, when the agent went
+        else:
+            move = _removing(entry, row, now)
+        if records:
+            return mover.move(move)
+        return move_session(tx, self._profiles, mover, move, now=now)
+
+    def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
+        with self._database.govern(entry.tenant) as tx:
+            check_lease(tx, lease)
+            return tx.run(SQL["finish"], (entry.tenant, entry.sort, entry.id, entry.version)) > 0
+
+    def unfinished(self, tenant: str) -> list[Registered]:
+        with self._database.read() as tx:
+            return [_entry(row) for row in tx.rows(SQL["unfinished"], (tenant,))]
+
+    def due(self, tenant: str, *, now: int) -> list[Registered]:
+        with self._database.read() as tx:
+            return [_entry(row) for row in tx.rows(SQL["due"], (tenant, now))]
+
+    def outlook(self, entry: Registered, *, at: int) -> Outlook:
+        where = (entry.tenant, entry.sort, entry.id)
+        own: list[Own] = []
+        with self._database.read() as tx:
+            stays = _hold_on(tx, where, entry.metadata) is not None
+            held = _Holds(tx, entry)
+            for what in ("records", "sessions") if entry.sort == AGENT else ():
+                records = what == "records"
+                for row in _pages(tx, SQL[f"own_{what}"], (entry.id, entry.tenant)):
+                    if held.keep(row, records=records):
+                        stays = True
+                    else:
+                        kind = KINDS[row[7]].name.value if records else HISTORY
+                        own.append(Own(kind, row[2], row[4], row[6], row[_SIZE]))
+                staying = _pages(tx, SQL[f"staying_{what}"], (entry.bundle, entry.tenant), (at, held.any))
+                stays = stays or any(row[_PURGE_AT] > at or held.keep(row, records=records) for row in staying)
+        return Outlook(own, stays)
+
+    def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
+        where = (entry.tenant, entry.sort, entry.id)
+        with self._database.govern(entry.tenant) as tx:
+            check_lease(tx, lease)
+            known = _get(tx, *where)
+            if known is None or known.version != entry.version or not _is_over(known, now):
+                return False
+            return _forget(tx, known, now)
+
+    def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
+        with self._database.read() as tx:
+            return [_entry(row) for row in tx.rows(SQL["list"], (tenant, sort, include_removed))]
+
+
+class _Holds:
+    """What holds keep of an agent's own."""
+
+    def __init__(self, tx: Transaction, entry: Registered) -> None:
+        self._tx = tx
+        self._entry = entry
+        self._movers: dict[str, Mover] = {}
+        self.any = tx.one(HOLDS["list"], (entry.tenant, False)) is not None
+        """Whether any hold stands in the tenant."""
+
+    def keep(self, row: Row, *, records: bool) -> bool:
+        """Whether a hold keeps a record, or a conversation."""
+        if not self.any:
+            return False
+        mover = self._movers.get(row[2]) or Mover(self._tx, row[2], row[3], now=0)
+        self._movers[row[2]] = mover
+        return _is_held(self._tx, mover, self._entry, row, records=records)
+
+
+def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[Row]:
+    """All rows of a statement that gives some of what lies after a place."""
+    after: tuple[str, int] = _FIRST
+    while True:
+        found = tx.rows(statement, (*whose, *after, _PAGE, *more))
+        yield from found
+        if len(found) < _PAGE:
+            return
+        after = (found[-1][0], found[-1][1])
+
+
+def _is_over(entry: Registered, now: int) -> bool:
+    """Whether an entry's time in the recycle bin is over, swept or not."""
+    return entry.purge_at is not None and entry.purge_at <= now
+
+
+def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
+    """Forget an entry whose time is over, unless a hold keeps it, or something of its own is left; whether it went."""
+    where = (entry.tenant, entry.sort, entry.id)
+    left = tx.value(SQL["bundle_left"], (entry.bundle,))
+    if left or (entry.sort == AGENT and _has_own(tx, entry.tenant, entry.id)):
+        return False
+    if _hold_on(tx, where, entry.metadata) is not None:
+        return False
+    tx.run(SQL["erase"], where)
+    _note(tx, where, "deleted", now=now, reason="its time in the recycle bin was over")
+    return True
+
+
+def _counted(row: Row, *, records: bool) -> dict[str, int]:
+    return {KINDS[row[7]].name.value: 1} if records else {"sessions": 1, "messages": row[7]}
+
+
+def _removing(entry: Registered, row: tuple[Any, ...], now: int) -> Move:
+    """Into the bin until the agent leaves it; what a hold kept for longer has its own time there."""
+    purge_at = entry.purge_at if entry.purge_at is not None and entry.purge_at > now else now + BIN
+    reason = removal_reason(entry.id)
+    return Move(
+        row[4], row[6], State(row[5]), State.RECYCLED, reason, Cause.AGENT, purge_at=purge_at, bundle=entry.bundle
+    )
+
+
+def _restoring(row: tuple[Any, ...], now: int) -> Move:
+    """Back to where it was. If its time is over, that counts anew: it would be gone at once otherwise."""
+    over = row[9] is not None and row[9] <= now
+    target = State(row[8] or State.ACTIVE)
+    aged_from = now if over else None
+    return Move(row[4], row[6], State.RECYCLED, target, "its agent was restored", Cause.RESTORE, aged_from=aged_from)
+
+
+def _is_held(tx: Transaction, mover: Mover, entry: Registered, row: tuple[Any, ...], *, records: bool) -> bool:
+    if records:
+        thing = held_of(mover.subject, entry.id, row[8], row[4], row[9])
+        return standing(thing, mover.holds) is not None
+    return hold_on(tx, mover, (row[1], row[4], entry.id, row[0])) is not None
+
+
+def _check_unchanged(tx: Transaction, entry: Registered) -> None:
+    known = _get(tx, entry.tenant, entry.sort, entry.id)
+    if known is None or known.version != entry.version:
+        raise StaleError(
+            f"{entry.sort} {entry.id!r} was removed, restored or changed by another writer meanwhile; look at it again"
+        )
+
+
+def _has_own(tx: Transaction, tenant: str, agent_id: str) -> bool:
+    """Whether an agent has live memories or conversations of its own."""
+    return any(tx.one(SQL[statement], (agent_id, tenant, *_FIRST, 1)) for statement in ("own_records", "own_sessions"))
+
+
+def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | None:
+    """The hold on all of an agent, or on a tool by its id or tag; those on a user leave the others' alone."""
+    tenant, sort, entry_id = where
+    thing = Held("", entry_id if sort == AGENT else "", None, entry_id, metadata)
+    return standing(thing, standing_holds(tx, f"{tenant}/"))
+
+
+def _note(tx: Transaction, where: Where, action: str, *, now: int, **detail: str) -> None:
+    """Into the tenant's own audit chain."""
+    tenant, sort, entry_id = where
+    chain = tx.number_for(f"{tenant}/")
+    append(tx, chain, [Event(now, action, entry_id, {"kind": sort, **detail})])
+
+
+def _get(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered | None:
+    row = tx.one(SQL["get"], (tenant, sort, entry_id))
+    return None if row is None else _entry(row)
+
+
+def _known(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered:
+    row = tx.one(SQL["get"], (tenant, sort, entry_id))
+    return _entry(row or ())
+
+
+def _entry(row: tuple[Any, ...]) -> Registered:
+    entry = Registered(*row)
+    return entry._replace(state=State(entry.state), metadata=parse_json_object(row[_METADATA]))

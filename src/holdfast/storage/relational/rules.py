@@ -1,0 +1,366 @@
+"""Rules in a relational engine: the ``RuleStore``, and the profiles that records carry.
+
+A profile is what the rules come to for all records that the same rules select. Rules for the whole tenant are in every
+profile of their kind without being named there, so that one of those is a change of a few profiles and of no record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from holdfast.core.chain import Event
+from holdfast.core.content import to_json
+from holdfast.core.errors import RulesChangedError
+from holdfast.core.records import Scope
+from holdfast.core.rules import DEFAULTS, HISTORY, Life, Rule, Terms, dump_defaults, load_defaults, resolve, shown_terms
+from holdfast.core.selections import Labels, Selection, labels_of
+from holdfast.core.types import TYPES
+from holdfast.core.version import VERSION, is_newer
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.scopes import all_keys
+
+SQL: Final = Names("rules")
+_log = logging.getLogger("holdfast.rules")
+_KINDS: Final = {kind.code: kind for kind in TYPES.values()}
+_BATCH: Final = 1_000
+
+
+class Book:
+    """A tenant's rules, by their numbers, and the defaults beside them, as of a version."""
+
+    def __init__(self, version: int, rules: dict[int, Rule], defaults: Mapping[str, Terms]) -> None:
+        self.version = version
+        self.rules = rules
+        self.defaults = defaults
+        self.singled = frozenset(rule.memory_id for rule in rules.values() if rule.memory_id is not None)
+        self.is_selective = any(rule.selection is not None and not rule.is_spent for rule in rules.values())
+        """Whether a rule looks at the labels of records."""
+        self._wide: dict[str, list[Rule]] = {}
+        self._narrow: dict[str | None, list[tuple[int, Rule]]] = defaultdict(list)
+        for number, rule in rules.items():
+            if not rule.is_wide and (rule.selection is None or not rule.is_spent):
+                self._narrow[rule.user_id].append((number, rule))
+
+    def selecting(
+        self, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
+    ) -> list[int]:
+        """The numbers of the rules below the tenant's that select something, in order."""
+        whom = (scope.user_id, scope.agent_id, scope.session_id, memory_id, labels)
+        return sorted(
+            number
+            for whose in (None, scope.user_id)
+            for number, rule in self._narrow.get(whose, ())
+            if rule.governs(kind) and rule.selects(*whom)
+        )
+
+    def labels(self, metadata: str) -> Labels | None:
+        """The labels of a record by its stored metadata, where a rule looks at them."""
+        return labels_of(json.loads(metadata)) if self.is_selective and metadata != "{}" else None
+
+    def life(self, kind: str, numbers: Sequence[int]) -> Life:
+        """What the tenant's rules and these come to."""
+        return resolve(kind, self.together(kind, numbers), self.defaults)
+
+    def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
+        """The tenant's rules for a kind, and these."""
+        if kind not in self._wide:
+            wide = (rule for rule in self.rules.values() if rule.is_wide)
+            self._wide[kind] = [rule for rule in wide if rule.governs(kind)]
+        return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules)]
+
+
+class Profiles:
+    """Finds the profile of a record. Rules are read once for each version of a tenant's book."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, Book] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._made: WeakKeyDictionary[Transaction, set[tuple[str, str, str]]] = WeakKeyDictionary()
+
+    def known(self, tenant: str, version: int) -> Book | None:
+        """The tenant's rules in a version, if they were read before."""
+        book = self._books.get(tenant)
+        return None if book is None or book.version != version else book
+
+    def book(self, tx: Transaction, tenant: str, version: int | None = None) -> Book:
+        """The tenant's rules as they are now, in the version that they are known to have."""
+        if version is None:
+            version = version_of(tx, tenant)
+        book = self._books.get(tenant)
+        if book is None or book.version != version:
+            book = self._books[tenant] = read_book(tx, tenant)
+        return book
+
+    def find(
+        self,
+        tx: Transaction,
+        kind: str,
+        scope: Scope,
+        memory_id: str | None = None,
+        labels: Labels | None = None,
+        *,
+        book: Book | None = None,
+    ) -> int:
+        """The number of the profile for something of this scope; made if there is none yet."""
+        book = book or self.book(tx, scope.tenant)
+        key = to_json(book.selecting(kind, scope, memory_id, labels))
+        where = (scope.tenant, kind, key)
+        if where in self._numbers:
+            return self._numbers[where]
+        made = self._made.setdefault(tx, set())
+        row = tx.one(SQL["profile"], where)
+        if row is not None:
+            if where not in made:  # what this transaction has made may yet be undone
+                self._numbers[where] = int(row[0])
+            return int(row[0])
+        made.add(where)
+        tx.run(SQL["open_book"], (scope.tenant, dump_defaults(), VERSION))
+        life = read_book(tx, scope.tenant).life(kind, json.loads(key))
+        return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
+
+    def life(
+        self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
+    ) -> Life:
+        """How long something of this scope lives."""
+        book = self.book(tx, scope.tenant)
+        return book.life(kind, book.selecting(kind, scope, memory_id, labels))
+
+
+class SqlRules:
+    """The ``RuleStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._profiles = Profiles()
+
+    def rules(self, tenant: str) -> list[Rule]:
+        with self._database.read() as tx:
+            return list(read_book(tx, tenant).rules.values())
+
+    def defaults(self, tenant: str) -> Mapping[str, Terms]:
+        with self._database.read() as tx:
+            return _defaults(tx, tenant)
+
+    def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
+        mine = dump_defaults()
+        with self._database.read() as tx:
+            others = tx.rows(SQL["other_defaults"], (mine,))
+        adopted = [tenant for tenant, version in others if not is_newer(version) and self._adopt(tenant, mine, now())]
+        if adopted:
+            _log.warning(
+                "how long things live by default has changed with this version of Holdfast, for %d tenants",
+                len(adopted),
+            )
+        return adopted
+
+    def _adopt(self, tenant: str, mine: str, now: int) -> bool:
+        """Let a tenant's book have these defaults, and its profiles say what they come to; ``False`` if it does."""
+        with self._database.govern(tenant) as tx:
+            known = tx.one(SQL["defaults"], (tenant,))
+            if known is None or known[0] == mine or is_newer(known[1]):  # another was faster
+                return False
+            before = _defaults(tx, tenant)
+            tx.run(SQL["put_defaults"], (tenant, mine, VERSION))
+            book = read_book(tx, tenant)
+            for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
+                tx.run(SQL["put_life"], (*book.life(kind, json.loads(names))[:3], profile))
+            changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
+            detail = {
+                "from": {kind: shown_terms(before[kind]) for kind in changed},
+                "to": {kind: shown_terms(book.defaults[kind]) for kind in changed},
+            }
+            append(tx, tx.number_for(f"{tenant}/"), [Event(now, "defaults.changed", None, detail)])
+        return True
+
+    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
+        found = self._database.ask(SQL["book"], (scope.tenant,))
+        book = self._profiles.known(scope.tenant, int(found[0][0]) if found else 0)
+        if book is not None:
+            return book.life(kind, book.selecting(kind, scope, memory_id, labels))
+        with self._database.read() as tx:
+            return self._profiles.life(tx, kind, scope, memory_id, labels)
+
+    def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
+        if not rules:
+            return []
+        tenant = rules[0].tenant
+        with self._database.govern(tenant) as tx:
+            numbers = [_propose(tx, rule, now) for rule in rules]
+            turn_page(tx, tenant)
+            book = read_book(tx, tenant)
+            return [book.rules[number] for number in numbers]
+
+    def assign(self, rule: Rule) -> Iterator[int]:
+        if rule.is_wide:
+            return
+        with self._database.read() as tx:
+            whose = _subjects(tx, rule)
+        for subject, number in whose:
+            if rule.kind == HISTORY:
+                yield self._assign_sessions(rule, subject, number)
+                continue
+            first, last = all_keys(number)
+            while first <= last:
+                first, moved = self._assign_records(rule, subject, number, first, last)
+                yield moved
+
+    def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
+        """Give the next records of a subject the profile that they should have; where to go on, and how many."""
+        with self._database.write() as tx:
+            tx.number_of(subject)
+            where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
+            if rule.memory_id is None:
+                found = tx.rows(SQL["records_to_assign"], where)
+            else:
+                found = tx.rows(SQL["record_to_assign"], (rule.memory_id, number))
+            profiles = Profiles()
+            book = profiles.book(tx, rule.tenant)
+            for key, record_id, code, profile, agent_id, session_id, metadata in found:
+                scope = scope_of(subject, agent_id, session_id)
+                labels = book.labels(metadata)
+                right = profiles.find(tx, _KINDS[code].name.value, scope, record_id, labels, book=book)
+                if right != profile:
+                    tx.run(SQL["assign_record"], (right, key))
+            whole = len(found) == _BATCH
+            return (found[-1][0] + 1 if whole else last + 1), len(found)
+
+    def _assign_sessions(self, rule: Rule, subject: str, number: int) -> int:
+        with self._database.write() as tx:
+            tx.number_of(subject)
+            found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
+            profiles = Profiles()
+            for session, item_id, profile, agent_id, session_id in found:
+                right = profiles.find(tx, HISTORY, scope_of(subject, agent_id, session_id or None), item_id)
+                if right != profile:
+                    tx.run(SQL["assign_session"], (number, right, session))
+            return len(found)
+
+    def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
+        if not changes:
+            return []
+        tenant = changes[0][0].tenant
+        with self._database.govern(tenant) as tx:
+            before = read_book(tx, tenant)
+            numbers = {rule.id: number for number, rule in before.rules.items()}
+            pending = {number for rule, _ in changes if before.rules[number := numbers[rule.id]].pending is not None}
+            if not pending:
+                return [before.rules[numbers[rule.id]] for rule, _ in changes]  # another has settled them
+            changed = set(pending).union(*(_settle(tx, tenant, number, before, now) for number in sorted(pending)))
+            turn_page(tx, tenant)
+            book = read_book(tx, tenant)
+            _put_lives(tx, tenant, book, changed)
+            events = [(numbers[rule.id], event) for rule, event in changes if numbers[rule.id] in pending]
+            _note(tx, tenant, before, book, events)
+            return [book.rules[numbers[rule.id]] for rule, _ in changes]
+
+
+def _propose(tx: Transaction, rule: Rule, now: int) -> int:
+    where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
+    selection = "" if rule.selection is None else rule.selection.text()
+    found = (rule.id, rule.tenant, rule.kind, *where, selection, to_json(rule.pending), now)
+    return tx.value(SQL["put_rule"], found)
+
+
+def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> set[int]:
+    """Let a rule say what is pending; which others end with that."""
+    if book.rules[number].selection is None:
+        tx.run(SQL["settle_rule"], (now, number))
+        return set()
+    ended = {row[0] for row in tx.rows(SQL["retire_selections"], (now, tenant, number))}
+    tx.run(SQL["settle_selection"], (now, number, tenant))
+    return ended
+
+
+def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> None:
+    """Let the profiles that know some rules say what those come to now."""
+    wide = [book.rules[number] for number in changed if book.rules[number].is_wide]
+    for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
+        numbers = json.loads(names)
+        if not changed.isdisjoint(numbers) or any(rule.governs(kind) for rule in wide):
+            tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
+
+
+def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:
+    """Write what took effect, whoever proposed it last, into the chains of those whom it is about."""
+    chains: dict[int, list[Event]] = defaultdict(list)
+    for number, event in events:
+        settled = book.rules[number]
+        detail = {**event.detail, "version": settled.version}
+        if "to" in detail:
+            detail["to"] = shown_terms(before.rules[number].pending or Terms())
+        chain = tx.number_for(f"{tenant}/{settled.user_id or ''}")
+        chains[chain].append(event._replace(item=settled.id, detail=detail))
+    for chain in sorted(chains):
+        append(tx, chain, chains[chain])
+
+
+def read_book(tx: Transaction, tenant: str) -> Book:
+    """The tenant's rules, read anew."""
+    found = {row[0]: _rule(tenant, row) for row in tx.rows(SQL["rules"], (tenant,))}
+    return Book(version_of(tx, tenant), found, _defaults(tx, tenant))
+
+
+def _defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
+    """The defaults that hold for a tenant; those of this version, where nothing was ever kept."""
+    row = tx.one(SQL["defaults"], (tenant,))
+    return DEFAULTS if row is None else load_defaults(row[0])
+
+
+def turn_page(tx: Transaction, tenant: str) -> None:
+    """Let everyone who has read a tenant's rules read them again."""
+    tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
+
+
+def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:
+    """The subjects that a rule may select something of."""
+    if rule.user_id is not None:
+        subject = f"{rule.tenant}/{rule.user_id}"
+        number = tx.number_of(subject)
+        return [] if number is None else [(subject, number)]
+    found = tx.rows(SQL["subjects_of"], (rule.tenant,))
+    return [(subject, number) for number, subject in found]
+
+
+def scope_of(subject: str, agent_id: str, session_id: str | None) -> Scope:
+    """The scope of something of a subject."""
+    tenant, user_id = subject.split("/", 1)
+    return Scope(tenant, user_id, agent_id, session_id)
+
+
+def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
+    _, rule_id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection = row
+    return Rule(
+        id=rule_id,
+        tenant=tenant,
+        kind=kind,
+        terms=Terms(*json.loads(terms)),
+        user_id=user_id or None,
+        agent_id=agent_id or None,
+        session_id=session_id or None,
+        memory_id=memory_id or None,
+        version=version,
+        pending=None if pending is None else Terms(*json.loads(pending)),
+        updated_at=updated_at,
+        selection=Selection.parsed(selection) if selection else None,
+    )
+
+
+def check_rules(tx: Transaction, subject: str, version: int | None) -> None:
+    """``RulesChangedError`` if the rules that moves were decided by are no longer in force; for use inside the
+    transaction that relies on it, once it has the subject to itself.
+    """
+    tenant = subject.split("/", 1)[0]
+    if version is not None and version_of(tx, tenant) != version:
+        raise RulesChangedError(f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew")
+
+
+def version_of(tx: Transaction, tenant: str) -> int:
+    """The version of a tenant's book."""
+    row = tx.one(SQL["book"], (tenant,))
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,287 @@
+"""Subjects that are erased, in a relational engine: the ``SubjectStore``.
+
+Whoever is erased loses their name first, in one transaction that nobody else of the tenant writes beside. What is left
+is a tombstone: the pseudonym, and a mark by which a name can be told to have been this one. The rows go after that, in
+batches, and the tombstone last.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from holdfast.core.chain import Event, parse_entries
+from holdfast.core.content import to_json
+from holdfast.core.errors import HeldError
+from holdfast.core.holds import Hold, standing
+from holdfast.core.records import Cause
+from holdfast.core.rules import HISTORY
+from holdfast.core.times import DAY, SECOND
+from holdfast.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
+from holdfast.core.types import State
+from holdfast.ports import Found
+from holdfast.storage.relational.access import unbind
+from holdfast.storage.relational.audit import SQL as AUDIT
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.moves import KINDS, held_of, standing_holds
+from holdfast.storage.relational.rules import turn_page
+from holdfast.storage.relational.scopes import SQL as RECORDS
+
+SQL: Final = Names("subjects")
+_NAMELESS: Final = "an erased user"
+#: Whoever reads working memory waits no longer than this for a connection.
+_PATIENCE_SECONDS: Final = 0.5
+#: In an order in which each can still be found: messages by their conversations.
+_BATCHED: Final = (
+    "remove_records",
+    "remove_history",
+    "remove_sessions",
+    "remove_windows",
+    "remove_facts",
+    "remove_changes",
+)
+
+
+class SqlSubjects:
+    """The ``SubjectStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # --- taking the name away --------------------------------------------------------------------------------------
+
+    def detach(
+        self,
+        subject: str,
+        *,
+        alias: str | None = None,
+        even_held: bool = False,
+        now: int,
+        begin: Callable[[str], None],
+        defer: Callable[[str], None] = lambda _alias: None,
+    ) -> tuple[Tombstone | None, Found]:
+        with self._database.govern(subject.split("/", 1)[0]) as tx:
+            number = tx.number_of(subject)
+            known = None if number is None else _alias(tx, number)
+            if alias not in (None, known):
+                return None, Found({}, {})  # another was faster
+            hold = None if even_held else _hold_on(tx, subject, number)
+            if hold is not None:
+                _refuse(tx, subject, hold, now=now, once=alias is not None)
+                if known is not None:
+                    defer(known)
+            elif number is None or known is None:
+                _leave_mark(tx, subject)
+                return None, Found(_remove_named(tx, subject, 0, even_standing=False), {})
+            else:
+                begin(known)
+                _leave_mark(tx, subject)
+                return _detach(tx, subject, number, known, now=now, even_standing=even_held)
+        raise _held(subject, hold)
+
+    def check(self, subject: str) -> None:
+        with self._database.read() as tx:
+            hold = _hold_on(tx, subject, tx.number_of(subject))
+        if hold is not None:
+            raise _held(subject, hold)
+
+    def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
+        with self._database.read() as tx:
+            return [(alias, subject) for alias, subject in tx.rows(SQL["with_alias"], (to_json(list(aliases)),))]
+
+    # --- what is being erased --------------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Tombstone]:
+        with self._database.read() as tx:
+            return [read_tombstone(*row) for row in tx.rows(SQL["tombstones"])]
+
+    def found(self, tombstone: Tombstone) -> Found:
+        with self._database.read() as tx:
+            rows = tx.rows(AUDIT["tail_of_subject"], (tombstone.number, 1))
+        detail = parse_entries(*rows[0])[-1].detail if rows else {}
+        return Found(detail.get("rows", {}), detail.get("kinds", {}))
+
+    def forget_name(self, tombstone: Tombstone) -> None:
+        with self._database.alone(f"erasing {tombstone.alias}") as tx:
+            tx.run(SQL["rename"], (tombstone._replace(subject=None).name, tombstone.number))
+
+    def objects(self, tombstone: Tombstone) -> list[str]:
+        with self._database.read() as tx:
+            return [row[0] for row in tx.rows(SQL["pack_names"], (tombstone.number,))]
+
+    def forget_objects(self, tombstone: Tombstone) -> None:
+        with self._database.alone(f"erasing {tombstone.alias}") as tx:
+            tx.run(SQL["remove_packs"], (tombstone.number,))
+
+    def remove(self, tombstone: Tombstone, *, limit: int) -> int:
+        with self._database.alone(f"erasing {tombstone.alias}") as tx:
+            removed = 0
+            for statement in _BATCHED:
+                removed += tx.run(SQL[statement], (tombstone.number, limit - removed))
+                if removed >= limit:
+                    break
+            return removed
+
+    def left(self, tombstone: Tombstone) -> dict[str, int]:
+        with self._database.read() as tx:
+            return _rows(tx, tombstone.number)
+
+    def scrub(self) -> bool:
+        return self._database.scrub()
+
+    def bury(self, tombstone: Tombstone) -> None:
+        with self._database.alone(f"erasing {tombstone.alias}") as tx:
+            tx.run(SQL["remove_profiles"])
+            tx.run(SQL["bury"], (tombstone.number,))
+
+    # --- what other processes are told -----------------------------------------------------------------------------
+
+    def erased_within(self, seconds: float) -> list[ErasureMark]:
+        rows = self._database.ask(SQL["recent_erasures"], (int(seconds * SECOND),), patience=_PATIENCE_SECONDS)
+        return [ErasureMark(bytes(salt), bytes(digest), age / SECOND) for salt, digest, age in rows]
+
+    def forget_marks(self) -> None:
+        with self._database.alone("erasures") as tx:
+            tx.run(SQL["forget_erasures"], (MARK_DAYS * DAY,))
+
+    # --- the ledger ------------------------------------------------------------------------------------------------
+
+    def ledger_seen(self) -> tuple[int, str] | None:
+        with self._database.read() as tx:
+            row = tx.one(SQL["seen"])
+        return None if row is None else (int(row[0]), str(row[1]))
+
+    def see_ledger(self, number: int, entry_hash: str) -> None:
+        with self._database.alone("ledger") as tx:
+            tx.run(SQL["see"], (number, entry_hash))
+
+
+def _detach(
+    tx: Transaction, subject: str, number: int, alias: str, *, now: int, even_standing: bool
+) -> tuple[Tombstone, Found]:
+    """Take a subject's name away, and everything that is found by the name."""
+    counted = [(KINDS[code].name.value, *counts) for code, *counts in tx.rows(SQL["kinds"], (number,))]
+    kinds = {kind: count for kind, count, _ in counted}
+    rows = _rows(tx, number)
+    rows |= _remove_named(tx, subject, number, even_standing=even_standing)
+    tenant = tx.number_for(f"{subject.split('/', 1)[0]}/")
+    moves = [(kind, State.RECYCLED, live) for kind, _, live in counted]  # out of sight now, and gone
+    moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
+    _keep_totals(tx, number, tenant, moves)
+    tx.run(SQL["remove_scopes"], (number,))  # what the store holds is counted without them from now on
+    detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}
+    append(tx, number, [Event(now, "erased", None, detail)])
+    append(tx, tenant, [Event(now, "erased", alias, detail)])
+    tombstone = tombstone_for(number, alias, subject)
+    tx.run(SQL["rename"], (tombstone.name, number))
+    return tombstone, Found(rows, kinds)
+
+
+def _leave_mark(tx: Transaction, subject: str) -> None:
+    mark = mark_erasure(subject, secrets.token_bytes(16))
+    tx.run(SQL["note_erasure"], (mark.salt, mark.digest))
+
+
+def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: bool) -> dict[str, int]:
+    """Remove what names a user in clear, wherever it is; how much of what there was."""
+    tenant, user_id = subject.split("/", 1)
+    named = [row[0] for row in tx.rows(SQL["sessions_named"], (tenant,))]
+    own = to_json(sorted(own_sessions(tx, subject, number, named)))
+    rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
+    if rules:
+        turn_page(tx, tenant)
+    return {
+        "quotas": tx.run(SQL["remove_quotas"], (tenant, user_id)),
+        "rules": rules,
+        "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
+        "api keys": unbind(tx, tenant, user_id),
+        "job results": sum(_reword(tx, subject, *row) for row in tx.rows(SQL["job_words"])),
+    }
+
+
+def _remove_holds(tx: Transaction, subject: str, number: int, own: str, *, even_standing: bool) -> int:
+    """Remove the holds that name a user, a session that is theirs alone, or a memory of theirs; how many."""
+    tenant, user_id = subject.split("/", 1)
+    removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing, own))
+    for hold, memory_id in tx.rows(SQL["holds_on_memories"], (tenant, even_standing)):
+        if tx.one(RECORDS["standing"], (memory_id, number, False)) is not None:
+            removed += tx.run(SQL["remove_hold"], (hold,))
+    return removed
+
+
+def _reword(tx: Transaction, subject: str, job: str, result: str | None, error: str | None) -> bool:
+    """Let what is known of a job's last run say nothing of a user; whether it did."""
+    tenant, user_id = subject.split("/", 1)
+    said: dict[str, Any] = json.loads(result or "{}")
+    asides = said.get("set_aside", [])
+    others = [aside for aside in asides if (aside.get("tenant"), aside.get("user_id")) != (tenant, user_id)]
+    reworded = None if error is None else error.replace(repr(user_id), repr(_NAMELESS))
+    if len(others) == len(asides) and reworded == error:
+        return False
+    tx.run(SQL["reword_job"], (None if result is None else to_json({**said, "set_aside": others}), reworded, job))
+    return True
+
+
+def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tuple[str, State, int]]) -> None:
+    """Count what a subject's records went through with the tenant's own: a count of what happened never falls."""
+    for kind, state, cause, count in tx.rows(SQL["totals"], (number,)):
+        tx.run(RECORDS["count_moves"], (tenant, kind, state, cause, count))
+    for kind, state, count in moves:
+        if count:
+            tx.run(RECORDS["count_moves"], (tenant, kind, state.value, Cause.ERASURE.value, count))
+    tx.run(SQL["remove_totals"], (number,))
+
+
+def _hold_on(tx: Transaction, subject: str, number: int | None) -> Hold | None:
+    """A hold that stands and names the user, or covers anything that is theirs."""
+    holds = standing_holds(tx, subject)
+    named = next((hold for hold in holds if hold.user_id is not None), None)
+    if named is not None or not holds or number is None:
+        return named
+    tagged = any(hold.tag is not None for hold in holds)
+    for agent_id, session_id, item_id, metadata in tx.stream(SQL["things"], (number,)):
+        hold = standing(held_of(subject, agent_id, session_id, item_id, metadata if tagged else "{}"), holds)
+        if hold is not None:
+            return hold
+    return None
+
+
+def _held(subject: str, hold: Hold) -> HeldError:
+    return HeldError(
+        f"user {subject.split('/', 1)[1]!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
+        f"release the hold first: holdfast hold release {hold.id}"
+    )
+
+
+def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) -> None:
+    """Write down that a hold keeps a user from being erased; ``once``, unless that is the last that was written."""
+    number = tx.number_for(subject)
+    detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
+    last = tx.one(AUDIT["tail_of_subject"], (number, 1)) if once else None
+    if last is None or parse_entries(*last)[-1].detail != detail:
+        append(tx, number, [Event(now, "refused", None, detail)])
+
+
+def own_sessions(tx: Transaction, subject: str, number: int, names: Sequence[str]) -> frozenset[str]:
+    """Those of the names that are sessions of a subject, and of nobody else in its tenant.
+
+    Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
+    """
+    theirs = {row[0] for row in tx.rows(SQL["sessions_of"], (number, to_json(list(names))))} if names else set()
+    if not theirs:
+        return frozenset()
+    tenant = subject.split("/", 1)[0]
+    others = tx.rows(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), f"{tenant}/", f"{tenant}0"))
+    return frozenset(theirs.difference(row[0] for row in others))
+
+
+def _rows(tx: Transaction, number: int) -> dict[str, int]:
+    return {str(name): int(count) for name, count in tx.rows(SQL["rows"], (number,))}
+
+
+def _alias(tx: Transaction, number: int) -> str:
+    row = tx.one(SQL["alias"], (number,)) or (b"",)
+    return str(row[0].hex())

@@ -1,0 +1,534 @@
+"""One SQLite file: its connections, its transactions, and its errors in Holdfast's words."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from holdfast.core.deadline import Deadline, check_deadline, current_deadline
+from holdfast.core.errors import (
+    ClosedError,
+    ConflictError,
+    HoldfastError,
+    NotAStoreError,
+    StorageError,
+    StoreBusyError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreTooNewError,
+    StoreUnavailableError,
+)
+from holdfast.storage.objects.disk import NO_ROOM
+from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T
+from holdfast.storage.relational.statements import migrations, statements
+from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
+
+APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
+_PACKAGE: Final = "holdfast.storage.sqlite"
+_IDLE_READERS: Final = 8
+#: How long emptying the log waits for others to end what they are reading or writing.
+_SCRUB_SECONDS: Final = 2.0
+_TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
+_SQL: Final = statements(_PACKAGE)
+#: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
+_STEPS: Final = 4_000
+#: How often a write that waits for this process's own writers looks at the deadline.
+_LOOK_SECONDS: Final = 0.05
+
+
+class Database:
+    """Connections to one file: one that writes, under a lock, and as many that read as there are readers at once.
+
+    A commit is on the disk when it returns (write-ahead log, full synchronisation). Other processes may write the same
+    file; whoever finds it busy waits its turn, ``busy_seconds`` at most.
+    """
+
+    is_shared = False
+
+    def __init__(
+        self, path: Path, *, busy_seconds: float = 60.0, before_new: Callable[[], None] = lambda: None
+    ) -> None:
+        """Open the file, or make it. ``before_new`` may raise, before a store is made where there is none."""
+        self.path = path
+        self._before_new = before_new
+        self._busy_seconds = busy_seconds
+        self._pid = os.getpid()
+        self._closed = False
+        self.on_commit: Callable[[], None] = lambda: None
+        self._readers: list[apsw.Connection] = []
+        self._lock = threading.Lock()
+        self._only_read: ReadOnlyFile | None = None
+        if not is_empty(path) and not is_writable(path):
+            self._open_read_only()
+            return
+        with self._translated():
+            try:
+                if is_empty(path):
+                    before_new()
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not path.exists():
+                    path.touch(mode=0o600)  # memories are for their owner's eyes; SQLite's other files take after it
+            except OSError as problem:
+                raise StoreUnavailableError(
+                    f"cannot create the folder of {path}: {problem.strerror}; "
+                    "name another place in HOLDFAST_URL or HOLDFAST_HOME"
+                ) from problem
+            self._writer = self._connect(create=True)
+        try:
+            with self._translated(self._writer):
+                self._prepare()
+        except BaseException:
+            self._writer.close()
+            raise
+
+    # --- transactions ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, _subject: str | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
+        """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
+        self.check_usable()  # before waiting as well: in a forked child the lock may never come free
+        self._check_writable()
+        with self._turn(), self._translated(self._writer):
+            self.check_usable()
+            connection = self._writer
+            try:  # an interrupt may come between any two statements: nothing may be left open
+                connection.execute("BEGIN IMMEDIATE")
+                if (deadline := current_deadline()) is not None:
+                    deadline.keep_on()
+                tx = SqliteTransaction(connection)
+                yield tx
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        tx.run_after()
+        self.on_commit()
+
+    @contextmanager
+    def part(self, tx: SqliteTransaction) -> Iterator[None]:
+        """A part of a transaction that writes: undone by itself if the block raises."""
+        connection = tx.connection
+        with self._translated(connection):
+            if not connection.in_transaction:  # some errors undo all of it: what followed would not be part of it
+                raise StorageError(f"the store {self.path} has undone a write that failed; nothing was changed")
+            connection.execute("SAVEPOINT part")
+            mark = tx.mark()
+            try:
+                yield
+            except BaseException:
+                tx.go_back(mark)
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK TO part")
+                    connection.execute("RELEASE part")
+                raise
+            connection.execute("RELEASE part")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The writer is this thread's; whoever has a deadline waits for it no longer than that."""
+        deadline = current_deadline()
+        if deadline is None:
+            self._lock.acquire()
+        else:
+            deadline.check()
+            while not self._lock.acquire(timeout=_LOOK_SECONDS):
+                deadline.check()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def govern(self, _tenant: str) -> AbstractContextManager[SqliteTransaction]:
+        """The same: there is one writer at a time."""
+        return self.write()
+
+    def alone(self, _what: str) -> AbstractContextManager[SqliteTransaction]:
+        """The same: there is one writer at a time."""
+        return self.write()
+
+    def groups(self, batches: Sequence[T]) -> Iterator[Sequence[T]]:
+        """All of them together: a transaction costs a synchronisation of the disk."""
+        if batches:
+            yield batches
+
+    @contextmanager
+    def read(self, _subject: str | None = None) -> Iterator[SqliteTransaction]:
+        """A consistent view of the store as it is now."""
+        with self._translated():
+            self.check_usable()
+            if self._only_read is not None and self._only_read.has_changed():
+                self._close_readers()
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                connection.execute("BEGIN")
+                with _until(current_deadline(), connection):
+                    yield SqliteTransaction(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+                self._give_back(connection)
+
+    def ask(self, statement: str, bindings: Bindings = (), *, patience: float | None = None) -> list[Row]:
+        """The rows of one statement. No reader ever waits, so that patience is not needed."""
+        del patience
+        with self.read() as tx:
+            return tx.rows(statement, bindings)
+
+    def close(self) -> None:
+        """Close every connection; what is called afterwards raises ``ClosedError``."""
+        self._closed = True
+        if os.getpid() != self._pid:
+            return  # a forked child must not touch its parent's connections
+        with self._lock:
+            self._writer.close()
+            self._close_readers()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return not self._closed and os.getpid() == self._pid
+
+    def check(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; empty if all is well."""
+        with self.read() as tx:
+            found = [str(row[0]) for row in tx.connection.execute("PRAGMA quick_check(20)")]
+        return [] if found == ["ok"] else found
+
+    def give_back(self, pages: int) -> int:
+        """Give unused pages of the file back to the disk, some at a time; how many are left."""
+        with self.write() as tx:
+            tx.connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+        with self.read() as tx:
+            return int(tx.connection.pragma("freelist_count"))
+
+    def scrub(self) -> bool:
+        """Empty the write-ahead log, in which pages are as they were; ``False`` while a reader, of whatever process,
+        keeps an older view of the file for more than some seconds.
+        """
+        self.check_usable()
+        self._check_writable()
+        deadline = time.monotonic() + _SCRUB_SECONDS
+        with self._translated(), closing(self._connect()) as connection:
+            connection.set_busy_handler(_patience(_SCRUB_SECONDS))
+            while True:  # SQLite waits for readers and writers, but not for another who empties the log
+                busy = True
+                with suppress(apsw.BusyError):
+                    busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0])
+                if not busy or time.monotonic() > deadline:
+                    return not busy
+                time.sleep(0.01)
+
+    # --- opening -----------------------------------------------------------------------------------------------
+
+    def _connect(self, *, create: bool = False) -> apsw.Connection:
+        if self._only_read is not None:
+            return self._only_read.connect()
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        connection = apsw.Connection(str(self.path), flags=flags, statementcachesize=256)
+        connection.set_busy_handler(_patience(self._busy_seconds))
+        if not create:
+            self._configure(connection)
+        return connection
+
+    @staticmethod
+    def _configure(connection: apsw.Connection) -> None:
+        for pragma in (
+            "synchronous=FULL",
+            "secure_delete=ON",
+            "foreign_keys=ON",
+            "fullfsync=ON",
+            "cache_size=-16384",
+            "journal_size_limit=67108864",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        # a statement's plan does not depend on what it is asked with, so it is made once and not with each execution
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+    def _open_read_only(self) -> None:
+        """Open a file that this process may read and not write: it is as whoever could write it left it."""
+
+        def configure(connection: apsw.Connection) -> None:
+            connection.set_busy_handler(_patience(self._busy_seconds))
+            self._configure(connection)
+
+        with self._translated():
+            self._only_read = ReadOnlyFile(self.path, configure)
+            self._writer = self._only_read.connect()
+            try:
+                if self._version(self._writer) < migrations(_PACKAGE)[-1][0]:
+                    self._only_read.refuse()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def _check_writable(self) -> None:
+        if self._only_read is not None:
+            self._only_read.refuse()
+
+    def _prepare(self) -> None:
+        """Refuse a file that is not ours before anything in it is changed; then bring it up to date."""
+        connection = self._writer
+        if has_log(self.path):  # closing would write it into a file that may not be ours
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        version = self._version(connection)
+        if version == 0:
+            self._before_new()
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        steps = migrations(_PACKAGE)
+        if version < steps[-1][0] or connection.pragma("journal_mode") != "wal":
+            self._to_wal(connection, new=version == 0)
+        self._configure(connection)
+        if version < steps[-1][0]:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                version = self._version(connection)  # another process may have been faster
+                for number, script in steps:
+                    if number > version:
+                        connection.execute(script)
+                        connection.execute(f"PRAGMA user_version={number}")
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _version(self, connection: apsw.Connection) -> int:
+        with connection:  # one view of the file, whatever another process makes of it meanwhile
+            version = int(connection.pragma("user_version"))
+            ours = int(connection.pragma("application_id")) == APPLICATION_ID
+            empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+        if not ours and not empty:
+            raise NotAStoreError(
+                f"{self.path} is an SQLite database, but not Holdfast's; "
+                "name another file in HOLDFAST_URL or HOLDFAST_HOME"
+            )
+        newest = migrations(_PACKAGE)[-1][0]
+        if version > newest:
+            raise StoreTooNewError(
+                f"{self.path} has schema version {version}, this version of Holdfast knows up to {newest}; "
+                "upgrade with: pip install --upgrade holdfast"
+            )
+        return version
+
+    def _to_wal(self, connection: apsw.Connection, *, new: bool) -> None:
+        if new:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect while there are no tables yet
+        deadline = time.monotonic() + self._busy_seconds
+        while True:  # SQLite asks the busy handler on most ways here, but not on all of them
+            try:
+                connection.pragma("journal_mode", "wal")
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    # --- waiting, errors -----------------------------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """Raise ``ClosedError`` unless the store is open, in the process that opened it."""
+        if self._closed:
+            raise ClosedError(f"the store {self.path} was closed; open it again with Holdfast.open()")
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"the store {self.path} was opened by process {self._pid}, and SQLite does not survive a fork; "
+                "open Holdfast in each process"
+            )
+
+    def _close_readers(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if len(self._readers) < _IDLE_READERS and not self._closed:
+            self._readers.append(connection)
+        else:
+            connection.close()
+
+    @contextmanager
+    def _translated(self, writer: apsw.Connection | None = None) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except DuplicateError as problem:
+            raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
+        except apsw.Error as problem:
+            if isinstance(problem, apsw.InterruptError | apsw.BusyError):
+                check_deadline()
+            full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
+            raise self._in_our_words(apsw.FullError() if full else problem) from problem
+
+    def _in_our_words(self, problem: apsw.Error) -> StorageError:
+        match problem:
+            case apsw.BusyError() | apsw.LockedError():
+                return StoreBusyError(
+                    f"{self.path} was kept busy by other writers for over {self._busy_seconds:g} s; try again"
+                )
+            case apsw.FullError():
+                return StoreFullError(f"no room to write {self.path}: the disk is full; free some space and try again")
+            case apsw.ReadOnlyError() | apsw.PermissionsError():
+                return StoreReadOnlyError(
+                    f"{self.path} cannot be written: {problem}; check the permissions of the folder"
+                )
+            case apsw.NotADBError() | apsw.CorruptError():
+                return NotAStoreError(
+                    f"{self.path} is not a Holdfast database, or is damaged ({problem}); "
+                    "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
+                )
+            case apsw.CantOpenError():
+                return StoreUnavailableError(
+                    f"cannot open {self.path}: {problem}; check that its folder can be written"
+                )
+            case _:
+                return StorageError(f"the store {self.path} failed: {problem}")
+
+
+class SqliteTransaction:
+    """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
+
+    __slots__ = ("__weakref__", "_after", "connection")
+    is_alone = True
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._after: list[Callable[[], object]] = []
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+        """All rows of a statement."""
+        try:
+            return self.connection.execute(_SQL[statement], bindings).fetchall()
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+        """The first row of a statement, if there is one."""
+        try:
+            return self.connection.execute(_SQL[statement], bindings).fetchone()
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    first = one
+
+    def expect(self, row: Row) -> None:
+        """Nothing to remember: asking costs next to nothing."""
+
+    def value(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        row = self.one(statement, bindings)
+        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
+        return int(row[0])
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
+        """The rows of a statement as they come."""
+        return self.connection.execute(_SQL[statement], bindings)
+
+    def run(self, statement: str, bindings: Bindings = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        try:
+            self.connection.execute(_SQL[statement], bindings)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+        return self.connection.changes()
+
+    def later(self, statement: str, bindings: Bindings = ()) -> None:
+        """Carry out a statement: here nothing is waited for."""
+        self.run(statement, bindings)
+
+    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
+        """Carry out a statement for each of many bindings."""
+        try:
+            self.connection.executemany(_SQL[statement], many)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A statement that fails undoes itself."""
+        return nullcontext()
+
+    def number_of(self, subject: str) -> int | None:
+        """The number of a subject that has been seen before."""
+        row = self.one("records.subject_no", (subject,))
+        return None if row is None else int(row[0])
+
+    def number_for(self, subject: str) -> int:
+        """The number of a subject, seen before or not."""
+        number = self.number_of(subject)
+        return self.value("records.new_subject", (subject,)) if number is None else number
+
+    def have(self, number: int) -> None:
+        """There is one writer at a time."""
+
+    def close_gate(self, tenant: str) -> None:
+        """There is one writer at a time."""
+
+    def take(self, what: str) -> None:
+        """There is one writer at a time."""
+
+    def then(self, do: Callable[[], object]) -> None:
+        """Do something once the transaction is committed."""
+        self._after.append(do)
+
+    def run_after(self) -> None:
+        """It is committed: do what was to be done then."""
+        for do in self._after:
+            do()
+
+    def mark(self) -> int:
+        """Where a part of it begins."""
+        return len(self._after)
+
+    def go_back(self, mark: int) -> None:
+        """A part of it was undone."""
+        del self._after[mark:]
+
+
+def _duplicate(problem: apsw.ConstraintError) -> Exception:
+    """``DuplicateError`` if a statement failed because something would be there twice; else the problem itself."""
+    return DuplicateError(str(problem)) if getattr(problem, "extendedresult", None) in _TWICE else problem
+
+
+@contextmanager
+def _until(deadline: Deadline | None, connection: apsw.Connection) -> Iterator[None]:
+    """Statements of the block are interrupted once the deadline has passed."""
+    if deadline is None:
+        yield
+        return
+    deadline.check()
+    connection.set_progress_handler(lambda: deadline.expired, _STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None)
+
+
+def _patience(seconds: float) -> Callable[[int], bool]:
+    """A busy handler: SQLite asks it whether to go on waiting for a lock. Short, uneven naps are fair to many."""
+    since = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal since
+        now = time.monotonic()
+        if tries == 0:
+            since = now
+        elif now - since > seconds:
+            return False
+        if (deadline := current_deadline()) is not None and deadline.expired:
+            return False
+        time.sleep(random.uniform(0.0001, min(0.0005 * (tries + 1), 0.005)))  # noqa: S311 - no secret
+        return True
+
+    return wait

@@ -1,0 +1,151 @@
+"""The stores of an engine, opened by the URLs that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.core.errors import InvalidSettingsError, MissingExtraError, told
+from holdfast.ports import LargeScopes, ShortTermStore, Witness
+from holdfast.settings import Settings, sqlite_path, without_password
+from holdfast.storage.relational.access import SqlKeys
+from holdfast.storage.relational.audit import SqlAudit
+from holdfast.storage.relational.clock import SqlClock
+from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.dues import SqlDues
+from holdfast.storage.relational.facts import SqlFacts
+from holdfast.storage.relational.feed import SqlFeed
+from holdfast.storage.relational.holds import SqlHolds
+from holdfast.storage.relational.identity import SqlIdentity
+from holdfast.storage.relational.jobs import SqlJobs, SqlLeases
+from holdfast.storage.relational.packs import SqlPacks
+from holdfast.storage.relational.provenance import SqlProvenance
+from holdfast.storage.relational.reading import SqlSubjectReader
+from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.registry import SqlRegistry
+from holdfast.storage.relational.requests import RequestDatabase, SqlReplies
+from holdfast.storage.relational.rules import SqlRules
+from holdfast.storage.relational.schemas import SqlSchemas
+from holdfast.storage.relational.subjects import SqlSubjects
+from holdfast.storage.sqlite.database import Database as SqliteDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """One of each, over one database."""
+
+    records: SqlRecords
+    provenance: SqlProvenance
+    feed: SqlFeed
+    history: SqlHistory
+    short_term: ShortTermStore
+    facts: SqlFacts
+    schemas: SqlSchemas
+    rules: SqlRules
+    dues: SqlDues
+    holds: SqlHolds
+    packs: SqlPacks
+    audit: SqlAudit
+    clock: SqlClock
+    jobs: SqlJobs
+    leases: SqlLeases
+    registry: SqlRegistry
+    subjects: SqlSubjects
+    reader: SqlSubjectReader
+    keys: SqlKeys
+    replies: SqlReplies
+    identity: SqlIdentity
+
+
+def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
+    """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
+    joined = RequestDatabase(database)
+    return Stores(
+        records=SqlRecords(joined),
+        provenance=SqlProvenance(joined),
+        feed=SqlFeed(database),  # an index takes in only what has been committed
+        history=SqlHistory(joined, short_term),
+        short_term=short_term or SqlShortTerm(joined),
+        facts=SqlFacts(joined),
+        schemas=SqlSchemas(joined),
+        rules=SqlRules(joined),
+        dues=SqlDues(joined),
+        holds=SqlHolds(joined),
+        packs=SqlPacks(joined),
+        audit=SqlAudit(joined),
+        clock=SqlClock(database),  # what time it is is no part of a request
+        jobs=SqlJobs(joined),
+        leases=SqlLeases(joined),
+        registry=SqlRegistry(joined, short_term),
+        subjects=SqlSubjects(joined),
+        reader=SqlSubjectReader(joined),
+        keys=SqlKeys(joined),
+        replies=SqlReplies(database),
+        identity=SqlIdentity(database),
+    )
+
+
+def open_database(settings: Settings, before_new: Callable[[], None] = lambda: None) -> Database:
+    """The database that the settings name. ``before_new`` may raise, before a store is made where there is none."""
+    scheme = settings.url.partition(":")[0]
+    if scheme == "sqlite":
+        path = sqlite_path(settings.url)
+        return SqliteDatabase(path, busy_seconds=settings.busy_seconds, before_new=before_new)
+    if scheme not in {"postgresql", "postgres"}:
+        raise InvalidSettingsError(
+            f"the store URL {told(without_password(settings.url))} is not understood; write it as "
+            "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
+        )
+    try:
+        from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    except ImportError as problem:
+        raise MissingExtraError(
+            "PostgreSQL needs an extra: pip install 'holdfast[postgres]'", name=getattr(problem, "name", None)
+        ) from problem
+    return PostgresDatabase(
+        settings.url,
+        busy_seconds=settings.busy_seconds,
+        pool_size=settings.pool_size,
+        distribute=settings.distribute,
+        prepare=settings.prepare,
+        before_new=before_new,
+    )
+
+
+def store_url(settings: Settings) -> str:
+    """The store that the settings name, without a user, a password or an option."""
+    if settings.url.partition(":")[0] not in {"postgresql", "postgres"}:
+        return f"sqlite:///{sqlite_path(settings.url)}"
+    from holdfast.storage.postgres.complaints import url_of  # noqa: PLC0415 - the extra may not be installed
+
+    return url_of(settings.url)
+
+
+def open_short_term(settings: Settings) -> ShortTermStore | None:
+    """The short-term store that the settings name; ``None`` if it is the database."""
+    if not settings.short_term_url:
+        return None
+    from holdfast.storage.valkey import open_short_term as open_valkey  # noqa: PLC0415 - the extra may not be installed
+
+    return open_valkey(settings.short_term_url)
+
+
+def witness_of(database: Database) -> Witness | None:
+    """What knows whether the database was exchanged; ``None`` for a file, which leaves no trace of that."""
+    if isinstance(database, SqliteDatabase):
+        return None
+    from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    from holdfast.storage.postgres.witness import PostgresWitness  # noqa: PLC0415
+
+    return PostgresWitness(database) if isinstance(database, PostgresDatabase) else None
+
+
+def large_scopes_in(database: Database, most: int) -> LargeScopes | None:
+    """Where scopes of more than ``most`` records are searched; ``None`` if the database cannot do that."""
+    if isinstance(database, SqliteDatabase):
+        return None
+    from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
+    from holdfast.storage.postgres.passages import PostgresPassages  # noqa: PLC0415
+
+    return PostgresPassages(database, most) if isinstance(database, PostgresDatabase) else None

@@ -1,0 +1,202 @@
+"""A Valkey or Redis server, or a cluster of them: connections, scripts, errors in our words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import resources
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from valkey import Connection, ConnectionPool, SSLConnection, Valkey, ValkeyCluster, exceptions
+
+from holdfast.core.errors import ClosedError, InvalidSettingsError, told
+from holdfast.storage.valkey.addresses import Address
+from holdfast.storage.valkey.answers import explain, is_cut_off
+
+Client: TypeAlias = Any  # ``Valkey`` or ``ValkeyCluster``, whose own types say nothing
+Word = str | bytes | int
+Answer = TypeVar("Answer")
+#: So many commands travel together.
+_TOGETHER: Final = 512
+_ERRORS: Final = (exceptions.ValkeyError, exceptions.ValkeyClusterException)
+
+
+class Script(NamedTuple):
+    """A Lua script, and the digest that the server knows it by once it has run there."""
+
+    text: bytes
+    sha: bytes
+
+
+def read_script(name: str) -> Script:
+    """The script in ``scripts/<name>.lua``."""
+    text = resources.files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+class Run(NamedTuple):
+    """A script to run, with its keys and arguments; all keys are in one slot."""
+
+    script: Script
+    keys: Sequence[bytes]
+    arguments: Sequence[Word]
+
+    def command(self, *, whole: bool = False) -> tuple[Word, ...]:
+        """The command that runs it: by its digest, or (``whole``) by its text, which the server then remembers."""
+        head = ("EVAL", self.script.text) if whole else ("EVALSHA", self.script.sha)
+        return (*head, len(self.keys), *self.keys, *self.arguments)
+
+
+class Server:
+    """Runs commands; may be used by any number of threads, and by forked processes, each on connections of its own.
+
+    Nothing is connected until the first call, and what was lost is connected again by the next.
+    """
+
+    def __init__(self, address: Address, *, timeout: float) -> None:
+        if not 0 < timeout < 3_600:
+            raise InvalidSettingsError(f"the timeout of the short-term store must be some seconds, not {told(timeout)}")
+        self.address = address
+        self._timeout = timeout
+        self._clients: dict[int, Client] = {}
+        self._closed = False
+
+    def run(self, run: Run, *, again: bool = False) -> Any:
+        """Run a script. With ``again``, for what may be done twice, once more if the connection was lost."""
+        return self._use(lambda client: _run(client, run), again=again)
+
+    def run_all(self, runs: Sequence[Run]) -> list[Any]:
+        """Run scripts one after the other, many at a time on the way."""
+        return self._use(lambda client: _run_all(client, runs), again=False)
+
+    def ask(self, *command: Word) -> Any:
+        """The answer to a command that any node can give."""
+        return self._use(lambda client: _ask(client, command), again=True)
+
+    def ask_all(self, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
+        """The answers to commands that only read, each on keys of one slot."""
+        return self._use(lambda client: _ask_all(client, commands), again=True)
+
+    def close(self) -> None:
+        """Let go of all connections; there are no others after that."""
+        self._closed = True
+        self._drop()
+
+    # --- the client ----------------------------------------------------------------------------------------------
+
+    def _use(self, use: Callable[[Client], Answer], *, again: bool) -> Answer:
+        try:
+            return self._insist(use, again=again)
+        except _ERRORS as problem:
+            error = explain(problem, self.address)
+            if self.address.cluster and not isinstance(problem, exceptions.ResponseError):
+                self._drop()  # its client forgets nodes that failed it, and could never find them again
+        raise error  # unchained: the client's own text may repeat what was sent
+
+    def _insist(self, use: Callable[[Client], Answer], *, again: bool) -> Answer:
+        try:
+            return use(self._client())
+        except exceptions.ReadOnlyError:
+            self._drop()  # the primary moved, and its name may lead to another server by now
+        except exceptions.ConnectionError as problem:
+            if not (again and is_cut_off(problem)):
+                raise
+        return use(self._client())
+
+    def _client(self) -> Client:
+        if self._closed:
+            raise ClosedError(f"the short-term store {self.address.shown} was closed; open the engine again")
+        process = os.getpid()  # a forked process must not speak on the connections of its parent
+        client = self._clients.get(process)
+        if client is None:
+            made = self._connect()
+            client = self._clients.setdefault(process, made)
+            if client is not made:
+                _hang_up(made)
+        return client
+
+    def _drop(self) -> None:
+        """Let the next call begin with new connections; those that other threads are using now end with their calls."""
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            _hang_up(client)
+
+    def _connect(self) -> Client:
+        address = self.address
+        options: dict[str, Any] = {
+            "connection_class": Connection,
+            "username": address.username,
+            "password": address.password,
+            "socket_timeout": self._timeout,
+            "socket_connect_timeout": self._timeout,
+            "socket_keepalive": True,
+        }
+        if address.tls:  # bound here, since the client of a cluster would drop what it does not know of TLS
+            secured = partial(SSLConnection, ssl_check_hostname=address.check_hostname, **address.files)
+            options["connection_class"] = secured
+        if address.cluster:
+            start = f"valkey://{address.host_and_port}"
+            return ValkeyCluster(url=start, cluster_error_retry_attempts=1, **options)
+        pool = ConnectionPool(host=address.host, port=address.port, db=address.database, **options)
+        return Valkey.from_pool(pool)
+
+
+def _is_cluster(client: Client) -> bool:
+    return isinstance(client, ValkeyCluster)
+
+
+def _hang_up(client: Client) -> None:
+    """Close the connections of a client that nobody is using."""
+    nodes = [node.valkey_connection for node in client.get_nodes()] if _is_cluster(client) else [client]
+    for node in nodes:
+        if node is not None:
+            node.connection_pool.disconnect(inuse_connections=False)
+
+
+def _run(client: Client, run: Run) -> Any:
+    try:
+        return client.execute_command(*run.command())
+    except exceptions.NoScriptError:  # the server is new, or was started again
+        return client.execute_command(*run.command(whole=True))
+
+
+def _run_all(client: Client, runs: Sequence[Run]) -> list[Any]:
+    if _is_cluster(client):
+        return [_run(client, run) for run in runs]
+    answers: list[Any] = []
+    for at in range(0, len(runs), _TOGETHER):
+        some = runs[at : at + _TOGETHER]
+        replies = _pipeline(client, [run.command() for run in some])
+        for run, reply in zip(some, replies, strict=True):
+            answers.append(_run(client, run) if isinstance(reply, exceptions.NoScriptError) else _checked(reply))
+    return answers
+
+
+def _ask_all(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
+    if _is_cluster(client):
+        return [client.execute_command(*command) for command in commands]
+    answers: list[Any] = []
+    for at in range(0, len(commands), _TOGETHER):
+        answers.extend(map(_checked, _pipeline(client, commands[at : at + _TOGETHER])))
+    return answers
+
+
+def _pipeline(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
+    with client.pipeline(transaction=False) as pipeline:
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(pipeline.execute(raise_on_error=False))
+
+
+def _checked(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _ask(client: Client, command: tuple[Word, ...]) -> Any:
+    if _is_cluster(client):
+        return client.execute_command(*command, target_nodes=client.get_default_node())
+    return client.execute_command(*command)

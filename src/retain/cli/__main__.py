@@ -1,5 +1,0 @@
-"""``python -m retain.cli`` is ``retain``."""
-
-from retain.cli import main
-
-main()
