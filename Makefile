@@ -3,26 +3,39 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+SERVED := $(VENV)/.served
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types layers tests bench bench-check reference format constraints clean
+.PHONY: help setup run test quick check lint types layers tests bench bench-check reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 setup: $(STAMP)  ## a virtual environment with everything needed
 
-$(STAMP): pyproject.toml constraints.txt
+# Both stamps stand for the same virtual environment: the small one has what `make run` needs, the other what a developer needs.
+define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Holdfast needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
+	$(BIN)/python -m pip install --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+endef
 
-run: $(STAMP)    ## serve the API on the embedded engine, and say where (a tour: holdfast demo)
+$(STAMP): pyproject.toml constraints.txt
+	$(call make_venv,dev)
+	@touch $(STAMP) $(SERVED)
+
+$(SERVED): pyproject.toml constraints.txt
+	$(call make_venv,server)
+	@touch $(SERVED)
+
+run: $(SERVED)   ## serve the API on the embedded engine, and say where (a tour: holdfast demo)
 	@$(BIN)/holdfast serve
 
 test: check      ## everything that must hold before a change lands
+
+quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
+	$(BIN)/python -m pytest -n 2 -q --quick tests/core tests/recall tests/memory tests/requirements
 
 check: lint types layers tests  ## ruff, mypy, import layers, tests
 

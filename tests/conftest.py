@@ -20,11 +20,33 @@ from homes import Homes, database_of
 settings.register_profile(
     "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
+settings.register_profile("quick", settings.get_profile("holdfast"), max_examples=10)
 settings.load_profile("holdfast")
 
 # Reading the tokenizer takes longer than most tests: the engines of one process share it.
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
 vars(static)["read_pieces"] = cache(pieces.read_pieces)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only the embedded engine, and few examples of each property")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        kept = [item for item in items if not {"postgres", "valkey", "s3"} & set(_parameters_of(item))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _parameters_of(item: pytest.Item) -> list[str]:
+    """What a test is named by in brackets, such as its engine."""
+    return item.name.partition("[")[2].removesuffix("]").split("-")
 
 
 @pytest.fixture
