@@ -403,5 +403,5 @@ def test_a_record_that_was_recycled_by_one_process_is_so_for_the_next(path: Path
 
 def test_the_file_says_whose_it_is(path: Path, filled: Record) -> None:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    assert int(connection.pragma("application_id")).to_bytes(4, "big") == b"Retn"
+    assert int(connection.pragma("application_id")).to_bytes(4, "big") == b"Hold"
     connection.close()
