@@ -158,8 +158,9 @@ class Foundation:
         self._witness = witness_of(self.database)
         with suppress(StoreReadOnlyError):
             identity = self.stores.identity.make(secrets.token_hex(16))
-            if self._purpose == "new":
-                self._store_state.begin_anew(identity, now=self.parts.now())
+            if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.parts.now()):
+                for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
+                    self.audit(tenant).seal(accept="an empty store was begun in the place of one that was lost")
         try:
             self.check_state()
         except ObjectStoreUnavailableError as problem:

@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_backup_ends_with_exit_code_3(kept: Shell) -> None:
     made = kept.json("backup", "create")["id"]
     check = kept.json("backup", "verify", "latest")
     assert (check["good"], check["restored"], check["memories"]) == (True, False, 4)
-    assert "counts as good once" in kept.ok("backup", "verify", made)
+    assert f"holdfast backup verify {made} --restore" in kept.ok("backup", "verify", made)
     assert kept.json("backup", "list")[0]["good"] is None
     assert kept.ok("backup", "verify", "latest", "--restore").startswith("Good: restored on trial and compared")
     assert "good (" in kept.ok("backup", "list")

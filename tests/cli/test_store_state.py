@@ -45,6 +45,16 @@ def test_one_may_begin_with_an_empty_store_by_saying_so(lost: Shell) -> None:
     assert [one["content"] for one in lost.json("search", "coffee", "--user", "alice")] == ["Likes coffee"]
 
 
+def test_an_empty_store_that_was_begun_on_request_is_whole(shell: Shell) -> None:
+    shell.ok("add", "Likes tea", "--user", "alice")
+    shell.ok("audit", "seal")
+    for path in shell.home.glob("holdfast.db*"):
+        path.unlink()
+    shell.ok("--new-store", "add", "Likes coffee", "--user", "alice")
+    assert shell.json("audit", "verify")["ok"]
+    shell.ok("audit", "seal")
+
+
 def test_the_service_begins_with_an_empty_store_by_saying_so(lost: Shell) -> None:
     lost.ok("--new-store", "serve", "--check", "--port", "0")
     lost.ok("add", "Likes coffee", "--user", "alice")

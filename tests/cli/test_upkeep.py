@@ -196,3 +196,11 @@ def test_metrics_are_printed_as_prometheus_reads_them_or_as_json(shell: Shell) -
     families = {family["name"]: family for family in shell.json("metrics")}
     assert families["memory_deleted"]["samples"][0]["value"] == 1
     assert families["memory_age_days"]["type"] == "histogram"
+
+
+def test_a_job_that_backs_up_says_what_it_made_and_tried(shell: Shell) -> None:
+    shell.ok("add", "Likes tea", "--user", "alice")
+    made = shell.ok("schedule", "run", "backup")
+    (backup,) = shell.json("backup", "list")
+    assert f"made backup {backup['id']} (1 memory)" in made
+    assert "restored 1 backup on trial" in shell.ok("schedule", "run", "backup_trial")

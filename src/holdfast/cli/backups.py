@@ -356,7 +356,7 @@ def _show_check(console: Console, check: Mapping[str, Any]) -> None:
         how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
         console.print(f"{how}: {looked}{gone}.", style="green", soft_wrap=True)
         if not check["restored"]:
-            console.print("It counts as good once it was restored on trial: holdfast backup verify … --restore")
+            console.print(f"To try it out too: holdfast backup verify {check['id']} --restore", soft_wrap=True)
         return
     show_rows(console, ("what is wrong",), [(printable(problem),) for problem in check["problems"]])
     console.print(f"DAMAGED: backup {check['id']}, {looked}{gone}.", style="bold red", soft_wrap=True)

@@ -19,7 +19,7 @@ from holdfast.cli.opening import open_engine
 from holdfast.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.cli.outcomes import ExitCode
 from holdfast.cli.output import error_console, printable, show
-from holdfast.cli.rendering import minute, show_rows
+from holdfast.cli.rendering import counted, minute, show_rows
 from holdfast.core.errors import InvalidInputError
 
 _JOBS: Final = "minutely, episodes, archive, daily, backup, backup_persona or backup_trial"
@@ -224,7 +224,22 @@ def _told(result: Mapping[str, Any] | None) -> str:
     said = [f"{counts[name]:,} {word}" for name, word in _COUNTS.items() if counts.get(name)]
     number = waiting["records"] if isinstance(waiting, Mapping) and waiting else len(waiting)
     said += [f"{number:,} wait until the time is believed (holdfast doctor)"] if number else []
+    said += _told_of_backups(result or {})
     return ", ".join(said) or "nothing due"
+
+
+def _told_of_backups(result: Mapping[str, Any]) -> list[str]:
+    """What a job has made or tried."""
+    said = (
+        [f"made backup {result['backup']} ({counted(result['memories'], 'memory', 'memories')})"]
+        if "backup" in result
+        else []
+    )
+    if tried := result.get("backups"):
+        said.append(f"restored {counted(len(tried), 'backup')} on trial")
+    if removed := result.get("removed"):
+        said.append(f"removed {counted(len(removed), 'backup')}")
+    return said
 
 
 def _show_run(console: Console, done: Mapping[str, Any]) -> None:

@@ -144,7 +144,7 @@ def _audit(database: Database, home: Path) -> Check:
     store = SqlAudit(database)
     problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
     if problem is not None:
-        fix = "run holdfast audit verify; if a backup was restored, holdfast audit seal --accept says so"
+        fix = "run holdfast audit verify; if a backup was restored, say so: holdfast audit seal --accept 'REASON'"
         return failed("audit", problem.problem, fix)
     last = next(iter(store.checkpoints(limit=1)), None)
     if last is None:

@@ -107,7 +107,7 @@ class Audit:
             if accept is None:
                 raise ConflictError(
                     f"nothing was sealed: {problem.problem}; if that is right (a backup was restored), "
-                    "say why with seal(accept='…')"
+                    "say why: holdfast audit seal --accept 'REASON' (accept='…')"
                 )
             self._accept(problem, _reason(accept))
         self._note()  # the one before, should a crash have kept it from being noted

@@ -81,16 +81,18 @@ class StoreState:
             else (f"or restore the last backup ({backup}) with: holdfast backup restore latest")
         )
         return (
-            f"the store {self._url} held memories on {note.noted_at[:25]}, and there is nothing now; nothing was made "
+            f"the store {self._url} held memories on {note.noted_at[:16]}, and there is nothing now; nothing was made "
             f"in its place. Bring it back, or correct HOLDFAST_URL; {restore}; to begin with an empty store all the "
             "same: holdfast --new-store COMMAND (new_store=True)"
         )
 
-    def begin_anew(self, identity: Identity, *, now: int) -> None:
-        """Another store is to take the place of the one that was served."""
+    def begin_anew(self, identity: Identity, *, now: int) -> bool:
+        """Let another store take the place of the one that was served; whether it is another."""
         note = self.read()
-        if note is not None and note.id != identity.store:
-            self._write(Note(identity.store, self._url, False, iso(now)))
+        if note is None or note.id == identity.store:
+            return False
+        self._write(Note(identity.store, self._url, False, iso(now)))
+        return True
 
     def note_data(self, identity: IdentityStore, *, now: int) -> None:
         """Note that the store holds data, once it does."""
