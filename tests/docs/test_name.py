@@ -18,7 +18,7 @@ def test_no_trace_of_the_working_name_is_left() -> None:
     paths = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in [*ROOT.iterdir(), *paths] if path.is_file() and path.name not in ("LICENSE", ".git")]
     assert len(files) > 100
-    assert [path for path in paths if _OLD in path.name] == []
+    assert [path for path in files if _OLD in path.relative_to(ROOT).as_posix()] == []
     found = []
     for path in files:
         for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
