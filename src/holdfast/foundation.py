@@ -160,7 +160,7 @@ class Foundation:
             identity = self.stores.identity.make(secrets.token_hex(16))
             if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.parts.now()):
                 for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
-                    self.audit(tenant).seal(accept="an empty store was begun in the place of one that was lost")
+                    self.audit(tenant).begin_anew()
         try:
             self.check_state()
         except ObjectStoreUnavailableError as problem:

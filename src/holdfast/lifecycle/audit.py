@@ -121,6 +121,10 @@ class Audit:
             "hash": made.hash.hex(),
         }
 
+    def begin_anew(self) -> None:
+        """Let the note be of the store as it is: an empty one was begun in the place of one that was lost."""
+        self._note()
+
     def cut(self, before: datetime | float | str) -> int:
         """Remove entries of before a moment, as far as they are sealed; how many. Each chain says that it was cut.
 
