@@ -29,7 +29,7 @@ from holdfast.core.version import SOFTWARE
 from holdfast.kinds.entity import retell_entities
 from holdfast.kinds.parts import Parts
 from holdfast.kinds.working_store import WorkingStore
-from holdfast.lifecycle.audit import Audit
+from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.conversation_summaries import ConversationSummaries
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.leadership import Leadership
@@ -160,7 +160,7 @@ class Foundation:
             identity = self.stores.identity.make(secrets.token_hex(16))
             if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.parts.now()):
                 for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
-                    self.audit(tenant).begin_anew()
+                    begin_anew(self.audit(tenant))
         try:
             self.check_state()
         except ObjectStoreUnavailableError as problem:

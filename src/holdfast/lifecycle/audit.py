@@ -121,10 +121,6 @@ class Audit:
             "hash": made.hash.hex(),
         }
 
-    def begin_anew(self) -> None:
-        """Let the note be of the store as it is: an empty one was begun in the place of one that was lost."""
-        self._note()
-
     def cut(self, before: datetime | float | str) -> int:
         """Remove entries of before a moment, as far as they are sealed; how many. Each chain says that it was cut.
 
@@ -163,6 +159,11 @@ class Audit:
     def _accept(self, problem: Finding, reason: str) -> None:
         detail = {"reason": reason, "problem": problem.problem, "checkpoint": self._last().no}
         self._store.append(f"{self._tenant}/", [Event(self._now(), "audit.accept", None, detail)])
+
+
+def begin_anew(audit: Audit) -> None:
+    """Let the note be of the store as it is: an empty one was begun in the place of one that was lost."""
+    audit._note()
 
 
 class _Mark(NamedTuple):
