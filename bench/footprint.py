@@ -20,7 +20,7 @@ from psycopg import sql
 from bench.servers import postgres
 from bench.speed import sentences
 from holdfast import Holdfast
-from holdfast.lifecycle.plan import Report
+from holdfast.lifecycle.sweeping.plan import Report
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 

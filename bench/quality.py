@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 
 from holdfast.core.types import MemoryType
-from holdfast.ports import Embedder, IndexRow
+from holdfast.ports.feed import IndexRow
+from holdfast.ports.models import Embedder
 from holdfast.recall import terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import ScopeIndex

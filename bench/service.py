@@ -216,11 +216,11 @@ def _crowd_figures(found: Crowd, missing: Sequence[str], clients: int) -> list[F
 
 def serve(home: Path) -> None:
     """What is measured: the service, with one more route, which does nothing."""
-    from holdfast.service.application import build_api
-    from holdfast.service.layers import layered
-    from holdfast.service.limits import Limits
-    from holdfast.service.logs import LogFormat, install_logs
-    from holdfast.service.server import Server, listen
+    from holdfast.edges.service.application import build_api
+    from holdfast.edges.service.layers import layered
+    from holdfast.edges.service.limits import Limits
+    from holdfast.edges.service.logs import LogFormat, install_logs
+    from holdfast.edges.service.server import Server, listen
 
     def nothing() -> dict[str, str]:
         return {}

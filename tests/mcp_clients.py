@@ -19,8 +19,11 @@ from mcp.server import Server
 from mcp_types import CallToolResult
 
 from holdfast import Holdfast
-from holdfast.access import LOCAL, Gate, Principal
-from holdfast.mcp import Defaults, McpApp, build_server
+from holdfast.core.access import LOCAL, Principal
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.mcp.calls import Defaults
+from holdfast.edges.mcp.server import build_server
+from holdfast.edges.mcp.transport import McpApp
 
 #: Both ways to begin: asking what the server is (2026), and the handshake that clients have had since 2024.
 MODES: Final = ("auto", "legacy")

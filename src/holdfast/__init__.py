@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from holdfast.core.records import Usage
     from holdfast.engine import Holdfast, MemoryManager
     from holdfast.lifecycle.audit import Verdict
-    from holdfast.lifecycle.plan import Plan, Report
     from holdfast.lifecycle.previews import Preview
+    from holdfast.lifecycle.sweeping.plan import Plan, Report
 
 __version__ = VERSION
 
@@ -85,9 +85,9 @@ __version__ = VERSION
 _LATER = {
     "Hold": "holdfast.core.holds",
     "MemoryManager": "holdfast.engine",
-    "Plan": "holdfast.lifecycle.plan",
+    "Plan": "holdfast.lifecycle.sweeping.plan",
     "Preview": "holdfast.lifecycle.previews",
-    "Report": "holdfast.lifecycle.plan",
+    "Report": "holdfast.lifecycle.sweeping.plan",
     "Holdfast": "holdfast.engine",
     "Usage": "holdfast.core.records",
     "Verdict": "holdfast.lifecycle.audit",

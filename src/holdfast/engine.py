@@ -13,27 +13,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.content import check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, told
 from holdfast.core.records import Scope
 from holdfast.core.times import Clock
 from holdfast.core.types import DURABLE
-from holdfast.foundation import Foundation
-from holdfast.kinds.entity import retell_entities
-from holdfast.kinds.explaining import explain
-from holdfast.kinds.latency import Latencies
-from holdfast.kinds.parts import Parts
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition
-from holdfast.lifecycle.plan import Plan, Report
 from holdfast.lifecycle.provenance import Sources
 from holdfast.lifecycle.quotas import Quotas
+from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
-from holdfast.privacy.abandoning import Abandoned
+from holdfast.memory.entity import retell_entities
+from holdfast.memory.explain import explain
+from holdfast.memory.latency import Latencies
+from holdfast.memory.services import Parts
 from holdfast.privacy.erasure import Erasure
-from holdfast.privacy.export import Target
+from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
 from holdfast.settings import Settings, read_settings
+from holdfast.store import Foundation
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 #: Tenants of an open store whose engines are kept ready.

@@ -31,19 +31,19 @@ from holdfast.core.types import (
     State,
     kind_of,
 )
-from holdfast.kinds.durable import Draft, Durable, check_at_hand, refuse_kind, shown
-from holdfast.kinds.entity import Entity, retell_entities
-from holdfast.kinds.episodic import Episodic
-from holdfast.kinds.explaining import explain, explain_item, explain_turn
-from holdfast.kinds.latency import Stopwatch
-from holdfast.kinds.lifetimes import describe_rules
-from holdfast.kinds.lineage import Lineage
-from holdfast.kinds.parts import Parts
-from holdfast.kinds.short_term import ShortTerm
-from holdfast.kinds.structured import Structured
-from holdfast.kinds.working import Working
-from holdfast.lifecycle.clearing import Cleared, clear, clear_conversations, counted
-from holdfast.lifecycle.survey import Extent
+from holdfast.lifecycle.bulk_delete import Cleared, clear, clear_conversations, counted
+from holdfast.lifecycle.sweeping.due import Extent
+from holdfast.memory.entity import Entity, retell_entities
+from holdfast.memory.episodic import Episodic
+from holdfast.memory.explain import explain, explain_item, explain_turn
+from holdfast.memory.latency import Stopwatch
+from holdfast.memory.lifetimes import describe_rules
+from holdfast.memory.lineage import Lineage
+from holdfast.memory.records import Draft, Durable, check_at_hand, refuse_kind, shown
+from holdfast.memory.services import Parts
+from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.structured import Structured
+from holdfast.memory.working import Working
 from holdfast.recall.index import Hit
 from holdfast.recall.passages import INDEXED_CHARS
 from holdfast.recall.service import Ask, Query

@@ -13,17 +13,17 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.records import ALL, Scope
 from holdfast.core.rules import DEFAULTS, FOREVER
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import TYPES, Archive, Kind, MemoryType
 from holdfast.engine import Holdfast, MemoryManager, default_engine
-from holdfast.kinds.durable import Durable
-from holdfast.kinds.episodic import Episodic
-from holdfast.kinds.short_term import ShortTerm
 from holdfast.lifecycle.metrics import AGE, ARCHIVED, DELETED, STORAGE, Metric
 from holdfast.manager import Plain
-from holdfast.privacy.backups.service import DAILY, WEEKLY
+from holdfast.memory.episodic import Episodic
+from holdfast.memory.records import Durable
+from holdfast.memory.short_term import ShortTerm
 
 __all__ = [
     "LATENCY_TARGETS",

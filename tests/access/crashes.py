@@ -53,7 +53,7 @@ def main() -> None:
     from api.client import Client
     from clocks import FakeClock
     from holdfast import Holdfast
-    from holdfast.api import build_app
+    from holdfast.edges.rest.app import build_app
     from holdfast.recall.embedders import open_embedder, static
 
     vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)

@@ -17,7 +17,7 @@ from access.crashes import Crasher
 from api.client import Client
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.api import build_app
+from holdfast.edges.rest.app import build_app
 from homes import Homes
 
 #: No request here has as many commits.

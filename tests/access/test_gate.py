@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from clocks import FakeClock
 from holdfast import ForbiddenError, Holdfast, NotFoundError
-from holdfast.access import LOCAL, Gate, Principal, Right
-from holdfast.access.memory import BoundedMemory
+from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.access.memory import BoundedMemory
 from holdfast.engine import MemoryManager
-from holdfast.kinds.entity import Entity
-from holdfast.kinds.episodic import Episodic
-from holdfast.kinds.short_term import ShortTerm
-from holdfast.kinds.structured import Structured
-from holdfast.kinds.working import Working
 from holdfast.manager import Memory, Plain
+from holdfast.memory.entity import Entity
+from holdfast.memory.episodic import Episodic
+from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.structured import Structured
+from holdfast.memory.working import Working
 from homes import on_sqlite
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError, NotFoundError, StoreFullError, UnauthenticatedError
-from holdfast.access import Access, ApiKey, Principal, Right
-from holdfast.access.keys import TRUSTED_SECONDS
+from holdfast.access.keys import TRUSTED_SECONDS, Access
+from holdfast.core.access import ApiKey, Principal, Right
 from holdfast.core.times import moment
 from homes import Homes, on_sqlite
 

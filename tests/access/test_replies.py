@@ -15,10 +15,10 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import ConflictError, Holdfast, IdempotencyKeyReusedError, InvalidInputError, RequestInProgressError
-from holdfast.access import Once, Replies, Reply, replies
-from holdfast.access.replies import MAX_REPLY_BYTES, fingerprint
+from holdfast.access import replies
+from holdfast.access.replies import MAX_REPLY_BYTES, Once, Replies, Reply, fingerprint
 from holdfast.core.errors import NotFoundError, StoreAwayError
-from holdfast.ports import Claim
+from holdfast.ports.requests import Claim
 from homes import Homes, on_sqlite
 
 REQUEST = fingerprint("POST", "/v1/memories", b'{"content": "likes tea"}')

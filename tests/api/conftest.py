@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from api.client import Client
 from holdfast import Holdfast
-from holdfast.api import build_app
+from holdfast.edges.rest.app import build_app
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from api.client import Client
 from api.world import AGENT, PRIVATE, TENANT, USER, make_world, request_for, weaker
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.access import Right
-from holdfast.api import build_app, route_table
-from holdfast.api.guard import GuardedRoute
-from holdfast.api.operations import Routes, answer
-from holdfast.api.rights import Caller, Needs, Reach
+from holdfast.core.access import Right
+from holdfast.edges.rest.app import build_app, route_table
+from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.edges.rest.operations import Routes, answer
+from holdfast.edges.rest.rights import Caller, Needs, Reach
 
 ROUTES = route_table()
 
@@ -275,7 +275,8 @@ def test_a_handler_gets_no_engine_but_by_what_its_route_declares(outside: Outsid
     (route,) = routes.router.routes
     assert isinstance(route, GuardedRoute)
     assert route.needs == Needs(Right.READ, Reach.MEMORY)
-    from holdfast.access import LOCAL, Gate
+    from holdfast.core.access import LOCAL
+    from holdfast.edges.access.gate import Gate
 
     with pytest.raises(RuntimeError, match="declared to reach memory"):
         sly(Caller(Gate(outside.holdfast, LOCAL), route.needs))

@@ -16,10 +16,10 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
 from holdfast import Holdfast
-from holdfast.api import route_table
-from holdfast.api.guard import GuardedRoute
-from holdfast.api.idempotency import HEADER
-from holdfast.api.identity import TENANT_HEADER
+from holdfast.edges.rest.app import route_table
+from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.edges.rest.idempotency import HEADER
+from holdfast.edges.rest.identity import TENANT_HEADER
 
 #: What every operation has in the same way is tried with one of them.
 _COMMON = {TENANT_HEADER, HEADER}

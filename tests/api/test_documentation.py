@@ -11,12 +11,12 @@ from fastapi import FastAPI
 
 from api.client import Client
 from holdfast import Holdfast
-from holdfast.api import build_app, route_table
-from holdfast.api.page import example_of, meaning_of, type_of
-from holdfast.api.problems import STATUSES, status_of
-from holdfast.api.reference import render
-from holdfast.api.streaming import NDJSON
 from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.edges.reference import render
+from holdfast.edges.rest.app import build_app, route_table
+from holdfast.edges.rest.docs_page import example_of, meaning_of, type_of
+from holdfast.edges.rest.errors import STATUSES, status_of
+from holdfast.edges.rest.streaming import NDJSON
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from api.client import Client
 from api.world import make_world
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.api import build_app, route_table
 from holdfast.core.errors import StorageError, StoreBusyError
+from holdfast.edges.rest.app import build_app, route_table
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 JSON = {"Content-Type": "application/json"}

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from api.client import Client
 from clocks import FakeClock
 from holdfast import Holdfast, HoldfastError, InDoubtError
-from holdfast.api import build_app
+from holdfast.edges.rest.app import build_app
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}

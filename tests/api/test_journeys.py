@@ -17,7 +17,7 @@ from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.api import build_app, route_table
+from holdfast.edges.rest.app import build_app, route_table
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}

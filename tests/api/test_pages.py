@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.client import Client
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError
-from holdfast.api.pages import read_cursor, write_cursor
+from holdfast.edges.rest.pagination import read_cursor, write_cursor
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}

@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from api.client import Client
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.api import streaming
-from holdfast.api.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
 from holdfast.core.errors import StaleError
+from holdfast.edges.rest import streaming
+from holdfast.edges.rest.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
 
 Message = MutableMapping[str, Any]
 LONG = 30.0

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from api.client import Client
 from holdfast import Holdfast
-from holdfast.access import Right
-from holdfast.api.guard import GuardedRoute
-from holdfast.api.models import MEMORY_ID
+from holdfast.core.access import Right
+from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.edges.rest.models import MEMORY_ID
 
 TENANT = "acme"
 PRIVATE = "Ann keeps the spare key under the blue pot."

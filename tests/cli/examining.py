@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli.app import app
+from holdfast.edges.cli.app import app
 
 
 def examine(*args: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from holdfast import Holdfast
-from holdfast.cli.app import app
+from holdfast.edges.cli.app import app
 
 SCRIPT = Path(sys.executable).with_name("holdfast")
 

@@ -13,8 +13,8 @@ import pytest
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.cli.backups import _size, _together
-from holdfast.privacy.backups.service import Backup
+from holdfast.backups.service import Backup
+from holdfast.edges.cli.operations.backups import _size, _together
 
 
 @pytest.fixture

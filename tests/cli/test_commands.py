@@ -14,11 +14,11 @@ from rich.console import Console
 
 from cli.shell import SCRIPT, Shell, run
 from holdfast import Holdfast
-from holdfast.cli import main
-from holdfast.cli.outcomes import exit_code
-from holdfast.cli.rendering import show_results
 from holdfast.core import errors
 from holdfast.core.types import DURABLE
+from holdfast.edges.cli import main
+from holdfast.edges.cli.outcomes import exit_code
+from holdfast.edges.cli.render import show_results
 from holdfast.recall.http import JsonClient
 
 # --- adding and finding -----------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_an_interrupt_ends_quietly(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.cli"])
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.edges.cli"])
 def test_python_can_run_it_as_a_module(module: str) -> None:
     command = [sys.executable, "-m", module, "version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -9,7 +9,7 @@ import pytest
 
 _PROBE = """
 import os, sys
-from holdfast.cli import main
+from holdfast.edges.cli import main
 sys.argv = ["holdfast", *sys.argv[1:], "--help"]
 before = os.nice(0)
 try:

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from holdfast.cli.app import app
-from holdfast.cli.stage import Stage
-from holdfast.cli.tour import STOPS, take
 from holdfast.core.types import TYPES
+from holdfast.edges.cli.app import app
+from holdfast.edges.cli.stage import Stage
+from holdfast.edges.cli.tour import STOPS, take
 
 
 def test_the_tour_shows_every_stop_and_never_touches_the_users_store(

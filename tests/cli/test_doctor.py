@@ -16,10 +16,10 @@ import raw
 from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.cli.app import app
+from holdfast.backups.service import DAILY, WEEKLY
+from holdfast.edges.cli.app import app
 from holdfast.health import Check, Status, check_health
 from holdfast.health import sqlite as sqlite_health
-from holdfast.privacy.backups.service import DAILY, WEEKLY
 from holdfast.privacy.ledger import Ledger
 from holdfast.storage.objects import open_objects
 from holdfast.storage.relational.statements import migrations

@@ -11,10 +11,10 @@ import pytest
 from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.health import backups
-from holdfast.privacy.backups.service import DAILY, WEEKLY
-from holdfast.privacy.master import new_master_text
-from holdfast.storage.objects.places import read_place
+from holdfast.privacy.keys.master import new_master_text
+from holdfast.storage.objects.urls import read_place
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from buckets import put
 from cli.examining import examine, leave_settings
 from holdfast import Holdfast
-from holdfast.cli.app import app
+from holdfast.edges.cli.app import app
 from holdfast.health import postgres_store
-from holdfast.health.asking import Asking
 from holdfast.health.postgres_server import judge_clock, judge_connections, look_at_transactions
 from holdfast.health.postgres_store import NEWEST, judge_nodes
+from holdfast.health.server_query import Asking
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 

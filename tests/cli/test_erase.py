@@ -13,7 +13,7 @@ import pytest
 
 from cli.shell import SCRIPT, Shell
 from holdfast import Holdfast
-from holdfast.privacy.master import new_master_text
+from holdfast.privacy.keys.master import new_master_text
 
 
 @pytest.fixture

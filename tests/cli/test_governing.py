@@ -16,8 +16,8 @@ from rich.console import Console
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.cli.rendering import show_rows
 from holdfast.core.rules import DEFAULTS
+from holdfast.edges.cli.render import show_rows
 
 
 @pytest.fixture

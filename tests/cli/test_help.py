@@ -13,8 +13,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from holdfast import __version__
-from holdfast.cli.app import app, examples_of
-from holdfast.cli.reference import PAGES, commands
+from holdfast.edges.cli.app import app, examples_of
+from holdfast.edges.reference import PAGES, commands
 
 BIN = Path(sys.executable).parent
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -53,7 +53,7 @@ def test_every_command_takes_json(pair: tuple[list[str], Any]) -> None:
 
 def test_help_starts_without_the_engine_and_its_libraries() -> None:
     probe = (
-        "import sys; from holdfast.cli.app import app\n"
+        "import sys; from holdfast.edges.cli.app import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print(sorted({'numpy', 'apsw', 'tokenizers', 'holdfast.engine'} & set(sys.modules)), file=sys.stderr)"
@@ -71,5 +71,5 @@ def test_the_version_is_shown_in_three_ways() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     page = REFERENCE / f"{name}.md"
-    regenerate = f"make reference (or: python -m holdfast.cli.reference {name} > docs/reference/{name}.md)"
+    regenerate = f"make reference (or: python -m holdfast.edges.reference {name} > docs/reference/{name}.md)"
     assert page.read_text(encoding="utf-8") == PAGES[name](), f"{page.name} is out of date; renew it with: {regenerate}"

@@ -16,8 +16,8 @@ import raw
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.cli import scheduling
-from holdfast.lifecycle.schedule import JOBS
+from holdfast.edges.cli.governance import schedule
+from holdfast.lifecycle.schedule.schedule import JOBS
 
 
 def break_store(home: Path, statement: str) -> None:
@@ -91,7 +91,7 @@ def test_the_schedule_lists_every_job_with_and_without_a_command(shell: Shell) -
     assert [line.split()[0] for line in again.splitlines()] == [line.split()[0] for line in shown.splitlines()]
     *first, last = (job.name for job in JOBS)
     named = f"{', '.join(first)} or {last}"
-    assert named == scheduling._JOBS, "what help names"
+    assert named == schedule._JOBS, "what help names"
 
 
 def test_a_job_is_set_disabled_and_put_back(shell: Shell) -> None:
@@ -176,7 +176,7 @@ def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signa
 
 
 def test_what_a_served_job_has_to_say_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
-    with scheduling._log_on_stderr():
+    with schedule._log_on_stderr():
         problem = ValueError("two\nlines")
         logging.getLogger("holdfast.schedule").error("the job %s failed", "daily", exc_info=problem)
         logging.getLogger("holdfast.latency").warning("slow")

@@ -14,7 +14,9 @@ from holdfast.core.records import Encoding, Entry, Fact, Message, Move, Outcome,
 from holdfast.core.rules import BIN, Rule, Terms, resolve
 from holdfast.core.times import DAY
 from holdfast.core.types import Kind, MemoryType, State
-from holdfast.ports import Cursor, HoldStore, IndexRow, RecallFeed, RecordStore, RuleStore
+from holdfast.ports.feed import Cursor, IndexRow, RecallFeed
+from holdfast.ports.records import RecordStore
+from holdfast.ports.rules import HoldStore, RuleStore
 
 #: A moment in 2026; tests count from here.
 NOW = 1_768_478_400_000_000

@@ -18,7 +18,8 @@ from holdfast.core.records import Keeping, Outcome, Record
 from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import LIVE, TYPES, MemoryType, State
-from holdfast.ports import Census, Named, Profile, Session, Share
+from holdfast.ports.conversations import Session
+from holdfast.ports.rules import Census, Named, Profile, Share
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ALWAYS = Window(State.RECYCLED, None, NOW + 999 * DAY)

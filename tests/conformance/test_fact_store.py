@@ -8,7 +8,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, fact
 from holdfast.core.errors import HoldfastError
 from holdfast.core.times import DAY
-from holdfast.ports import FactStore
+from holdfast.ports.records import FactStore
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from holdfast.core.records import Cause, Message, Move, Outcome, Scope
 from holdfast.core.rules import BIN
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import State
-from holdfast.ports import History, Session
+from holdfast.ports.conversations import History, Session
 
 IDLE = 30 * DAY
 

@@ -12,7 +12,7 @@ from conformance.samples import NOW, Person, lift_hold, new_id, put_hold
 from holdfast.core.chain import Event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.holds import Hold
-from holdfast.ports import HoldStore
+from holdfast.ports.rules import HoldStore
 
 SCOPES: list[dict[str, Any]] = [
     {"user_id": "user_123"},

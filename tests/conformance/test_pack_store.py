@@ -10,7 +10,7 @@ from holdfast.core.errors import LeaseLostError, NotFoundError
 from holdfast.core.records import Encoding, Keeping, Outcome, Record
 from holdfast.core.times import SECOND
 from holdfast.core.types import TYPES, MemoryType, State
-from holdfast.ports import Pack, PackStore
+from holdfast.ports.objects import Pack, PackStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 DIGEST = bytes(range(32))

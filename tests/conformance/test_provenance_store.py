@@ -12,7 +12,7 @@ from conformance.samples import NOW, Person, bring, changed, entry, move, new_id
 from holdfast.core.errors import ConflictError
 from holdfast.core.records import Entry, Outcome, Record
 from holdfast.core.types import LIVE, TYPES, MemoryType, State
-from holdfast.ports import Written
+from holdfast.ports.records import Written
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]

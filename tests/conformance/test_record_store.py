@@ -28,7 +28,7 @@ from holdfast.core.records import Outcome, Record
 from holdfast.core.rules import BIN, Terms
 from holdfast.core.times import DAY
 from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
-from holdfast.ports import RecordStore
+from holdfast.ports.records import RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ENTITY = TYPES[MemoryType.ENTITY]

@@ -14,8 +14,7 @@ from conformance.samples import NOW
 from holdfast.core.ids import is_id
 from holdfast.core.records import Scope
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.ports import Claim, ClaimedError, OnceRequest, StoredReply
-from holdfast.ports.requests import REQUEST
+from holdfast.ports.requests import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
 
 REQUEST_MARK, OTHER = b"r" * 32, b"o" * 32
 MINE, THEIRS = b"m" * 16, b"t" * 16

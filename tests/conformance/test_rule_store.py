@@ -31,7 +31,7 @@ from holdfast.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, 
 from holdfast.core.selections import Selection, labels_of
 from holdfast.core.times import DAY
 from holdfast.core.types import DURABLE, TYPES, MemoryType, State
-from holdfast.ports import RuleStore
+from holdfast.ports.rules import RuleStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import Person
-from holdfast.ports import SchemaStore
+from holdfast.ports.records import SchemaStore
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
 from holdfast.core.records import Message, Scope
 from holdfast.core.times import SECOND
-from holdfast.ports import SessionWindow, ShortTermStore
+from holdfast.ports.conversations import SessionWindow, ShortTermStore
 
 HOUR = 3_600 * SECOND
 MOST = 1_000

@@ -11,7 +11,8 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, entry, fact, message, there
 from holdfast.core.chain import Event
 from holdfast.core.types import TYPES, MemoryType, State
-from holdfast.ports import SubjectReader, Summarize
+from holdfast.ports.conversations import Summarize
+from holdfast.ports.subjects import SubjectReader
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 STATES = (State.ACTIVE, State.ARCHIVED, State.RECYCLED, State.DELETING)

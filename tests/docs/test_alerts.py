@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.test_deployment import check_command
 from holdfast import Holdfast
-from holdfast.service.keeper import Keeper
-from holdfast.service.layers import layered
-from holdfast.service.limits import Limits
+from holdfast.edges.service.layers import layered
+from holdfast.edges.service.limits import Limits
+from holdfast.edges.service.supervisor import Keeper
 from holdfast.settings import SETTINGS
 from service.asking import ask
 

@@ -17,9 +17,9 @@ import yaml  # type: ignore[import-untyped]
 from bench.servers import postgres
 
 from holdfast import Holdfast
-from holdfast.cli.app import app
+from holdfast.edges.cli.app import app
+from holdfast.edges.service.probes import HEALTH
 from holdfast.health import check_health
-from holdfast.service.probes import HEALTH
 from holdfast.settings import SETTINGS, read_settings
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from holdfast.storage.stores import open_short_term

@@ -9,8 +9,8 @@ import pytest
 
 from docs.test_readme import ROOT, run
 from holdfast import Holdfast
-from holdfast.lifecycle.policy_files import read_policies
-from holdfast.lifecycle.schedule import JOBS
+from holdfast.lifecycle.policies import read_policies
+from holdfast.lifecycle.schedule.schedule import JOBS
 
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 

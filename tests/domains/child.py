@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.core.domains import normalised
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.domain_states import DomainStates, Policies, stamped
+from holdfast.lifecycle.domains.state import DomainStates, Policies, stamped
 from holdfast.storage.objects import open_objects
 
 #: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.

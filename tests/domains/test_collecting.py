@@ -17,9 +17,9 @@ from domains.samples import configs
 from domains.tenants import Tenants
 from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
 from holdfast.core.domains import DEFAULT_POLICY, normalised
-from holdfast.kinds.parts import Parts
-from holdfast.lifecycle.domain_rules import wanted_by
-from holdfast.lifecycle.plan import Plan
+from holdfast.lifecycle.domains.rules import wanted_by
+from holdfast.lifecycle.sweeping.plan import Plan
+from holdfast.memory.services import Parts
 from homes import ENGINES, Homes, fewer, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
 

@@ -11,8 +11,8 @@ import pytest
 from clocks import FakeClock
 from databases import postgres_server
 from holdfast import Holdfast
-from holdfast.storage.copying.ends import open_source, open_target
-from holdfast.storage.copying.transfer import transfer
+from holdfast.storage.transfer.migrate import transfer
+from holdfast.storage.transfer.stores import open_source, open_target
 from homes import ENGINES, on_sqlite, settings_of
 
 

@@ -20,8 +20,8 @@ from domains.tenants import Tenants
 from holdfast import Holdfast
 from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalised
 from holdfast.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
-from holdfast.lifecycle.domain_states import UNSET, DomainStates
-from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains.state import UNSET, DomainStates
 from holdfast.storage.objects.local import LocalObjects
 
 some = settings(max_examples=15)

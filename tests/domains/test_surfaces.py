@@ -14,8 +14,8 @@ from api.client import Client
 from cli.shell import Shell
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError, aio
-from holdfast.api import build_app
 from holdfast.core.domains import MAX_KEPT
+from holdfast.edges.rest.app import build_app
 from mcp_clients import answer, ask, error, local_server
 
 #: The policy before each case: nothing in it is a default, so that a value that stays can be told from one.

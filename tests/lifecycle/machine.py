@@ -72,7 +72,7 @@ def replace_clocks(moment: str) -> None:
 def main(moment: str, how: str, *arguments: str) -> None:
     replace_clocks(moment)
     if how == "cli":
-        from holdfast.cli import main as command
+        from holdfast.edges.cli import main as command
 
         sys.argv = ["holdfast", *arguments]
         command()

@@ -11,7 +11,7 @@ import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.content import unpack
-from holdfast.lifecycle.plan import Report
+from holdfast.lifecycle.sweeping.plan import Report
 from lifecycle.soundness import check_sound
 
 

@@ -12,11 +12,11 @@ from api.client import Client
 from cli.shell import Shell
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError
-from holdfast.api import build_app
 from holdfast.core.rules import DEFAULTS
 from holdfast.core.types import TYPES
-from holdfast.mcp import Defaults
-from holdfast.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.calls import Defaults
+from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.rest.app import build_app
 from mcp_clients import answer, ask, local_server
 
 

@@ -16,7 +16,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from holdfast.core.rules import EpisodicRetentionPolicy
-from holdfast.lifecycle.policy_files import read_policies
+from holdfast.lifecycle.policies import read_policies
 from lifecycle.fuses import DeathError
 from lifecycle.soundness import check_sound
 

@@ -29,7 +29,7 @@ from holdfast.core.times import DAY, SECOND, iso
 from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sessions import roll
-from holdfast.ports import RegistryStore
+from holdfast.ports.registry import RegistryStore
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
 from holdfast.storage.relational.database import Database

@@ -11,12 +11,12 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError
-from holdfast.kinds.entity import Entity
-from holdfast.kinds.episodic import Episodic
-from holdfast.kinds.short_term import ShortTerm
-from holdfast.kinds.structured import Structured
-from holdfast.kinds.working import Working
 from holdfast.manager import Memory, Plain
+from holdfast.memory.entity import Entity
+from holdfast.memory.episodic import Episodic
+from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.structured import Structured
+from holdfast.memory.working import Working
 
 LONG = "notes " * 200
 

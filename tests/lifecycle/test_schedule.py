@@ -22,9 +22,9 @@ import raw
 from clocks import FakeClock
 from holdfast.core.errors import ClosedError, InvalidInputError, LeaseLostError
 from holdfast.core.times import SECOND, moment
-from holdfast.lifecycle.leadership import LEASE_TTL, SWEEPER, Leadership
-from holdfast.lifecycle.schedule import JOBS, Job, Runner, Schedule, take_back
-from holdfast.ports import Lease
+from holdfast.lifecycle.schedule.leadership import LEASE_TTL, SWEEPER, Leadership
+from holdfast.lifecycle.schedule.schedule import JOBS, Job, Runner, Schedule, take_back
+from holdfast.ports.work import Lease
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
 from holdfast.storage.stores import open_database

@@ -30,7 +30,7 @@ from holdfast.core.rules import BIN, HISTORY, Rule, Terms
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import State
 from holdfast.lifecycle.sessions import Sessions, roll
-from holdfast.ports import Session
+from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
 from holdfast.storage.relational.database import Database

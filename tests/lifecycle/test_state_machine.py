@@ -36,7 +36,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.rules import EVERY, HISTORY, Rule, Terms, days
 from holdfast.core.times import DAY, iso, moment, when
-from holdfast.lifecycle import upkeep
+from holdfast.lifecycle.schedule import maintenance
 from homes import Homes, fewer
 from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window
 from lifecycle.soundness import check_chain, check_counts, check_sound
@@ -44,10 +44,10 @@ from lifecycle.soundness import check_chain, check_counts, check_sound
 USERS, AGENTS, SESSIONS = ("ann", "bob"), ("guide", "cook"), ("trip", "home")
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")
 PARTS = {
-    "episodes": (upkeep.EPISODES, Part(frozenset({"episodic"}), bin=False)),
-    "archive": (upkeep.COLD, Part(frozenset(COLD), recycles=False, bin=False)),
-    "daily": (upkeep.DAILY, Part(frozenset({HISTORY, *KINDS} - {"episodic"}), archives=False)),
-    "minutely": (upkeep.SHORT, Part(bin=False, shorter_than=DAY)),
+    "episodes": (maintenance.EPISODES, Part(frozenset({"episodic"}), bin=False)),
+    "archive": (maintenance.COLD, Part(frozenset(COLD), recycles=False, bin=False)),
+    "daily": (maintenance.DAILY, Part(frozenset({HISTORY, *KINDS} - {"episodic"}), archives=False)),
+    "minutely": (maintenance.SHORT, Part(bin=False, shorter_than=DAY)),
 }
 #: Archive, delete and keep, in days; not every rule can say each of them.
 TERMS = [(None, 10, None), (5, 30, None), (None, 0.5, None), (None, "never", None), (None, None, 60), (20, None, None)]

@@ -13,10 +13,11 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import State
-from holdfast.lifecycle import archive, batches, clearing, recycle, survey
-from holdfast.lifecycle.plan import Plan, Report
-from holdfast.lifecycle.safety import ClockWatch, takes_too_much
-from holdfast.lifecycle.schedule import JOBS
+from holdfast.lifecycle import archive, bulk_delete, recycle_bin
+from holdfast.lifecycle.clock import ClockWatch, takes_too_much
+from holdfast.lifecycle.schedule.schedule import JOBS
+from holdfast.lifecycle.sweeping import batches, due
+from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.storage.relational import rules
 from holdfast.storage.relational.jobs import SqlLeases
 from lifecycle.soundness import check_sound
@@ -589,13 +590,13 @@ def test_the_memory_says_what_comes_next_and_that_comes(
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a page ends, and whether someone has many, must not matter."""
     for module, name, size in (
-        (survey, "_PAGE", 3),
-        (survey, "_TOGETHER", 1),
+        (due, "_PAGE", 3),
+        (due, "_TOGETHER", 1),
         (batches, "_ARCHIVED", 3),
         (batches, "_MESSAGES", 1),
         (archive, "_BATCH", 2),
-        (clearing, "_BATCH", 2),
-        (recycle, "_BATCH", 2),
+        (bulk_delete, "_BATCH", 2),
+        (recycle_bin, "_BATCH", 2),
         (rules, "_BATCH", 2),
     ):
         assert hasattr(module, name)

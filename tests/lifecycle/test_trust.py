@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.client import Client
 from clocks import FakeClock
 from holdfast import ClockError, Holdfast
-from holdfast.api import build_app
 from holdfast.core.clock import Seen
 from holdfast.core.times import DAY, SECOND, moment
+from holdfast.edges.rest.app import build_app
 from holdfast.health.lifecycle import check_lifecycle
-from holdfast.lifecycle.safety import ClockWatch
+from holdfast.lifecycle.clock import ClockWatch
 from holdfast.storage.relational.database import Database
 from homes import settings_of
 
@@ -47,9 +47,9 @@ class Clocks:
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
-    monkeypatch.setattr("holdfast.foundation.system_clock", lambda: made.wall)
+    monkeypatch.setattr("holdfast.store.system_clock", lambda: made.wall)
     monkeypatch.setattr("holdfast.health.lifecycle.system_clock", lambda: made.wall)
-    monkeypatch.setattr("holdfast.lifecycle.safety.steady_now", lambda: made.steady)
+    monkeypatch.setattr("holdfast.lifecycle.clock.steady_now", lambda: made.steady)
     return made
 
 

@@ -12,7 +12,7 @@ import raw
 from clocks import FakeClock
 from holdfast import ClockError, Holdfast
 from holdfast.core.times import DAY, SECOND
-from holdfast.lifecycle.safety import ClockWatch
+from holdfast.lifecycle.clock import ClockWatch
 from homes import on_sqlite
 
 

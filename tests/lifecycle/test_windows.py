@@ -12,7 +12,7 @@ from bench.servers import ValkeyServer, valkey
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, StoreAwayError
-from holdfast.ports import ShortWindow
+from holdfast.ports.conversations import ShortWindow
 
 KNOWN = [("guide", "trip"), ("guide", "other")]
 

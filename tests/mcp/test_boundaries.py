@@ -14,10 +14,10 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from holdfast import Holdfast
-from holdfast.access import Right
-from holdfast.mcp.catalogue import TOOLS
-from holdfast.mcp.resources import TEMPLATES
-from holdfast.mcp.tools import Reach
+from holdfast.core.access import Right
+from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.resources import TEMPLATES
+from holdfast.edges.mcp.tools import Reach
 from mcp_clients import connected, good, run, serving
 
 ALLERGY = "Is allergic to peanuts"

@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
-from holdfast.cli.app import app
-from holdfast.mcp.catalogue import TOOLS
-from holdfast.mcp.reference import render
-from holdfast.mcp.resources import TEMPLATES
+from holdfast.edges.cli.app import app
+from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.resources import TEMPLATES
+from holdfast.edges.reference import render
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "mcp.md").read_text(encoding="utf-8")
 
@@ -64,4 +64,4 @@ def test_the_table_of_tools_is_that_of_the_code() -> None:
 
 def test_the_reference_says_what_the_code_says() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "mcp.md"
-    assert page.read_text(encoding="utf-8") == render(), "renew it: python -m holdfast.cli.reference mcp"
+    assert page.read_text(encoding="utf-8") == render(), "renew it: python -m holdfast.edges.reference mcp"

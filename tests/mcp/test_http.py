@@ -15,11 +15,11 @@ from starlette.routing import Route
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.access import Right
+from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
-from holdfast.mcp import McpApp
-from holdfast.mcp.catalogue import TOOLS
-from holdfast.mcp.tools import Reach
+from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.tools import Reach
+from holdfast.edges.mcp.transport import McpApp
 from mcp_clients import MODES, answer, connected, error, listening, run, serving
 
 CALL = {

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.mcp import Defaults
+from holdfast.edges.mcp.calls import Defaults
 from mcp_clients import MODES, local_server, run
 
 ALICE = Defaults("alice", "claude")

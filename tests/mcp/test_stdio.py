@@ -19,12 +19,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
 from holdfast import Holdfast
-from holdfast.cli.app import app
-from holdfast.mcp.catalogue import TOOLS
-from holdfast.mcp.tools import Reach
+from holdfast.edges.cli.app import app
+from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.tools import Reach
 from mcp_clients import MODES, answer, error, run
 
-COMMAND = [sys.executable, "-m", "holdfast.cli", "mcp"]
+COMMAND = [sys.executable, "-m", "holdfast.edges.cli", "mcp"]
 ADD = {"content": "Likes tea"}
 
 
@@ -157,9 +157,7 @@ def test_the_tools_can_be_looked_at_without_a_store(home: Path) -> None:
 
 
 def test_without_the_extra_it_says_how_to_install_it() -> None:
-    probe = (
-        "import sys; sys.modules['mcp'] = None; sys.argv = ['holdfast', 'mcp']; from holdfast.cli import main; main()"
-    )
+    probe = "import sys; sys.modules['mcp'] = None; sys.argv = ['holdfast', 'mcp']; from holdfast.edges.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: holdfast mcp needs an extra: pip install 'holdfast[mcp]'\n"

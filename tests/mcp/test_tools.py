@@ -16,12 +16,14 @@ from mcp_types import Tool as ShownTool
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.access import LOCAL, Gate, Principal, Right
-from holdfast.mcp import Defaults, build_server
-from holdfast.mcp.catalogue import TOOLS, shown
-from holdfast.mcp.memories import MAX_SHOWN_CHARS
-from holdfast.mcp.models import Explanation
-from holdfast.mcp.tools import Reach
+from holdfast.core.access import LOCAL, Principal, Right
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.mcp.calls import Defaults
+from holdfast.edges.mcp.catalogue import TOOLS, shown
+from holdfast.edges.mcp.memories import MAX_SHOWN_CHARS
+from holdfast.edges.mcp.models import Explanation
+from holdfast.edges.mcp.server import build_server
+from holdfast.edges.mcp.tools import Reach
 from mcp_clients import GOOD, MODES, answer, ask, error, good, local_server, run
 
 ALICE = Defaults("alice", "claude")

@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from holdfast import QuotaExceededError, aio, engine
-from holdfast.kinds.entity import Entity
-from holdfast.kinds.episodic import Episodic
-from holdfast.kinds.short_term import ShortTerm
-from holdfast.kinds.structured import Structured
-from holdfast.kinds.working import Working
+from holdfast.backups.service import Backups
 from holdfast.lifecycle.audit import Audit
-from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.domains.domains import Domains
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.quotas import Quotas
-from holdfast.lifecycle.recycle import Recycle
+from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
-from holdfast.lifecycle.schedule import Schedule
+from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sessions import Sessions
 from holdfast.manager import Memory, Plain
-from holdfast.privacy.backups import Backups
-from holdfast.privacy.issuing import Certificates
+from holdfast.memory.entity import Entity
+from holdfast.memory.episodic import Episodic
+from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.structured import Structured
+from holdfast.memory.working import Working
+from holdfast.privacy.certificates.certificates import Certificates
 
 PAIRS = [
     (Memory, aio.AsyncMemory),

@@ -19,7 +19,8 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import EmbedderUnavailableError
 from holdfast.core.records import Record, Scope
 from holdfast.manager import Memory
-from holdfast.ports import RecordStore, Vectors
+from holdfast.ports.models import Vectors
+from holdfast.ports.records import RecordStore
 from holdfast.settings import read_settings
 
 

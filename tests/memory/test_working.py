@@ -14,7 +14,7 @@ from holdfast import Holdfast, MemoryManager, NotFoundError
 from holdfast.core.errors import StoreAwayError
 from holdfast.core.records import Message, Scope
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark, mark_erasure
-from holdfast.kinds.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
+from holdfast.memory.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
 from holdfast.storage.stores import stores_over
 
 ANN = Scope("default", "ann", "guide", "s")

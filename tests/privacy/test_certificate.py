@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from holdfast import Holdfast
 from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
 from holdfast.core.times import iso
-from holdfast.privacy.certificate import Audited, read_certificate, sign, signed_bytes, verify_certificate
-from holdfast.privacy.certificate_page import readable_page
-from holdfast.privacy.issuing import Certificates, remarks_on
-from holdfast.privacy.keyring import open_keyring
+from holdfast.privacy.certificates.certificate import Audited, read_certificate, sign, signed_bytes, verify_certificate
+from holdfast.privacy.certificates.certificates import Certificates, remarks_on
+from holdfast.privacy.certificates.html import readable_page
+from holdfast.privacy.keys.keyring import open_keyring
+from holdfast.privacy.keys.signatures import public_id, public_pem
+from holdfast.privacy.keys.signing import SigningKey, SigningKeys
 from holdfast.privacy.ledger import Erased
-from holdfast.privacy.signatures import public_id, public_pem
-from holdfast.privacy.signing import SigningKey, SigningKeys
 from holdfast.storage.objects import open_objects
 from homes import ENGINES
 

@@ -32,10 +32,10 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import Encoding, Entry, Record, Scope
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.privacy.gathering import Person, Sources, memories
-from holdfast.privacy.places import LEFT_OUT, PLACES
-from holdfast.privacy.schema import FIELDS
-from holdfast.storage.copying import tables
+from holdfast.privacy.export.locations import LEFT_OUT, PLACES
+from holdfast.privacy.export.readers import Person, Sources, memories
+from holdfast.privacy.export.schema import FIELDS
+from holdfast.storage.transfer import tables
 from homes import ENGINES, on_sqlite
 from lifecycle.soundness import object_path, objects_of
 
@@ -49,7 +49,7 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 def validator() -> Draft202012Validator:
-    from holdfast.privacy.schema import line_schema
+    from holdfast.privacy.export.schema import line_schema
 
     Draft202012Validator.check_schema(line_schema())
     return Draft202012Validator(line_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -553,9 +553,10 @@ def test_what_is_brought_back_or_packed_anew_while_it_is_read_is_read_again(
 def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
     holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from holdfast.privacy import gathering
 
-    monkeypatch.setattr(gathering, "_PAGE", 3)
+    from holdfast.privacy.export import readers
+
+    monkeypatch.setattr(readers, "_PAGE", 3)
     ids = memory.add_many([f"memory {n}" for n in range(30)])["memory_ids"]
     turns: Iterator[int] = iter(range(10_000))
 

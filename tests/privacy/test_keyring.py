@@ -18,10 +18,10 @@ from holdfast.core.errors import (
     ObjectDamagedError,
     ObjectMissingError,
 )
-from holdfast.privacy.keyring import Keyring
-from holdfast.privacy.master import MasterKey, make_master, read_master
+from holdfast.privacy.keys.keyring import Keyring
+from holdfast.privacy.keys.master import MasterKey, make_master, read_master
+from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
 from holdfast.privacy.sealed_objects import SealedObjects
-from holdfast.privacy.sealing import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
 from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import InvalidInputError, MasterKeyError, ObjectDamagedError
-from holdfast.privacy.keyring import Keyring, open_keyring
-from holdfast.privacy.master import MasterKey, begin_change, end_change, master_file, read_master
-from holdfast.privacy.rotation import rotate_master
-from holdfast.privacy.signatures import is_signature, public_id, public_pem, read_public
-from holdfast.privacy.signing import SigningKeys
+from holdfast.privacy.keys.keyring import Keyring, open_keyring
+from holdfast.privacy.keys.master import MasterKey, begin_change, end_change, master_file, read_master
+from holdfast.privacy.keys.rotation import rotate_master
+from holdfast.privacy.keys.signatures import is_signature, public_id, public_pem, read_public
+from holdfast.privacy.keys.signing import SigningKeys
 from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000

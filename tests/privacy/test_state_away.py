@@ -13,7 +13,7 @@ from buckets import Proxy, proxy_before, s3_server
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import KeyringError, ObjectStoreUnavailableError
-from holdfast.privacy.master import new_master_text
+from holdfast.privacy.keys.master import new_master_text
 from homes import ENGINES, Homes, database_of
 
 on_postgres = pytest.mark.parametrize("engine_name", ["postgres"])

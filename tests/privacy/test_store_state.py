@@ -20,7 +20,7 @@ from holdfast.core.errors import (
     OtherKeyringError,
     StoreLostError,
 )
-from holdfast.privacy.master import new_master_text
+from holdfast.privacy.keys.master import new_master_text
 from holdfast.privacy.store_state import FOLDER
 from holdfast.storage.sqlite.database import Database
 from holdfast.storage.stores import store_url

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from holdfast.core.filters import MISSING, Filter, matches, value_at
-from holdfast.ports import IndexRow
+from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 
 Vector = Sequence[float]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.core.filters import parse
 from holdfast.core.types import MemoryType
-from holdfast.ports import IndexRow
-from holdfast.recall.columns import Columns
+from holdfast.ports.feed import IndexRow
+from holdfast.recall.metadata_columns import Columns
 from recall import naive
 
 

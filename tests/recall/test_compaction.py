@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from holdfast.core.content import to_json
 from holdfast.core.records import Encoding, Record, Scope
 from holdfast.core.types import TYPES, MemoryType, State
-from holdfast.ports import Embedder, IndexRow
+from holdfast.ports.feed import IndexRow
+from holdfast.ports.models import Embedder
 from holdfast.recall import terms
 from holdfast.recall.compaction import compact, expand
 from holdfast.recall.embedders.static import StaticEmbedder

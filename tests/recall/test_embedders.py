@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
-from holdfast.ports import Embedder
+from holdfast.ports.models import Embedder
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
 from holdfast.recall.embedders.static import StaticEmbedder

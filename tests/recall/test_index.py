@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.filters import parse
 from holdfast.core.types import MemoryType
-from holdfast.ports import IndexRow
+from holdfast.ports.feed import IndexRow
 from holdfast.recall import index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Hit, ScopeIndex

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.ports import IndexRow
+from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 from holdfast.recall.index import ScopeIndex, Whole
 from holdfast.recall.large import _Known, _runs, read_rows

@@ -14,7 +14,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, aio
 from holdfast.core.types import TYPES
 from holdfast.engine import default_engine
-from holdfast.kinds import latency
+from holdfast.memory import latency
 from homes import Homes
 
 RESULT_FIELDS = {"memory_id", "operation", "memory_type", "latency_ms", "quota_remaining"}

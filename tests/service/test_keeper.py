@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast.service.keeper import Keeper, Standing
+from holdfast.edges.service.supervisor import Keeper, Standing
 
 UNTIL_THE_END = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.stdin.read()"
 PATIENCE = 30
@@ -125,7 +125,7 @@ def test_a_stop_before_the_start_is_none() -> None:
 def test_it_ends_when_its_parent_is_no_more() -> None:
     parent = (
         "import sys, time\n"
-        "from holdfast.service.keeper import Keeper\n"
+        "from holdfast.edges.service.supervisor import Keeper\n"
         f"keeper = Keeper('schedule', [sys.executable, '-c', {UNTIL_THE_END!r}])\n"
         "keeper.start()\n"
         "while not keeper.standing.ready: time.sleep(0.01)\n"

@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.deadline import watch
 from holdfast.core.errors import RequestTimeoutError
-from holdfast.service.limits import Limits
-from holdfast.service.limits.crowd import CrowdLimit
-from holdfast.service.limits.duration import TimeLimit
-from holdfast.service.limits.rate import Buckets, RateLimit
-from holdfast.service.limits.size import SizeLimit
+from holdfast.edges.service.limits import Limits
+from holdfast.edges.service.limits.crowd import CrowdLimit
+from holdfast.edges.service.limits.duration import TimeLimit
+from holdfast.edges.service.limits.rate import Buckets, RateLimit
+from holdfast.edges.service.limits.size import SizeLimit
 from holdfast.settings import read_settings
 from service.asking import LOOPBACK, REMOTE, Answer, ask, ask_async
 

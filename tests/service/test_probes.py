@@ -20,10 +20,10 @@ from starlette.types import ASGIApp
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StoreAwayError
-from holdfast.service.keeper import Keeper
-from holdfast.service.layers import layered
-from holdfast.service.limits import Limits
-from holdfast.service.readiness import ANSWER_SECONDS, Part, Readiness
+from holdfast.edges.service.layers import layered
+from holdfast.edges.service.limits import Limits
+from holdfast.edges.service.readiness import ANSWER_SECONDS, Part, Readiness
+from holdfast.edges.service.supervisor import Keeper
 from homes import Homes, settings_of
 from service.asking import REMOTE, ask, ask_async
 

@@ -14,9 +14,9 @@ from prometheus_client import generate_latest
 from starlette.types import ASGIApp
 
 from holdfast.core.errors import StoreAwayError
-from holdfast.service.logs import LogFormat, blotted, install_logs
-from holdfast.service.recording import Recorded
-from holdfast.service.traffic import Traffic
+from holdfast.edges.service.logs import LogFormat, blotted, install_logs
+from holdfast.edges.service.request_log import Recorded
+from holdfast.edges.service.traffic import Traffic
 from service.asking import ask
 
 SECRET = "holdfast_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"

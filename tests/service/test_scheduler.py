@@ -12,8 +12,8 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import LeaseLostError
-from holdfast.service.logs import LogFormat
-from holdfast.service.scheduler import COMMAND, _hand_back, told
+from holdfast.edges.service.logs import LogFormat
+from holdfast.edges.service.scheduler import COMMAND, _hand_back, told
 
 
 def begun(home: Path) -> subprocess.Popen[str]:

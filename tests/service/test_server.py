@@ -14,8 +14,8 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError
-from holdfast.service.limits.duration import TimeLimit
-from holdfast.service.server import Server, listen
+from holdfast.edges.service.limits.duration import TimeLimit
+from holdfast.edges.service.server import Server, listen
 
 
 async def nothing_left() -> None:

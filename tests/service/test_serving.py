@@ -228,7 +228,7 @@ def test_a_check_opens_everything_and_serves_nothing(shell: Shell) -> None:
 def test_without_its_extra_it_says_what_to_install(home: Path) -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
-        "from holdfast.cli import main\n"
+        "from holdfast.edges.cli import main\n"
         f"sys.argv = ['holdfast', 'serve', '--check', '--home', {str(home)!r}]\n"
         "main()"
     )

@@ -24,7 +24,7 @@ from typing import Any
 from clocks import FakeClock
 from holdfast import Holdfast, engine
 from holdfast.core.errors import AgentRemovedError, HoldfastError, QuotaExceededError, StoreBusyError
-from holdfast.lifecycle.leadership import SWEEPER
+from holdfast.lifecycle.schedule.leadership import SWEEPER
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database
 from holdfast.storage.postgres.transactions import PostgresTransaction

@@ -28,10 +28,10 @@ from holdfast.core.errors import (
     StoreUnavailableError,
 )
 from holdfast.settings import Settings, read_settings
-from holdfast.storage.copying.ends import check_target, open_source, open_target
-from holdfast.storage.copying.tables import COUNTERS, LEFT_OUT, TABLES
-from holdfast.storage.copying.transfer import Show, Transferred, transfer
 from holdfast.storage.sqlite.database import Database
+from holdfast.storage.transfer.migrate import Show, Transferred, transfer
+from holdfast.storage.transfer.stores import check_target, open_source, open_target
+from holdfast.storage.transfer.tables import COUNTERS, LEFT_OUT, TABLES
 from lifecycle.fuses import DeathError
 from storage.full_store import USERS, answers, fill, lose
 
@@ -40,9 +40,9 @@ import os, signal, sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 from holdfast.settings import read_settings
-from holdfast.storage.copying.embedded import SqliteView
-from holdfast.storage.copying.ends import open_source, open_target
-from holdfast.storage.copying.transfer import transfer
+from holdfast.storage.transfer.sqlite import SqliteView
+from holdfast.storage.transfer.stores import open_source, open_target
+from holdfast.storage.transfer.migrate import transfer
 
 home, url, deadly, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 

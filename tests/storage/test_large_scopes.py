@@ -19,12 +19,13 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import InvalidSettingsError, RequestTimeoutError
 from holdfast.core.records import Scope
 from holdfast.core.types import TYPES, Kind, MemoryType
-from holdfast.kinds.durable import Draft, Durable
-from holdfast.ports import IndexRow, Said, Space, Vectors
+from holdfast.memory.records import Draft, Durable
+from holdfast.ports.feed import IndexRow, Said, Space
+from holdfast.ports.models import Vectors
 from holdfast.recall.large import read_rows
 from holdfast.settings import read_settings
-from holdfast.storage.postgres.numbers import MARKS
 from holdfast.storage.postgres.passages import PostgresPassages
+from holdfast.storage.postgres.term_ids import MARKS
 from holdfast.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 
 LIMIT = 120

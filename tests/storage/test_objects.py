@@ -40,12 +40,12 @@ from holdfast.core.errors import (
 )
 from holdfast.storage.objects import ObjectStore, open_objects
 from holdfast.storage.objects import locks as folder_locks
-from holdfast.storage.objects.answers import explain
 from holdfast.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
 from holdfast.storage.objects.clients import PATIENCE, Patience
+from holdfast.storage.objects.errors import explain
 from holdfast.storage.objects.local import INCOMING
-from holdfast.storage.objects.places import read_place
 from holdfast.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects.urls import read_place
 
 #: As patient as it is meant to be, but for the pauses.
 QUICK = Patience(pause=0.005)

@@ -23,8 +23,8 @@ from holdfast.core.errors import (
 from holdfast.storage.objects import ObjectStore
 from holdfast.storage.objects.chunks import PART_BYTES
 from holdfast.storage.objects.clients import Patience
-from holdfast.storage.objects.places import read_place
 from holdfast.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects.urls import read_place
 
 #: Waits for this machine as long as it takes, and for what is known to fail only as long as it must.
 QUICK = Patience(pause=0.005, silence=30, trying=20)

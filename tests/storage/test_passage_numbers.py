@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from databases import postgres_server
 from holdfast.core.filters import parse
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.storage.postgres.numbers import asked_numbers, field_numbers, marks, space_of
-from holdfast.storage.postgres.passing import json_path, passes, time_limits
+from holdfast.storage.postgres.filter_sql import json_path, passes, time_limits
+from holdfast.storage.postgres.term_ids import asked_numbers, field_numbers, marks, space_of
 
 KIND = TYPES[MemoryType.LONG_TERM]
 NAMES = st.sampled_from(["a", "b", "c.d", "agent_id", "x" * 50])

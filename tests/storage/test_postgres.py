@@ -27,7 +27,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
-from holdfast.storage.postgres import opening as opening_module
+from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.transactions import PACKAGE

@@ -18,11 +18,11 @@ import psycopg
 import pytest
 from bench.servers import PostgresServer, postgres
 
-from holdfast import Holdfast, foundation
+from holdfast import Holdfast, store
 from holdfast.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database as module
-from holdfast.storage.postgres.expecting import Expectations, as_record
+from holdfast.storage.postgres.optimistic import Expectations, as_record
 from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
 
 _tenants = itertools.count(1)
@@ -66,7 +66,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with postgres(durable=True) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foundation, "open_embedder", cache(open_embedder))
+        patch.setattr(store, "open_embedder", cache(open_embedder))
         direct = server.new_database()
         with relayed(server, direct) as (relay, url):
             yield Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
@@ -274,7 +274,7 @@ def test_nothing_names_whom_a_write_was_for() -> None:
 
 
 def test_of_many_scopes_those_that_were_written_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.storage.postgres.expecting._MOST", 2)
+    monkeypatch.setattr("holdfast.storage.postgres.optimistic._MOST", 2)
     expectations = Expectations()
     for number in range(3):
         expectations.leave(("question", (number,)), None, (number,))

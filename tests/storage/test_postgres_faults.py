@@ -23,9 +23,9 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock, Seconds
-from holdfast import Holdfast, foundation
+from holdfast import Holdfast, store
 from holdfast.core.errors import StorageError, StoreAwayError, StoreBusyError
-from holdfast.kinds.working_store import GRACE_SECONDS, WorkingStore
+from holdfast.memory.working_store import GRACE_SECONDS, WorkingStore
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database as module
 from holdfast.storage.postgres.database import PostgresDatabase
@@ -298,7 +298,7 @@ def server() -> Iterator[PostgresServer]:
 def stage(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     direct = server.new_database()
     with relayed(server, direct) as (relay, url), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foundation, "open_embedder", cache(open_embedder))  # so many engines, and it takes a while
+        patch.setattr(store, "open_embedder", cache(open_embedder))  # so many engines, and it takes a while
         stage = Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
         yield stage
         stage.eye.close()

@@ -25,7 +25,7 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.chain import parse_entries
 from holdfast.core.records import Scope
-from holdfast.lifecycle.leadership import LEASE_TTL
+from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.storage.postgres.database import STANDSTILL_MS
 from storage.postgres_child import START
 

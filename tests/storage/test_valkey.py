@@ -25,7 +25,7 @@ from conformance.test_short_term_store import *  # noqa: F403 - every promise of
 from conformance.test_short_term_store import HOUR, MOST, append, contents
 from holdfast.core.errors import StoreAwayError, StoreReadOnlyError
 from holdfast.core.records import Scope
-from holdfast.ports import SessionWindow
+from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey import open_short_term
 from holdfast.storage.valkey.keys import agent_keys, named_keys, session_keys, user_key
 from holdfast.storage.valkey.short_term import ValkeyShortTerm

@@ -32,7 +32,7 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from holdfast.ports import SessionWindow
+from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey import open_short_term
 from holdfast.storage.valkey.addresses import read_address
 from storage.wire import Relay, free_port, keep_silent, listening, own_client, two_nodes, uses

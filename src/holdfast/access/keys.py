@@ -29,7 +29,7 @@ from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError,
 from holdfast.core.ids import is_id
 from holdfast.core.records import ALL
 from holdfast.core.times import SECOND, iso, moment
-from holdfast.ports import KeyStore
+from holdfast.ports.access import KeyStore
 
 _log = logging.getLogger("holdfast.access")
 #: How long a key that was read is trusted without reading it again: a key revoked elsewhere lets nobody in after that.

@@ -32,9 +32,9 @@ from holdfast.core.errors import (
     told,
 )
 from holdfast.core.times import DAY, SECOND
-from holdfast.ports import Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
-from holdfast.ports.requests import REQUEST
-from holdfast.privacy.sealing import DataKey, SealBrokenError, seal, unseal
+from holdfast.ports.access import ReplyStore
+from holdfast.ports.requests import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
+from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, seal, unseal
 
 #: How long a reply is kept.
 KEPT: Final = DAY

@@ -15,7 +15,7 @@ from holdfast.health.checks import Check, Status, failed
 from holdfast.health.keys import check_master_key
 from holdfast.health.machine import check_home, check_python, check_settings
 from holdfast.health.models import check_embedder, check_summarizer
-from holdfast.health.places import check_archive, check_short_term
+from holdfast.health.objects import check_archive, check_short_term
 from holdfast.health.sqlite import check_sqlite
 from holdfast.health.store_state import check_state_place
 from holdfast.settings import Settings, given_settings, read_settings, without_password

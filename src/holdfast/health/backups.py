@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from holdfast.backups.catalog import Catalog, Damaged, is_ahead, open_catalog
+from holdfast.backups.create import describe_left_out
+from holdfast.backups.format import Manifest
+from holdfast.backups.rotate import is_good
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
 from holdfast.core.rules import spoken
 from holdfast.core.times import DAY, moment
-from holdfast.foundation import system_clock
 from holdfast.health.checks import Check, checked, failed, nearest, ok, warned
-from holdfast.privacy.backups.catalog import Catalog, Damaged, is_ahead, open_catalog
-from holdfast.privacy.backups.creating import describe_left_out
-from holdfast.privacy.backups.format import Manifest
-from holdfast.privacy.backups.rotating import is_good
-from holdfast.privacy.backups.service import DAILY, WEEKLY
 from holdfast.settings import Settings
-from holdfast.storage.objects.places import Place, read_place
+from holdfast.storage.objects.urls import Place, read_place
+from holdfast.store import system_clock
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
 _OLDEST: Final = ((DAILY, 2 * DAY), (WEEKLY, 8 * DAY))

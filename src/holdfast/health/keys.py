@@ -10,10 +10,10 @@ from typing import Final
 
 from holdfast.core.errors import HoldfastError, KeyMissingError, ObjectDamagedError, ObjectMissingError, StorageError
 from holdfast.health.checks import Check, advice_of, failed, ok
-from holdfast.ports import Pack
-from holdfast.privacy.keyring import SIGNING, KeptKey, Keyring, open_keyring
+from holdfast.ports.objects import Pack
+from holdfast.privacy.keys.keyring import SIGNING, KeptKey, Keyring, open_keyring
+from holdfast.privacy.keys.master import SETTING, master_file
 from holdfast.privacy.ledger import Ledger
-from holdfast.privacy.master import SETTING, master_file
 from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_cold, open_keeping

@@ -14,16 +14,13 @@ from typing import Any, Final
 from holdfast.core.errors import HoldfastError, StorageError
 from holdfast.core.rules import spoken
 from holdfast.core.times import DAY, iso, moment
-from holdfast.foundation import system_clock
 from holdfast.health.checks import Check, advice_of, failed, ok, warned
 from holdfast.health.keys import check_cold
 from holdfast.health.store_state import check_identity
 from holdfast.lifecycle.audit import Audit
-from holdfast.lifecycle.leadership import Leadership
-from holdfast.lifecycle.safety import ClockWatch
-from holdfast.lifecycle.schedule import GRACE, JOBS, Schedule
-from holdfast.lifecycle.trust import ClockTrust
-from holdfast.lifecycle.waiting import find_waiting
+from holdfast.lifecycle.clock import ClockTrust, ClockWatch, find_waiting
+from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.lifecycle.schedule.schedule import GRACE, JOBS, Schedule
 from holdfast.privacy.ledger import Ledger
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_keeping
@@ -33,6 +30,7 @@ from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
 from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
 from holdfast.storage.relational.registry import SqlRegistry
+from holdfast.store import system_clock
 
 #: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
 _LATE: Final = 8 * DAY

@@ -10,13 +10,13 @@ from psycopg.conninfo import make_conninfo
 
 from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
 from holdfast.health import postgres_server, postgres_store
-from holdfast.health.asking import Asking
 from holdfast.health.checks import Check, Status, advice_of, failed
 from holdfast.health.lifecycle import check_lifecycle
+from holdfast.health.server_query import Asking
 from holdfast.health.store_state import check_lost
 from holdfast.settings import Settings
-from holdfast.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
 from holdfast.storage.postgres.database import PostgresDatabase
+from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
 
 _WAIT: Final = "5"
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from holdfast.core.times import SECOND
 from holdfast.core.types import MIB
-from holdfast.health.asking import Asking
 from holdfast.health.checks import Check, failed, ok, since, warned
-from holdfast.lifecycle.leadership import LEASE_TTL
-from holdfast.storage.postgres.opening import quoted
+from holdfast.health.server_query import Asking
+from holdfast.lifecycle.schedule.leadership import LEASE_TTL
+from holdfast.storage.postgres.connect import quoted
 
 _OLDEST: Final = 15
 #: From here on a clock's difference eats into the lease of whoever sweeps.

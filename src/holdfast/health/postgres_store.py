@@ -7,11 +7,11 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from holdfast.health.asking import Asking
 from holdfast.health.checks import Check, failed, ok, warned
+from holdfast.health.server_query import Asking
 from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
-from holdfast.storage.postgres.complaints import in_our_words
-from holdfast.storage.postgres.opening import quoted
+from holdfast.storage.postgres.connect import quoted
+from holdfast.storage.postgres.errors import in_our_words
 from holdfast.storage.postgres.transactions import PACKAGE
 from holdfast.storage.relational.statements import migrations
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.backups.catalog import last_backup
 from holdfast.core.errors import HoldfastError, KeyringError, StoreLostError
 from holdfast.health.checks import Check, failed, warned
-from holdfast.privacy.backups.catalog import last_backup
-from holdfast.privacy.keyring import open_keyring
+from holdfast.privacy.keys.keyring import open_keyring
 from holdfast.privacy.store_state import StoreState
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_keeping
-from holdfast.storage.objects.places import read_place
+from holdfast.storage.objects.urls import read_place
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.identity import SqlIdentity
 from holdfast.storage.stores import store_url

@@ -38,7 +38,10 @@ from holdfast.core.packs import (
 from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record
 from holdfast.core.tombstones import is_tombstone
 from holdfast.core.types import TYPES, Archive, MemoryType, State
-from holdfast.ports import Lease, ObjectStore, Pack, PackStore, RecordStore, Summarizer
+from holdfast.ports.models import Summarizer
+from holdfast.ports.objects import ObjectStore, Pack, PackStore
+from holdfast.ports.records import RecordStore
+from holdfast.ports.work import Lease
 from holdfast.recall.compaction import compact
 from holdfast.recall.summaries.sentences import shorten
 

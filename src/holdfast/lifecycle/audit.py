@@ -16,7 +16,7 @@ from holdfast.core.clock import Belief
 from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, told
 from holdfast.core.times import Clock, iso, moment
-from holdfast.ports import AuditStore
+from holdfast.ports.audit import AuditStore
 
 _FILE: Final = "audit-checkpoint.json"
 _MOST_KEPT: Final = 100

@@ -14,9 +14,10 @@ from holdfast.core.rules import HISTORY, Life, spoken
 from holdfast.core.times import DAY, iso, moment
 from holdfast.core.types import LIVE, TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.holds import as_held, shown_hold
-from holdfast.lifecycle.plan import ACTIONS
 from holdfast.lifecycle.policies import shown_life
-from holdfast.ports import Registered, Turn
+from holdfast.lifecycle.sweeping.plan import ACTIONS
+from holdfast.ports.conversations import Turn
+from holdfast.ports.registry import Registered
 
 
 def explain_record(

@@ -14,7 +14,10 @@ from holdfast.core.ids import is_id
 from holdfast.core.records import Record
 from holdfast.core.times import iso
 from holdfast.lifecycle.registry import TOOL
-from holdfast.ports import DueStore, History, HoldStore, RecordStore, RegistryStore, Turn
+from holdfast.ports.conversations import History, Turn
+from holdfast.ports.records import RecordStore
+from holdfast.ports.registry import RegistryStore
+from holdfast.ports.rules import DueStore, HoldStore
 
 _MOST_TEXT = 2_000
 _PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")

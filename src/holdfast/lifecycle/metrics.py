@@ -11,9 +11,9 @@ from holdfast.core.errors import MissingExtraError
 from holdfast.core.records import Cause
 from holdfast.core.times import DAY, moment
 from holdfast.core.types import State
-from holdfast.lifecycle.schedule import Schedule
-from holdfast.lifecycle.upkeep import Upkeep
-from holdfast.ports import DueStore
+from holdfast.lifecycle.schedule.maintenance import Upkeep
+from holdfast.lifecycle.schedule.schedule import Schedule
+from holdfast.ports.rules import DueStore
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)

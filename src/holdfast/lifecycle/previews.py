@@ -13,8 +13,9 @@ from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from holdfast.core.times import iso
 from holdfast.core.types import State
-from holdfast.lifecycle.plan import ACTIONS
-from holdfast.ports import DueStore, History, HoldStore, Named, Profile, RuleStore, Share
+from holdfast.lifecycle.sweeping.plan import ACTIONS
+from holdfast.ports.conversations import History
+from holdfast.ports.rules import DueStore, HoldStore, Named, Profile, RuleStore, Share
 
 #: A user, an agent, a session and a memory; a part that is empty is any.
 Place = tuple[str, str, str, str]

@@ -18,8 +18,9 @@ from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.core.types import LIVE, MemoryType, State
 from holdfast.lifecycle.explanation import as_standing
-from holdfast.ports import HoldStore, ProvenanceStore, RecordStore, Written
+from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.requests import begin_steps
+from holdfast.ports.rules import HoldStore
 
 _log = logging.getLogger("holdfast.provenance")
 _BATCH: Final = 500

@@ -8,7 +8,7 @@ from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, told
 from holdfast.core.records import Usage
 from holdfast.core.types import MemoryType, kind_of
-from holdfast.ports import RecordStore
+from holdfast.ports.records import RecordStore
 
 
 class Quotas:

@@ -15,9 +15,12 @@ from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError,
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType, State
-from holdfast.lifecycle.plan import ACTIONS, Line
-from holdfast.ports import Census, Lease, Registered, RegistryStore, ShortTermStore
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
+from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.requests import begin_steps, join_rest
+from holdfast.ports.rules import Census
+from holdfast.ports.work import Lease
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"

@@ -26,8 +26,10 @@ from holdfast.core.errors import (
 from holdfast.core.packs import pack_folder
 from holdfast.core.tombstones import Tombstone
 from holdfast.core.types import MemoryType
-from holdfast.ports import Found, ObjectStore, ShortTermStore, SubjectStore
-from holdfast.privacy.keyring import Keyring
+from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.objects import ObjectStore
+from holdfast.ports.subjects import Found, SubjectStore
+from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.ledger import Erased, Ledger
 
 _log = logging.getLogger("holdfast.erasure")

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
-from holdfast.ports import ObjectStore
+from holdfast.ports.objects import ObjectStore
 
 FOLDER: Final = "ledger/"
 DEFERRED: Final = "deferred/"

@@ -13,9 +13,9 @@ from holdfast.core.errors import (
     ObjectStoreError,
     OtherKeyringError,
 )
-from holdfast.ports import ObjectStore
-from holdfast.privacy.keyring import Keyring, sealed_elsewhere, why_abandoned
-from holdfast.privacy.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
+from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.keyring import Keyring, sealed_elsewhere, why_abandoned
+from holdfast.privacy.keys.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")

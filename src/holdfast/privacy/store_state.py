@@ -16,8 +16,9 @@ from typing import Final, Literal, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.errors import KeyringError, StoreLostError
 from holdfast.core.times import iso
-from holdfast.ports import Identity, IdentityStore, ObjectStore
-from holdfast.privacy.keyring import Keyring
+from holdfast.ports.identity import Identity, IdentityStore
+from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.keyring import Keyring
 
 FOLDER: Final = "state/stores/"
 #: What a store is opened for. ``new``: to begin anew where another was lost; ``restore``: to bring a backup back;

@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.core.records import Encoding, Record
 from holdfast.core.types import Kind, MemoryType
-from holdfast.ports import IndexRow
+from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 from holdfast.recall.passages import of_record, of_summary, summary_text
 

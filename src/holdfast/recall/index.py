@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from holdfast.core.filters import Filter
 from holdfast.core.types import MemoryType
-from holdfast.ports import IndexRow
+from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
-from holdfast.recall.columns import Columns, Mask
-from holdfast.recall.growing import Growing
+from holdfast.recall.arrays import Growing
+from holdfast.recall.dot import products
+from holdfast.recall.metadata_columns import Columns, Mask
 from holdfast.recall.postings import MAX_RECORDS, Postings
-from holdfast.recall.products import products
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.sessions import NONE, Sessions
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from holdfast.core.deadline import without_deadline
 from holdfast.core.records import Scope
 from holdfast.core.types import Kind, MemoryType
-from holdfast.ports import IndexRow, LargeScopes, Said, Space, Wanted
+from holdfast.ports.feed import IndexRow, LargeScopes, Said, Space, Wanted
 from holdfast.recall import terms
-from holdfast.recall.asking import Ask, Query
 from holdfast.recall.compaction import expand
 from holdfast.recall.index import Hit, ScopeIndex, Survey, Whole
+from holdfast.recall.query import Ask, Query
 
 #: So many records of a scope are read to see what it is like.
 _SAMPLE: Final = 10_000

@@ -18,13 +18,14 @@ from holdfast.core.deadline import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import Encoding, Message, Record, Scope
 from holdfast.core.types import TYPES, Kind, MemoryType, State
-from holdfast.ports import Changes, Cursor, Embedder, IndexRow, LargeScopes, RecallFeed, Space, Vectors
+from holdfast.ports.feed import Changes, Cursor, IndexRow, LargeScopes, RecallFeed, Space
+from holdfast.ports.models import Embedder, Vectors
 from holdfast.recall import terms
-from holdfast.recall.asking import Ask, Query
 from holdfast.recall.compaction import compact, expand
 from holdfast.recall.index import Hit, ScopeIndex
 from holdfast.recall.large import LargeRecall, read_rows
 from holdfast.recall.passages import of_record
+from holdfast.recall.query import Ask, Query
 
 __all__ = ("Ask", "Query", "Recall")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.recall.growing import Growing
+from holdfast.recall.arrays import Growing
 from holdfast.recall.ranking import Floats, Ints
 
 NONE: Final = -1

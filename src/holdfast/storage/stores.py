@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.core.errors import InvalidSettingsError, MissingExtraError, told
-from holdfast.ports import LargeScopes, ShortTermStore, Witness
+from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.feed import LargeScopes
+from holdfast.ports.identity import Witness
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import SqlKeys
 from holdfast.storage.relational.audit import SqlAudit
@@ -21,12 +23,12 @@ from holdfast.storage.relational.identity import SqlIdentity
 from holdfast.storage.relational.jobs import SqlJobs, SqlLeases
 from holdfast.storage.relational.packs import SqlPacks
 from holdfast.storage.relational.provenance import SqlProvenance
-from holdfast.storage.relational.reading import SqlSubjectReader
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.requests import RequestDatabase, SqlReplies
 from holdfast.storage.relational.rules import SqlRules
 from holdfast.storage.relational.schemas import SqlSchemas
+from holdfast.storage.relational.subject_reader import SqlSubjectReader
 from holdfast.storage.relational.subjects import SqlSubjects
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
@@ -117,7 +119,7 @@ def store_url(settings: Settings) -> str:
     """The store that the settings name, without a user, a password or an option."""
     if settings.url.partition(":")[0] not in {"postgresql", "postgres"}:
         return f"sqlite:///{sqlite_path(settings.url)}"
-    from holdfast.storage.postgres.complaints import url_of  # noqa: PLC0415 - the extra may not be installed
+    from holdfast.storage.postgres.errors import url_of  # noqa: PLC0415 - the extra may not be installed
 
     return url_of(settings.url)
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast import Holdfast
+from holdfast.backups.catalog import Catalog
+from holdfast.backups.contents import Piece, Reading
+from holdfast.backups.create import mark_of
+from holdfast.backups.format import STORE_KEY, Doc
 from holdfast.core.types import DURABLE
-from holdfast.privacy.backups.catalog import Catalog
-from holdfast.privacy.backups.creating import mark_of
-from holdfast.privacy.backups.format import STORE_KEY, Doc
-from holdfast.privacy.backups.gathering import Piece, Reading
-from holdfast.storage.copying.ends import view_of
-from holdfast.storage.copying.shares import LEFT_OUT
-from holdfast.storage.copying.tables import TABLES
 from holdfast.storage.relational.database import Row
+from holdfast.storage.transfer.backup_sets import LEFT_OUT
+from holdfast.storage.transfer.stores import view_of
+from holdfast.storage.transfer.tables import TABLES
 from homes import Homes
 
 #: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.

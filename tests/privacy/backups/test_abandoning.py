@@ -9,7 +9,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import ConfirmationNeededError, MasterKeyError, ObjectDamagedError
-from holdfast.privacy.master import new_master_text
+from holdfast.privacy.keys.master import new_master_text
 from homes import Homes, on_sqlite
 from privacy.backups.losses import alias_of
 from privacy.backups.stores import catalog_of

@@ -11,12 +11,12 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryType
+from holdfast.backups import contents, writer
+from holdfast.backups.format import SEGMENTS
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
-from holdfast.privacy.backups import gathering, writing
-from holdfast.privacy.backups.format import SEGMENTS
-from holdfast.privacy.backups.service import DAILY, WEEKLY
-from holdfast.storage.copying import shares
-from holdfast.storage.copying.tables import TABLES
+from holdfast.storage.transfer import backup_sets
+from holdfast.storage.transfer.tables import TABLES
 from homes import ENGINES, Homes
 from privacy.backups.stores import (
     catalog_of,
@@ -35,10 +35,14 @@ from storage.full_store import LONG
 
 
 def test_every_table_of_a_store_is_in_one_share_of_a_backup() -> None:
-    placed = [*shares.OWN, *(name for name in shares.COMMON if name not in shares.NAMED), *shares.GROWING]
-    placed += shares.LEFT_OUT
+    placed = [
+        *backup_sets.OWN,
+        *(name for name in backup_sets.COMMON if name not in backup_sets.NAMED),
+        *backup_sets.GROWING,
+    ]
+    placed += backup_sets.LEFT_OUT
     assert sorted(placed) == sorted(table.name for table in TABLES)
-    assert set(shares.NAMED) == set(shares.OWN) & set(shares.COMMON)
+    assert set(backup_sets.NAMED) == set(backup_sets.OWN) & set(backup_sets.COMMON)
 
 
 def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Holdfast) -> None:
@@ -158,9 +162,9 @@ def test_nothing_in_it_can_be_read_without_the_keys(full: Holdfast) -> None:
 
 
 def test_a_user_larger_than_a_segment_is_kept_in_several(full: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "ROWS", 8)
-    monkeypatch.setattr(writing, "PART", 1_000)
-    monkeypatch.setattr(writing, "SEGMENT", 10_000)
+    monkeypatch.setattr(contents, "ROWS", 8)
+    monkeypatch.setattr(writer, "PART", 1_000)
+    monkeypatch.setattr(writer, "SEGMENT", 10_000)
     full.manager("large", "travel").add_many([f"note {n}" for n in range(80)], "long_term")
 
     made = full.backups.create()

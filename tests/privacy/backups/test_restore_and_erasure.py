@@ -64,7 +64,7 @@ def prepare(home: Path, clock: FakeClock) -> str:
 def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
     homes: Homes, clock: FakeClock, engine_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 5)
+    monkeypatch.setattr("holdfast.backups.merge._ROWS", 5)
     before = homes.new("before")
     backup_id = prepare(before, clock)
     whole = homes.copy(before, "whole")
@@ -98,7 +98,7 @@ def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
 
 
 def test_an_erasure_at_the_same_time_comes_before_or_after(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 2)
+    monkeypatch.setattr("holdfast.backups.merge._ROWS", 2)
     remember(holdfast, "ann")
     backup = holdfast.backups.create()
     begun = threading.Event()

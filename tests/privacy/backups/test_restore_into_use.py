@@ -11,6 +11,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -20,7 +21,6 @@ from holdfast.core.errors import (
     ObjectDamagedError,
 )
 from holdfast.core.records import Scope
-from holdfast.privacy.backups.service import DAILY, WEEKLY
 from homes import Homes, on_sqlite
 from lifecycle.soundness import check_chain, check_counts, check_sound
 from privacy.backups.losses import alias_of, lose, record_row, remember, rows_in
@@ -658,7 +658,7 @@ def test_an_old_keyring_does_not_bring_back_who_is_in_the_ledger(holdfast: Holdf
 
 
 def test_who_is_erased_in_the_middle_of_a_restore_stays_so(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 3)
+    monkeypatch.setattr("holdfast.backups.merge._ROWS", 3)
     for user in ("ann", "bob"):
         remember(holdfast, user)
     backup = holdfast.backups.create()
@@ -732,10 +732,10 @@ def test_everyone_of_a_lost_machine_comes_into_a_store_that_is_in_use_elsewhere(
 def test_what_a_user_has_in_many_batches_and_documents_comes_back(
     holdfast: Holdfast, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.privacy.backups.merging._ROWS", 7)
-    monkeypatch.setattr("holdfast.privacy.backups.writing.PART", 2_000)
-    monkeypatch.setattr("holdfast.privacy.backups.writing.SEGMENT", 6_000)
-    monkeypatch.setattr("holdfast.privacy.backups.gathering.ROWS", 9)
+    monkeypatch.setattr("holdfast.backups.merge._ROWS", 7)
+    monkeypatch.setattr("holdfast.backups.writer.PART", 2_000)
+    monkeypatch.setattr("holdfast.backups.writer.SEGMENT", 6_000)
+    monkeypatch.setattr("holdfast.backups.contents.ROWS", 9)
     memory = holdfast.manager("ann", "guide", "trip")
     ids = memory.add_many([f"ann saw {n}" for n in range(40)], "long_term")["memory_ids"]
     memory.short_term.append("user", [f"message {n}" for n in range(30)], None)

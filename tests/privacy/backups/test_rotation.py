@@ -12,10 +12,10 @@ from bench.servers import S3Server, s3
 
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.backups.format import SEGMENTS, manifest_name, name_backup
+from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import ClockError, ConfirmationNeededError, NotFoundError
-from holdfast.privacy.backups.format import SEGMENTS, manifest_name, name_backup
-from holdfast.privacy.backups.service import DAILY, WEEKLY
-from holdfast.privacy.master import new_master_text
+from holdfast.privacy.keys.master import new_master_text
 from homes import Homes, on_sqlite
 from lifecycle.fuses import DeathError
 from privacy.backups.stores import catalog_of, check_all, digests, docs, objects, rows_of, said

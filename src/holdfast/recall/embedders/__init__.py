@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, told
-from holdfast.ports import Embedder
+from holdfast.ports.models import Embedder
 from holdfast.settings import without_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"

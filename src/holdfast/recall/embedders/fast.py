@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
-from holdfast.ports import Vectors
+from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.rows import clean_text, unit_rows
 
 MAX_CHARS = 65_536

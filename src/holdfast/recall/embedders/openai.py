@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import EmbedderError
-from holdfast.ports import Vectors
+from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.rows import clean_text, unit_rows
 from holdfast.recall.http import JsonClient, Target
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from holdfast.core.deadline import watch
 from holdfast.core.errors import EmbedderError
-from holdfast.ports import Vectors
+from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.pieces import read_pieces
 from holdfast.recall.embedders.rows import clean_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, told
-from holdfast.ports import Summarizer
+from holdfast.ports.models import Summarizer
 from holdfast.settings import without_password
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"

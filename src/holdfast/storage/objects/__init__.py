@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.ports import ObjectStore
+from holdfast.ports.objects import ObjectStore
 from holdfast.settings import Settings
 
 
@@ -13,7 +13,7 @@ def open_objects(url: str, called: str = "its URL") -> ObjectStore:
     ``gs://bucket/prefix``. Credentials come from the environment (``AWS_*``, ``AZURE_*``, ``GOOGLE_*``).
     ``InvalidSettingsError`` for anything else. ``called`` is what the setting with the URL goes by in messages.
     """
-    from holdfast.storage.objects.places import read_place  # noqa: PLC0415 - programs without archives need none of it
+    from holdfast.storage.objects.urls import read_place  # noqa: PLC0415 - programs without archives need none of it
 
     place = read_place(url)
     if place.scheme == "file":

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.errors import ClosedError, InvalidSettingsError, MissingExtraError
-from holdfast.storage.objects.answers import shorten
-from holdfast.storage.objects.places import Place, read_endpoint
+from holdfast.storage.objects.errors import shorten
+from holdfast.storage.objects.urls import Place, read_endpoint
 
 if TYPE_CHECKING:
     import types

@@ -19,9 +19,9 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from holdfast.core.deadline import check_deadline, current_deadline
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
 from holdfast.storage.postgres.cancel import cancelled_in_time
-from holdfast.storage.postgres.complaints import check_url, in_our_words, place_of, schema_of
-from holdfast.storage.postgres.expecting import Expectations
-from holdfast.storage.postgres.opening import prepare_schema, quoted
+from holdfast.storage.postgres.connect import prepare_schema, quoted
+from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.optimistic import Expectations
 from holdfast.storage.postgres.transactions import (
     BEGIN,
     COMMITTED,

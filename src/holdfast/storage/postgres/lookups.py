@@ -16,9 +16,9 @@ from psycopg.rows import tuple_row
 from holdfast.core.filters import Filter
 from holdfast.core.records import Scope
 from holdfast.core.types import Kind
-from holdfast.ports import Candidates, IndexRow, Neighbours, Space, Wanted
-from holdfast.storage.postgres.numbers import MARKS, Numbers, asked_numbers, marks, space_of, word_numbers
-from holdfast.storage.postgres.passing import ALWAYS, json_path, passes, time_limits
+from holdfast.ports.feed import Candidates, IndexRow, Neighbours, Space, Wanted
+from holdfast.storage.postgres.filter_sql import ALWAYS, json_path, passes, time_limits
+from holdfast.storage.postgres.term_ids import MARKS, Numbers, asked_numbers, marks, space_of, word_numbers
 from holdfast.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 from holdfast.storage.relational.feed import as_index_row
 from holdfast.storage.relational.moves import known_model

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from holdfast.storage.postgres.connect import quoted
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.postgres.numbers import MARKS
-from holdfast.storage.postgres.opening import quoted
+from holdfast.storage.postgres.term_ids import MARKS
 from holdfast.storage.postgres.transactions import lock_key
 
 _log = logging.getLogger("holdfast.recall")

@@ -11,12 +11,12 @@ import numpy as np
 from holdfast.core.filters import Filter
 from holdfast.core.records import Scope
 from holdfast.core.types import Kind
-from holdfast.ports import Candidates, IndexRow, Neighbours, Said, Space, Wanted
-from holdfast.storage.postgres.copies import Passage, copy_in
+from holdfast.ports.feed import Candidates, IndexRow, Neighbours, Said, Space, Wanted
+from holdfast.storage.postgres.copy_format import Passage, copy_in
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.lookups import TAIL, Lookup
 from holdfast.storage.postgres.nearness import LEAST, analyze, index_vectors
-from holdfast.storage.postgres.numbers import field_numbers, marks, space_of, word_numbers
+from holdfast.storage.postgres.term_ids import field_numbers, marks, space_of, word_numbers
 from holdfast.storage.postgres.transactions import PostgresTransaction
 from holdfast.storage.relational.feed import as_index_row
 from holdfast.storage.relational.moves import KINDS, known_model, model_code

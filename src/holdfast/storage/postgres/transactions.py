@@ -17,7 +17,7 @@ import psycopg
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
-from holdfast.storage.postgres.expecting import as_record
+from holdfast.storage.postgres.optimistic import as_record
 from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row
 from holdfast.storage.relational.statements import statements
 

@@ -16,10 +16,9 @@ from holdfast.core.records import Message, Move, Outcome, Scope
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.core.types import State
-from holdfast.ports import (
+from holdfast.ports.conversations import (
     Appended,
     BinnedMessage,
-    Lease,
     Session,
     SessionWindow,
     ShortTermStore,
@@ -27,6 +26,7 @@ from holdfast.ports import (
     Summarize,
     Turn,
 )
+from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.jobs import check_lease

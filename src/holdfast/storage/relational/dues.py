@@ -15,7 +15,8 @@ from holdfast.core.rules import HISTORY, resolve
 from holdfast.core.times import SECOND
 from holdfast.core.tombstones import is_tombstone
 from holdfast.core.types import State
-from holdfast.ports import Census, Named, Page, Profile, Session, Share
+from holdfast.ports.conversations import Session
+from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.moves import KINDS, Mover, held_of
 from holdfast.storage.relational.rules import read_book, version_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.core.content import unpack
 from holdfast.core.records import Encoding, Record, Scope
 from holdfast.core.types import Kind
-from holdfast.ports import Changes, Cursor, IndexRow
+from holdfast.ports.feed import Changes, Cursor, IndexRow
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.moves import known_model, model_code
 from holdfast.storage.relational.records import as_record

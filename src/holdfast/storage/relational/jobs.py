@@ -10,7 +10,7 @@ from typing import Any, Final
 from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.errors import LeaseLostError
 from holdfast.core.times import SECOND
-from holdfast.ports import JobRow, Lease
+from holdfast.ports.work import JobRow, Lease
 from holdfast.storage.relational.database import Database, Names, Transaction
 
 SQL: Final = Names("jobs")

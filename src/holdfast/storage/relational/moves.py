@@ -16,7 +16,7 @@ from holdfast.core.quotas import excess
 from holdfast.core.records import Cause, Keeping, Move, Outcome
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
-from holdfast.ports import SessionWindow
+from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Names, Row, Transaction
 from holdfast.storage.relational.scopes import SQL, Tally, limits

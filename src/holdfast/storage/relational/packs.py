@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.core.errors import NotFoundError
-from holdfast.ports import Lease, Pack
+from holdfast.ports.objects import Pack
+from holdfast.ports.work import Lease
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.jobs import check_lease
 

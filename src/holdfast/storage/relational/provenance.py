@@ -15,7 +15,7 @@ from holdfast.core.decisions import Standing
 from holdfast.core.holds import Held
 from holdfast.core.provenance import agent_of, agent_source
 from holdfast.core.types import State
-from holdfast.ports import Written
+from holdfast.ports.records import Written
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.moves import KINDS
 from holdfast.storage.relational.scopes import all_keys

@@ -18,7 +18,9 @@ from holdfast.core.records import Cause, Encoding, Entry, Move, Outcome, Record,
 from holdfast.core.rules import BIN
 from holdfast.core.selections import Labels, labels_of
 from holdfast.core.types import LIVE, TYPES, Kind, State
-from holdfast.ports import Added, Lease, removed_agent
+from holdfast.ports.records import Added
+from holdfast.ports.registry import removed_agent
+from holdfast.ports.work import Lease
 from holdfast.storage.relational.database import AgainError, Database, Transaction
 from holdfast.storage.relational.jobs import check_lease
 from holdfast.storage.relational.moves import (

@@ -16,7 +16,9 @@ from holdfast.core.records import Cause, Move, Outcome
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.times import iso
 from holdfast.core.types import State
-from holdfast.ports import Followed, Lease, Outlook, Own, Registered, SessionWindow, ShortTermStore
+from holdfast.ports.conversations import SessionWindow, ShortTermStore
+from holdfast.ports.registry import Followed, Outlook, Own, Registered
+from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Row, Transaction
 from holdfast.storage.relational.holds import SQL as HOLDS

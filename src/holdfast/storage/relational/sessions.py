@@ -15,7 +15,7 @@ from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.records import Cause, Move, Outcome, Scope
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import State
-from holdfast.ports import Session, SessionWindow, ShortTermStore
+from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
 from holdfast.storage.relational.database import DuplicateError, Names, Transaction
 from holdfast.storage.relational.moves import Mover, is_removed
 from holdfast.storage.relational.records import refuse_removed_agents

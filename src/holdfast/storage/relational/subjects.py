@@ -21,7 +21,7 @@ from holdfast.core.rules import HISTORY
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
 from holdfast.core.types import State
-from holdfast.ports import Found
+from holdfast.ports.subjects import Found
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.audit import SQL as AUDIT
 from holdfast.storage.relational.audit import append

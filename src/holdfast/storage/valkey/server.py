@@ -13,7 +13,7 @@ from valkey import Connection, ConnectionPool, SSLConnection, Valkey, ValkeyClus
 
 from holdfast.core.errors import ClosedError, InvalidSettingsError, told
 from holdfast.storage.valkey.addresses import Address
-from holdfast.storage.valkey.answers import explain, is_cut_off
+from holdfast.storage.valkey.errors import explain, is_cut_off
 
 Client: TypeAlias = Any  # ``Valkey`` or ``ValkeyCluster``, whose own types say nothing
 Word = str | bytes | int

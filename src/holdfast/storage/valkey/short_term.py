@@ -13,7 +13,7 @@ from holdfast.core.content import pack, to_json, unpack
 from holdfast.core.errors import HoldfastError, StorageError
 from holdfast.core.records import Message, Scope
 from holdfast.core.times import SECOND
-from holdfast.ports import SessionWindow, ShortWindow
+from holdfast.ports.conversations import SessionWindow, ShortWindow
 from holdfast.storage.valkey.addresses import Address, read_address
 from holdfast.storage.valkey.keys import (
     BUCKETS,

@@ -1,0 +1,256 @@
+"""What a backup consists of, as objects of a store.
+
+An id begins with the moment at which the backup was made, in UTC: ``20260115-013000-000-…``. Ids sort by it.
+
+- ``backups/<id>/manifest.json``: what it is, the SHA-256 of everything that it refers to, and a signature. It is
+  written last: without it there is no backup.
+- ``backups/<id>/index``: a line of JSON for each document (compressed by zlib), and where its sealed parts lie.
+- ``segments/<id>-<n>``: the sealed parts of many documents, one after the other. A backup refers to segments of those
+  before it for all that has not changed since.
+- ``packs/…``: cold objects, as cold storage has them.
+- ``backups/<id>/trial.json``: what came of the last trial restore, signed as well.
+
+A document holds frames (``core/frames.py``): all rows that belong to one user (or to a tenant by itself), the audit
+chain of one, or what belongs to everybody. The first are sealed under the key that goes by the owner's pseudonym, the
+others under the store's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from holdfast.core.content import to_json
+from holdfast.core.errors import ObjectDamagedError, OtherKeyringError, StoreTooNewError
+from holdfast.core.times import iso, when
+from holdfast.privacy.keys.signatures import is_signature
+from holdfast.privacy.keys.signing import SigningKey, SigningKeys
+
+FORMAT: Final = 1
+FOLDER: Final = "backups/"
+SEGMENTS: Final = "segments/"
+PACKS: Final = "packs/"
+#: The key that what belongs to everybody is sealed under; no pseudonym is the hash of a text.
+STORE_KEY: Final = hashlib.sha256(b"holdfast: what belongs to everybody").hexdigest()[:32]
+_ID: Final = re.compile(r"\d{8}-\d{6}-\d{3}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SEGMENT: Final = re.compile(rf"{SEGMENTS}([0-9a-z-]+)-(\d+)(?:r\d+)?")
+_MANIFEST: Final = re.compile(rf"{FOLDER}([0-9a-z-]+)/manifest\.json")
+Sort = Literal["user", "tenant", "chain", "common"]
+
+
+class Doc(NamedTuple):
+    """A document, and where it lies."""
+
+    sort: Sort
+    key: str
+    """The id of the key that it is sealed under: a user's pseudonym, or the store's key."""
+    mark: str
+    """By which the document of a user of a known name is found: it tells nothing without the store's key."""
+    id: str
+    """What its parts are sealed for, so that none can be taken for another."""
+    signature: str
+    """The same as before, if nothing that it holds has changed."""
+    digest: str
+    """The SHA-256 of what its frames say."""
+    rows: dict[str, int]
+    kinds: dict[str, int]
+    packs: list[str]
+    """The cold objects that its records lie in."""
+    segment: str = ""
+    at: int = 0
+    sizes: tuple[int, ...] = ()
+
+
+class Held(NamedTuple):
+    """An object that a backup refers to."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup is."""
+
+    id: str
+    created_at: int
+    kinds: tuple[str, ...]
+    engine: str
+    software: str
+    schema: tuple[int, int]
+    """The number of the last migration of SQLite and of PostgreSQL."""
+    subjects: int
+    records: int
+    rows: dict[str, int]
+    counters: dict[str, int]
+    index: Held
+    segments: tuple[Held, ...]
+    packs: tuple[Held, ...]
+    parent: str | None = None
+    reused: int = 0
+    """How many documents are those of backups before."""
+    ledger: int = 0
+    """The last entry of the ledger of erasures that it was held against."""
+    ledger_hash: str = ""
+    """The hash of that entry: a ledger that has another there is not the same."""
+    rewritten_at: int | None = None
+    written: int = 0
+    """How many bytes of its own it took."""
+    left_out: tuple[str, ...] = ()
+    """The pseudonyms of users who are not in it, because their keys could not be opened."""
+    key: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all that it refers to."""
+        return self.index.bytes + sum(held.bytes for held in (*self.segments, *self.packs))
+
+    @property
+    def moment(self) -> str:
+        """When it was made, as people read it."""
+        return iso(self.created_at)
+
+
+def name_backup(record_id: str, now: int) -> str:
+    """The id of a backup that is made now, of an id that a record would have: the moment that is in there can be read
+    by people, and the order stays.
+    """
+    millis = now // 1_000 % 1_000
+    return f"{when(now):%Y%m%d-%H%M%S}-{millis:03}-{record_id[14:]}"
+
+
+def is_named_after(backup_id: str, record_id: str) -> bool:
+    """Whether a backup was named after an id, whenever that was."""
+    return backup_id.endswith(f"-{record_id[14:]}")
+
+
+def is_backup_id(text: object) -> bool:
+    """Whether ``text`` has the form of a backup's id."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def manifest_name(backup_id: str) -> str:
+    """Where the manifest of a backup is."""
+    return f"{FOLDER}{backup_id}/manifest.json"
+
+
+def trial_name(backup_id: str) -> str:
+    """Where it is noted what came of a trial restore."""
+    return f"{FOLDER}{backup_id}/trial.json"
+
+
+def index_name(backup_id: str, version: int = 0) -> str:
+    """Where the index of a backup is, as it was rewritten so many times."""
+    return f"{FOLDER}{backup_id}/index{f'-{version}' if version else ''}"
+
+
+def backup_of(name: str) -> str | None:
+    """The id of the backup whose manifest has this name."""
+    found = _MANIFEST.fullmatch(name)
+    return found[1] if found and is_backup_id(found[1]) else None
+
+
+def maker_of(segment: str) -> str | None:
+    """The id of the backup that made a segment of this name; ``None`` if it is not one."""
+    found = _SEGMENT.fullmatch(segment)
+    return found[1] if found and is_backup_id(found[1]) else None
+
+
+def segment_anew(segment: str, version: int) -> str:
+    """The name that a segment has when it is written anew."""
+    found = _SEGMENT.fullmatch(segment)
+    if found is None:
+        raise ObjectDamagedError(f"a backup refers to {segment!r}, which is no segment")
+    return f"{SEGMENTS}{found[1]}-{found[2]}r{version}"
+
+
+# --- manifests ------------------------------------------------------------------------------------------------------
+
+
+def sign_document(said: Mapping[str, Any], key: SigningKey) -> bytes:
+    """A JSON object with a signature over all else that it says."""
+    document = {**said, "key": {"id": key.id, "public": base64.b64encode(key.public).decode()}}
+    signature = base64.b64encode(key.sign(_signed(document))).decode()
+    return json.dumps({**document, "signature": signature}, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
+    """What a signed object says; ``ObjectDamagedError`` unless each byte is as this store has signed it."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        signature = base64.b64decode(document["signature"], validate=True)
+        key_id = str(document["key"]["id"])
+        whole = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n" == data
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise ObjectDamagedError(f"{what} is damaged: {problem}") from problem
+    public = keys.public(key_id)
+    if public is None:
+        raise OtherKeyringError(
+            f"{what} is signed with key {key_id}, which this store's keyring does not know; it is another store's, or "
+            "was changed: name the keyring that belongs to it in HOLDFAST_STATE_URL"
+        )
+    if not whole or not is_signature(signature, _signed(document), public):
+        raise ObjectDamagedError(f"{what} is damaged: it is not as it was signed")
+    return document
+
+
+def _signed(document: Mapping[str, Any]) -> bytes:
+    said = {name: value for name, value in document.items() if name != "signature"}
+    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+
+
+def write_manifest(manifest: Manifest, key: SigningKey) -> bytes:
+    """A manifest as it is kept."""
+    said = asdict(manifest) | {"holdfast_backup": FORMAT}
+    for name in ("index", "segments", "packs"):
+        value = getattr(manifest, name)
+        said[name] = value._asdict() if isinstance(value, Held) else [held._asdict() for held in value]
+    return sign_document(said, key)
+
+
+def read_manifest(data: bytes, keys: SigningKeys, backup_id: str) -> Manifest:
+    """A manifest as it was kept, and only so."""
+    said = read_signed(data, keys, f"the manifest of backup {backup_id}")
+    version = said.pop("holdfast_backup", None)
+    if version != FORMAT:
+        raise StoreTooNewError(f"backup {backup_id} has format {version}, and this version of Holdfast knows {FORMAT}")
+    said.pop("signature")
+    said["index"] = Held(**said["index"])
+    said["segments"] = tuple(Held(**held) for held in said["segments"])
+    said["packs"] = tuple(Held(**held) for held in said["packs"])
+    for name in ("kinds", "schema", "left_out"):
+        said[name] = tuple(said[name])
+    manifest = Manifest(**said)
+    if manifest.id != backup_id:
+        raise ObjectDamagedError(f"the manifest of backup {backup_id} is that of {manifest.id}")
+    return replace(manifest, key=said["key"])
+
+
+# --- the index ------------------------------------------------------------------------------------------------------
+
+
+def write_index(docs: Iterable[Doc]) -> bytes:
+    """Documents as the index lists them."""
+    return zlib.compress("".join(to_json(list(doc)) + "\n" for doc in docs).encode())
+
+
+def read_index(data: bytes) -> Iterator[Doc]:
+    """The documents that an index lists."""
+    try:
+        for line in zlib.decompress(data).splitlines():
+            doc = Doc(*json.loads(line))
+            yield doc._replace(sizes=tuple(doc.sizes))
+    except (ValueError, TypeError, zlib.error, RecursionError) as problem:
+        raise ObjectDamagedError(f"the index of a backup is damaged: {problem}") from problem
+
+
+def held_object(name: str, data: bytes) -> Held:
+    """An object as a manifest refers to it."""
+    return Held(name, len(data), hashlib.sha256(data).hexdigest())

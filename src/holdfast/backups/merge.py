@@ -1,0 +1,289 @@
+"""Bringing back what a store that is in use has lost: of everyone in a backup, of one user, or one memory.
+
+Rules, quotas, agents and the audit chains stay as they are; quotas are not asked, since it was all there before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from holdfast.backups.catalog import Catalog
+from holdfast.backups.format import PACKS, Doc, Manifest
+from holdfast.backups.restore import Progress, Restored
+from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError, StoreTooNewError
+from holdfast.core.frames import Frame
+from holdfast.core.types import State
+from holdfast.storage.relational.restore_records import PackRow
+from holdfast.storage.relational.restore_rows import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
+from holdfast.storage.relational.restore_sessions import Conversation
+from holdfast.storage.transfer.backup_sets import COMMON, OWN, table_named
+
+#: What is written in one transaction, at most: so many rows, of so many cold objects that may have to be put back.
+_ROWS: Final = 2_000
+_OBJECTS: Final = 8
+_NO_SUBJECT: Final = "a document of a backup does not say whose it is"
+Row = Mapping[str, Any]
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Part:
+    """What is known of one user's part of a backup, as it is read."""
+
+    owner: Owner
+    packs: dict[int, PackRow]
+    sessions: dict[int, Row] = field(default_factory=dict)
+    """By the numbers that they have in the backup."""
+    begun: set[int] = field(default_factory=set)
+    """The sessions that messages were seen of."""
+    made: set[str] = field(default_factory=set)
+    """The entities that came back."""
+    to_retell: set[str] = field(default_factory=set)
+
+
+class Merging:
+    """One restore into a store that is in use; ``restored`` counts what came back.
+
+    ``retell`` hears of the entities of a subject whose texts may no longer say what holds.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        manifest: Manifest,
+        make_adopter: Callable[[Origin], SqlAdopter],
+        *,
+        overwrite: bool,
+        progress: Progress,
+        retell: Callable[[str, Sequence[str]], None],
+    ) -> None:
+        self._catalog = catalog
+        self._manifest = manifest
+        self._overwrite = overwrite
+        self._progress = progress
+        self._retell = retell
+        self._held = {one.name: one for one in manifest.packs}
+        models: dict[int, str] = {}
+        self._holds: list[Row] = []
+        for frame in self._frames([doc for doc in catalog.docs(manifest) if doc.sort == "common"]):
+            if frame.table == "models":
+                models |= {row["code"]: row["id"] for row in _rows(frame)}
+            elif frame.table == "holds":
+                self._holds += _rows(frame)
+        self._adopter = make_adopter(Origin(manifest.id, models, self._fetch))
+        self.restored = Restored(manifest.id, manifest.kinds)
+
+    def user(self, docs: Sequence[Doc], who: str) -> None:
+        """Bring back what is missing of one user."""
+        with self._of(who):
+            self._merge(docs[0].key, self._frames(docs), docs)
+
+    def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
+        """Bring back one memory of a user, and what is known of it if it is an entity."""
+        with self._of(who):
+            found: dict[str, list[Row]] = {"subjects": [], "records": [], "facts": [], "packs": []}
+            for frame in self._frames(docs):
+                if frame.table in found:
+                    found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
+            if not found["records"]:
+                raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
+            part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
+            self._records(part, found["records"], alone=True)
+            if self.restored.lost:
+                raise ObjectDamagedError(
+                    f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
+                    "try another backup"
+                )
+            if found["facts"]:
+                self._count(part, self._adopter.facts(part.owner, found["facts"], part.made))
+            self._finish(part)
+
+    def everyone(self) -> None:
+        """Bring back what is missing of everyone, and the holds that are on nobody in particular."""
+        users: dict[str, list[Doc]] = defaultdict(list)
+        for doc in self._catalog.docs(self._manifest):
+            if doc.sort == "user":
+                users[doc.key].append(doc)
+        small = [docs[0] for docs in users.values() if len(docs) == 1]
+        for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
+            with self._one_of_many():
+                self._merge(doc.key, frames)
+        for key, docs in users.items():
+            if len(docs) > 1:
+                with self._one_of_many():
+                    self._merge(key, self._frames(docs), docs)
+        tenants: dict[str, list[Row]] = defaultdict(list)
+        for row in self._holds:
+            tenants[row["tenant"]].append(row)
+        for tenant, rows in tenants.items():
+            self.restored.holds += self._adopter.common_holds(tenant, rows).counts["holds"]
+
+    # --- one user ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _of(self, who: str) -> Iterator[None]:
+        """What is done for one user, with a clear word on why it cannot be."""
+        backup_id = self._manifest.id
+        try:
+            yield
+        except ErasedError:
+            raise KeyDestroyedError(
+                f"user {who!r} was erased after backup {backup_id} was made; nothing of them can be restored"
+            ) from None
+        except StrangerError:
+            raise ConflictError(
+                f"user {who!r} of backup {backup_id} is not the one who goes by that name now, and nothing was mixed; "
+                "restore the backup into a store of its own"
+            ) from None
+
+    @contextmanager
+    def _one_of_many(self) -> Iterator[None]:
+        """What is done for one of all users, who may be another by now, or nobody."""
+        try:
+            yield
+        except ErasedError:
+            self.restored.erased += 1
+        except StrangerError:
+            self.restored.strangers += 1
+
+    def _merge(self, key: str, frames: Iterable[Frame] | None, docs: Sequence[Doc] = ()) -> None:
+        """Bring back what is missing of one user. The frames are all there, or are read from ``docs`` as they come."""
+        if frames is None:
+            raise ErasedError
+        part: _Part | None = None
+        for frame in frames:
+            if frame.table == "subjects":
+                owner = _owner(key, list(_rows(frame)))
+                cold = self._frames([doc for doc in docs if doc.rows.get("packs")]) if docs else frames
+                part = _Part(owner, _packs(row for one in cold if one.table == "packs" for row in _rows(one)))
+            elif part is None:
+                raise ObjectDamagedError(_NO_SUBJECT)
+            else:
+                self._take(part, frame)
+        if part is None:
+            raise ObjectDamagedError(_NO_SUBJECT)
+        rest = [Conversation(row, ()) for number, row in part.sessions.items() if number not in part.begun]
+        for some in _chunks(rest):
+            self._count(part, self._adopter.conversations(part.owner, some))
+        self._finish(part)
+
+    def _take(self, part: _Part, frame: Frame) -> None:
+        match frame.table:
+            case "records":
+                for batch in _batches(_rows(frame)):
+                    self._records(part, batch)
+            case "sessions":
+                part.sessions |= {row["no"]: row for row in _rows(frame)}
+            case "history":
+                for some in _chunks(list(_rows(frame))):
+                    self._messages(part, some)
+            case "facts":
+                for some in _chunks(list(_rows(frame))):
+                    self._count(part, self._adopter.facts(part.owner, some, part.made))
+            case "holds":
+                self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
+
+    def _records(self, part: _Part, rows: Sequence[Row], *, alone: bool = False) -> None:
+        adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
+        self._count(part, adopted)
+        self._progress(len(rows))
+
+    def _messages(self, part: _Part, rows: Sequence[Row]) -> None:
+        conversations = []
+        for number, messages in groupby(rows, key=lambda row: int(row["key"]) >> 24):
+            if number in part.sessions:
+                conversations.append(Conversation(part.sessions[number], list(messages)))
+                part.begun.add(number)
+        self._count(part, self._adopter.conversations(part.owner, conversations))
+
+    def _count(self, part: _Part, adopted: Adopted) -> None:
+        restored, counts = self.restored, adopted.counts
+        restored.memories += counts["memories"]
+        restored.expired += counts["expired"]
+        restored.kept += counts["kept"]
+        restored.binned += counts["binned"]
+        restored.lost += counts["lost"]
+        restored.objects += counts["objects"]
+        restored.sessions += counts["sessions"]
+        restored.messages += counts["messages"]
+        restored.facts += counts["facts"]
+        restored.holds += counts["holds"]
+        part.made |= adopted.entities
+        part.to_retell |= adopted.to_retell
+
+    def _finish(self, part: _Part) -> None:
+        self.restored.users += 1
+        if part.to_retell:
+            self._retell(part.owner.subject, sorted(part.to_retell))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _frames(self, docs: Sequence[Doc]) -> Iterator[Frame]:
+        """What documents say, one after the other."""
+        for doc in docs:
+            for _, frames in self._catalog.contents(self._manifest, [doc]):
+                if frames is None:
+                    raise ErasedError
+                yield from frames
+
+    def _fetch(self, name: str) -> bytes | None:
+        """A cold object as it was backed up."""
+        held = self._held.get(f"{PACKS}{name}")
+        return None if held is None else self._catalog.checked(held)
+
+
+def _owner(key: str, subjects: Sequence[Row]) -> Owner:
+    """Whose a document is, which is sealed under a key."""
+    if len(subjects) != 1 or subjects[0]["alias"].hex() != key:
+        raise ObjectDamagedError(_NO_SUBJECT)
+    return Owner(subjects[0]["subject"], key)
+
+
+def _packs(rows: Iterable[Row]) -> dict[int, PackRow]:
+    """Cold objects by their numbers."""
+    columns = ("name", "records", "bytes", "digest", "made_at")
+    return {row["no"]: PackRow(*(row[column] for column in columns)) for row in rows}
+
+
+def _is_about(table: str, row: Row, memory_id: str) -> bool:
+    """Whether a row is wanted to bring one memory back."""
+    if table == "records":
+        return bool(row["id"] == memory_id and row["state"] != State.DELETING)
+    return table != "facts" or memory_id in (row["source"], row["target"])
+
+
+def _rows(frame: Frame) -> Iterator[dict[str, Any]]:
+    """The rows of a frame by the names of all columns; one that is not given is ``None``."""
+    table = table_named(frame.table)
+    if table is None or frame.table not in {*OWN, *COMMON}:
+        raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
+    if unknown := set(frame.columns) - set(table.columns):
+        raise StoreTooNewError(
+            f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
+        )
+    nothing = dict.fromkeys(table.columns)
+    return (nothing | dict(zip(frame.columns, row, strict=True)) for row in frame.rows)
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows as they are written together."""
+    some: list[Row] = []
+    packs: set[int] = set()
+    for row in rows:
+        more = packs | {row["pack"]} - {None}
+        if len(some) == _ROWS or len(more) > _OBJECTS:
+            yield some
+            some, more = [], {row["pack"]} - {None}
+        some.append(row)
+        packs = more
+    if some:
+        yield some
+
+
+def _chunks(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    return (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))

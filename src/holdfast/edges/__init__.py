@@ -1,0 +1,1 @@
+"""The edges: they translate between callers and the engine, and never decide."""

@@ -1,0 +1,1 @@
+"""What a caller may reach: the only way from REST and MCP to an engine."""

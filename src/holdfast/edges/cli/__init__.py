@@ -1,0 +1,36 @@
+"""The command line: parses, calls the engine once, and shows what it answered."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+#: Commands whose work can wait for whoever recalls meanwhile.
+_UPKEEP = frozenset({"sweep", "schedule", "backup"})
+
+
+def main() -> None:
+    """Run the command that the arguments name; what the ``holdfast`` script calls."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+    try:
+        if sys.argv[1:2] and sys.argv[1] in _UPKEEP:
+            from holdfast.lifecycle.sweeping.priority import make_way  # noqa: PLC0415 - no other command needs it
+
+            make_way()
+        from holdfast.edges.cli.app import app  # noqa: PLC0415 - an interrupt while it loads ends quietly too
+
+        app(prog_name="holdfast")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write what is left; whoever has closed the pipe (``| head``) has seen enough."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,5 @@
+"""``python -m holdfast.edges.cli`` is ``holdfast``."""
+
+from holdfast.edges.cli import main
+
+main()

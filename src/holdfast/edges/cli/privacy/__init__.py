@@ -1,0 +1,1 @@
+"""Commands that export and erase, and the keys for it."""

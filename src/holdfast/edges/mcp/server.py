@@ -1,0 +1,113 @@
+"""The server: the catalogue and the resources, behind the SDK's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from anyio import to_thread
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    TextResourceContents,
+)
+
+from holdfast import __version__
+from holdfast.core.errors import told
+from holdfast.edges.mcp import resources
+from holdfast.edges.mcp.calls import Defaults, GateOf, call
+from holdfast.edges.mcp.catalogue import TOOLS, shown
+from holdfast.edges.mcp.errors import as_protocol_error
+
+_Context = ServerRequestContext[Any, Any]
+_Page = PaginatedRequestParams | None
+_Answer = TypeVar("_Answer")
+
+INSTRUCTIONS: Final = """\
+Holdfast is the user's memory across conversations. Before you answer something that may depend on earlier
+conversations, look with memory_search. When the user says something worth knowing later (a preference, a fact, a
+decision), keep it with memory_add: one thought each, in a sentence that stands by itself. Correct what has changed
+with memory_update; forget with memory_delete what the user wants forgotten (memory_restore undoes it for 15 days).
+What is remembered has a lifetime: memory_rules says how long each kind is kept, memory_explain why something is still
+there, or no longer."""
+
+
+def build_server(gate_of: GateOf, *, defaults: Defaults | None = None, keyed: bool = False) -> Server[Any]:
+    """The MCP server. ``gate_of`` gives the gate of a request, and is asked anew for each; ``defaults`` say whose
+    memory is meant where a call does not; ``keyed`` says that callers come with keys, which may be for one user.
+    """
+    handlers = Handlers(gate_of, defaults or Defaults(), keyed=keyed)
+    return Server(
+        "holdfast",
+        version=__version__,
+        title="Holdfast",
+        description="Memory for AI agents that knows when to let go.",
+        instructions=INSTRUCTIONS,
+        get_tool_input_schema=handlers.input_schema,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_resource_templates,
+        on_read_resource=handlers.read_resource,
+    )
+
+
+class Handlers:
+    """What is answered to each request. The engine blocks, so all that asks it runs in worker threads."""
+
+    def __init__(self, gate_of: GateOf, defaults: Defaults, *, keyed: bool) -> None:
+        self._gate_of = gate_of
+        self._defaults = defaults
+        self._shown = {name: shown(tool, defaults, keyed=keyed) for name, tool in TOOLS.items()}
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """The schema of a tool's arguments."""
+        tool = self._shown.get(name)
+        return None if tool is None else tool.input_schema
+
+    async def list_tools(self, context: _Context, _params: _Page) -> ListToolsResult:
+        """The tools that the caller may use."""
+        caller = (await _apart(partial(self._gate_of, context.request))).principal
+        return ListToolsResult(tools=[self._shown[name] for name, tool in TOOLS.items() if tool.is_for(caller)])
+
+    async def call_tool(self, context: _Context, params: CallToolRequestParams) -> CallToolResult:
+        """Run a tool."""
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            message = f"there is no tool {told(params.name)}; there are {', '.join(TOOLS)}"
+            raise MCPError(code=INVALID_PARAMS, message=message)
+        return await call(tool, params.arguments, partial(self._gate_of, context.request), self._defaults)
+
+    async def list_resources(self, context: _Context, params: _Page) -> ListResourcesResult:
+        """The memories of the user that is meant where nobody is named."""
+        cursor = None if params is None else params.cursor
+        found, after = await _apart(lambda: resources.listed(self._gate_of(context.request), self._defaults, cursor))
+        return ListResourcesResult(resources=found, next_cursor=after)
+
+    async def list_resource_templates(self, _context: _Context, _params: _Page) -> ListResourceTemplatesResult:
+        """How the memories of any user are named."""
+        return ListResourceTemplatesResult(resource_templates=[one.shown() for one in resources.TEMPLATES])
+
+    async def read_resource(self, context: _Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """What a resource holds."""
+        uri = str(params.uri)
+        text = await _apart(lambda: resources.read(uri, self._gate_of(context.request), self._defaults), uri)
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=resources.JSON)])
+
+
+async def _apart(do: Callable[[], _Answer], uri: str | None = None) -> _Answer:
+    """Do something in a worker thread; what fails is answered as an error of the protocol."""
+    try:
+        return await to_thread.run_sync(do)
+    except Exception as problem:  # noqa: BLE001 - the edge: it is logged with its traceback, and nothing of it shown
+        raise as_protocol_error(problem, uri) from None

@@ -1,0 +1,353 @@
+"""Reference pages made from the code: the commands, the settings, the errors, the metrics.
+
+``python -m holdfast.edges.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import groupby
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from fastapi.routing import APIRoute
+from typer.main import get_command
+
+from holdfast.core.errors import HoldfastError
+from holdfast.edges.cli.app import app, examples_of
+from holdfast.edges.cli.outcomes import MEANINGS, exit_code
+from holdfast.edges.mcp.calls import Defaults
+from holdfast.edges.mcp.catalogue import TOOLS, shown
+from holdfast.edges.mcp.resources import TEMPLATES
+from holdfast.edges.mcp.tools import Tool
+from holdfast.edges.rest.app import route_table
+from holdfast.edges.rest.errors import FOUND_EARLY, STATUSES
+from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.settings import SETTINGS, Settings
+
+_ABOUT_MCP: Final = """\
+What `holdfast mcp` offers over stdio, and `holdfast serve` at `/mcp`; [how to set it up](../howto/mcp.md). A tool that
+reaches a *memory* takes `user_id`, `agent_id` and `session_id` too: whose memory is meant, unless the server or the key
+says it. A tool that reaches the *tenant* is refused for keys that are bound to users or agents."""
+_WHOSE: Final = ("user_id", "agent_id", "session_id")
+
+
+def render_mcp() -> str:
+    """The tools and resources of the MCP server."""
+    parts = ["# MCP: tools and resources", _MADE, _ABOUT_MCP, "## Tools"]
+    for tool in TOOLS.values():
+        parts += _section(tool)
+    parts.append("## Resources")
+    rows = [f"| `{one.uri}` | {one.about} | {one.right.value} |" for one in TEMPLATES]
+    parts.append("\n".join(("| resource | what it is | right |", "|---|---|---|", *rows)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(tool: Tool) -> Iterator[str]:
+    seen = shown(tool, Defaults(), keyed=True)
+    hints = tool.hints
+    nature = "only looks" if hints.read_only_hint else "can destroy" if hints.destructive_hint else "only adds"
+    yield f"### `{tool.name}`"
+    yield f"**{tool.title}.** {tool.about}"
+    yield f"Right: `{tool.right.value}`. Reaches: {tool.reach.value}. It {nature}."
+    inputs = {name: one for name, one in seen.input_schema["properties"].items() if name not in _WHOSE}
+    if inputs:
+        required = seen.input_schema.get("required", ())
+        yield _schema_table("takes", inputs, dict.fromkeys(required, "yes"))
+    gives = seen.output_schema or {}
+    yield _schema_table("gives", gives["properties"], None)
+    for name, inner in gives.get("$defs", {}).items():
+        yield _schema_table(f"{name} has", inner["properties"], None)
+
+
+def _schema_table(title: str, fields: Mapping[str, Any], required: Mapping[str, str] | None) -> str:
+    extra = required is not None
+    lines = [f"| {title} | type |{' needed |' if extra else ''} meaning |", f"|---|---|{'---|' if extra else ''}---|"]
+    for name, one in fields.items():
+        needed = f" {(required or {}).get(name, '')} |" if extra else ""
+        lines.append(f"| `{name}` | {_type(one)} |{needed} {_cell(one.get('description', ''))} |")
+    return "\n".join(lines)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A type in a word or two."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type(one) for one in schema["anyOf"] if one.get("type") != "null"))
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    return str(schema.get("type", "any"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+_CONVERTER: Final = re.compile(r":\w+}")
+_ABOUT_REST: Final = """\
+What `holdfast serve` answers at ([how to set it up](../howto/serve.md)). A running service describes itself in full,
+with every field and an example of each body, at `/docs` for people and `/openapi.json` for programs.
+
+A caller gives its key as `Authorization: Bearer …`, or as `X-API-Key: …` ([keys](../howto/access.md)); an operator
+names the tenant that it acts for as `X-Holdfast-Tenant`. A body is JSON, and says so: `Content-Type: application/json`.
+
+A route needs a right (admin includes govern, govern includes write, write includes read) and says how far it reaches:
+a *memory* (one user, as one agent sees it), a *user*, *whose* (a user where one is named, else the tenant), the
+*tenant*, or the *store* (operators only).
+
+A write with an `Idempotency-Key` is done once, however often it is sent within a day; an answer that was given before
+has the header `Idempotency-Replayed: true`. Lists come in pages: `next_cursor` of an answer, sent as `cursor`, gives
+the next one, and is `null` on the last. What would shorten retention, remove more than is usual, or change a store in
+use is refused with 428 until it is confirmed: with `"confirm": true` in the body, or `?confirm=true` where there is no
+body; `detail` says what it would do, and which of them."""
+_LINES: Final = """\
+What may take long (carrying out a sweep; making, verifying and restoring a backup) is answered with
+`application/x-ndjson`, one JSON object a line, sent while it is done:
+
+```text
+{"progress": 500}
+{"progress": 1000}
+{"result": {…}}
+```
+
+Lines with `progress` (how many are done) come now and then, or not at all; the last line has the `result`. What goes
+wrong before the first line is answered as any other error, with its status. After it the status was 200 already, and
+the last line says what is wrong: `{"problem": {"code": "store_busy", "detail": "…", "retryable": true}}`. Where the
+last line has neither, the answer was cut off. With an `Idempotency-Key` it comes whole, without `progress`."""
+_ERRORS_REST: Final = """\
+An error is `application/problem+json`: `status`, `title`, `detail` (what was wrong, what to do), `code`, `retryable`.
+`errors` has a `where` and a `problem` for each thing that is wrong with the form of a request. The codes are those of
+every other edge ([errors](errors.md)), and two that only this one has: `malformed_request` (what came is no JSON) and
+`method_not_allowed`. The statuses that they come with:"""
+
+
+def render_rest() -> str:
+    """The routes of the REST API."""
+    parts = ["# REST", _MADE, _ABOUT_REST]
+    for tag, routes in groupby(route_table(), key=_tag):
+        rows = "\n".join(_rows(routes))
+        parts.append(f"## {tag.capitalize()}\n\n| | | right | reaches |\n|---|---|---|---|\n{rows}")
+    codes: dict[int, list[str]] = {}
+    for code, status in (*STATUSES.items(), *((code, status) for status, code in FOUND_EARLY.items() if status != 404)):
+        codes.setdefault(status, []).append(f"`{code}`")
+    told = "\n".join(f"| {status} | {', '.join(sorted(codes[status]))} |" for status in sorted(codes))
+    parts.append(f"## Answers in lines\n\n{_LINES}")
+    parts.append(f"## Errors\n\n{_ERRORS_REST}\n\n| status | codes |\n|---|---|\n{told}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(routes: Iterator[GuardedRoute]) -> Iterator[str]:
+    for route in routes:
+        about = (route.summary or route.description.split("\n")[0]).strip().rstrip(".")
+        path, needs = _CONVERTER.sub("}", route.path), route.needs
+        yield f"| `{route.method} {path}` | {about} | {needs.right.value} | {needs.reach.value} |"
+
+
+def _tag(route: APIRoute) -> str:
+    return str(route.tags[0]) if route.tags else "other"
+
+
+_MADE: Final = "<!-- Made from the code by `make reference`; edit the code, not this page. -->"
+_EXIT_CODES: Final = """\
+With `--json`, an error is on standard error as `{"error": {"code": …, "message": …, "retryable": …}}`; the codes are on
+[another page](errors.md), wrong usage has the code `usage`."""
+_SETTINGS: Final = """\
+Each is read from an argument (where there is one), else from the environment, else from `holdfast.toml` in the home.
+The file of whatever folder a program happens to run in is not read. `holdfast doctor` shows what is in force, and where
+it came from."""
+_ERRORS: Final = """\
+Whatever Holdfast raises on purpose is a `HoldfastError`. The `code` is the same at every edge and does not change; a
+retryable call may succeed later as it is. Nothing was changed by a call that raised."""
+
+_METRICS: Final = """\
+Printed by `holdfast metrics` (for a textfile collector, say), collected by `registry.register(holdfast.collector)`;
+needs `pip install 'holdfast[metrics]'`. All but the latencies, which are those of the process that is asked, are read
+from the store: the work of every process is in them."""
+
+_SERVICE_METRICS: Final = """\
+`holdfast serve` tells these of itself at `/metrics`, beside those above and those that Prometheus' client has of every
+process (`process_resident_memory_bytes` and the like). Each process tells its own: let Prometheus ask all of them.
+Rules for alerts are in [alerts.yml](../alerts.yml)."""
+
+
+def render() -> str:
+    """The page of the commands."""
+    root = get_command(app)
+    parts = [
+        "# Commands",
+        _MADE,
+        f"{root.help} Every command takes `--json` and prints one JSON document then; `--help` shows what it takes.",
+        *_sections(["holdfast"], root),
+        "## Exit codes",
+        _EXIT_CODES,
+        _table(("Code", "Meaning"), [(f"{code.value}", meaning) for code, meaning in MEANINGS.items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_settings() -> str:
+    """The page of the settings."""
+    rows = [
+        (
+            f"`HOLDFAST_{setting.name.upper()}`",
+            f"`{setting.name}`",
+            _escaped(setting.default),
+            _escaped(setting.meaning),
+        )
+        for setting in SETTINGS
+    ]
+    parts = [
+        "# Settings",
+        _MADE,
+        _SETTINGS,
+        _table(("Environment", "In holdfast.toml", "Default", "Meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_errors() -> str:
+    """The page of the errors."""
+    rows = [
+        (
+            f"`{error.code}`",
+            "&nbsp;&nbsp;" * depth + f"`{error.__name__}`",
+            "yes" if error.retryable else "no",
+            f"{exit_code(error).value}",
+            _escaped(_first_sentence(error)),
+        )
+        for depth, error in _family(HoldfastError, 0)
+    ]
+    parts = [
+        "# Errors",
+        _MADE,
+        _ERRORS,
+        _table(("Code", "Class", "Retryable", "Exit code", "Meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_metrics() -> str:
+    """The page of the metrics: those that a new store has, which are all there are."""
+    from holdfast.engine import Holdfast  # noqa: PLC0415 - the other pages need no engine
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-reference-") as home:
+        settings = Settings(home=Path(home), url=f"sqlite:///{home}/holdfast.db")
+        with Holdfast(settings) as engine:
+            families = list(engine.collector.collect())
+    parts = [
+        "# Metrics",
+        _MADE,
+        _METRICS,
+        _metric_table((family.name, family.type, family._labelnames, family.documentation) for family in families),
+        "## Of the service",
+        _SERVICE_METRICS,
+        _metric_table(_service_metrics()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
+    from holdfast.edges.service.supervisor import Keeper  # noqa: PLC0415 - the other pages need no service
+    from holdfast.edges.service.traffic import Traffic  # noqa: PLC0415
+
+    for metric in Traffic().metrics():
+        yield metric._name, metric._type, metric._labelnames, metric._documentation
+    for family in Keeper("schedule", ()).collect():
+        yield family.name, family.type, family._labelnames, family.documentation
+
+
+def _metric_table(metrics: Iterable[tuple[str, str, Sequence[str], str]]) -> str:
+    rows = [
+        (
+            f"`{name}{'_total' if kind == 'counter' else ''}`",
+            kind,
+            ", ".join(f"`{label}`" for label in labels),
+            _escaped(meaning),
+        )
+        for name, kind, labels, meaning in metrics
+    ]
+    return _table(("Metric", "Type", "Labels", "Meaning"), rows)
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
+    {
+        "cli": render,
+        "settings": render_settings,
+        "errors": render_errors,
+        "metrics": render_metrics,
+        "rest": render_rest,
+        "mcp": render_mcp,
+    }
+)
+
+
+def commands(path: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
+    """A command and all below it, each with the words that lead to it."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands([*path, name], inner)
+
+
+def _sections(path: list[str], root: Any) -> Iterator[str]:
+    for words, command in commands(path, root):
+        if words == path or hasattr(command, "commands"):
+            continue  # a group is told by its commands
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+        taken = (param.metavar if param.required else f"[{param.metavar}]" for param in arguments)
+        usage = " ".join([*words, *taken, "[OPTIONS]"])
+        yield f"## {' '.join(words)}"
+        yield inspect.cleandoc(command.help)
+        yield f"    {usage}"
+        rows = [(f"`{param.metavar}`", _escaped(param.help)) for param in arguments]
+        rows += [(_spelled(param), _described(param)) for param in options]
+        yield _table(("", "Meaning"), rows)
+        yield "```sh\n" + "\n\n".join(examples_of(command.epilog)) + "\n```"
+
+
+def _spelled(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    return names if option.is_flag else f"{names} `{option.metavar}`"
+
+
+def _described(option: Any) -> str:
+    default = option.default.value if isinstance(option.default, Enum) else option.default
+    if option.required:
+        return f"{_escaped(option.help)} Required."
+    if option.is_flag or default in (None, [], ()):
+        return _escaped(option.help)
+    return f"{_escaped(option.help)} Default: `{default}`."
+
+
+def _family(error: type[HoldfastError], depth: int) -> Iterator[tuple[int, type[HoldfastError]]]:
+    """An error and those below it, as Holdfast itself defines them."""
+    yield depth, error
+    for child in error.__subclasses__():
+        if child.__module__ == HoldfastError.__module__:
+            yield from _family(child, depth + 1)
+
+
+def _first_sentence(error: type[HoldfastError]) -> str:
+    return inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGES[sys.argv[1] if len(sys.argv) > 1 else "cli"]())

@@ -1,0 +1,107 @@
+"""The application: every route behind the guard, every error in one form, and a page that describes it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from holdfast import __version__
+from holdfast.access.replies import Replies
+from holdfast.edges.access.callers import Callers
+from holdfast.edges.rest import errors
+from holdfast.edges.rest.description import describe
+from holdfast.edges.rest.docs_page import render
+from holdfast.edges.rest.guard import PREFIX, GuardedRoute, SentPaths
+from holdfast.edges.rest.identity import Identity
+from holdfast.edges.rest.operations import answer
+from holdfast.edges.rest.routes import ALL
+from holdfast.engine import Holdfast
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+#: The description, once it was made: all applications of a process are described alike.
+_DESCRIBED: Final[dict[bool, dict[str, Any]]] = {}
+_ABOUT: Final = "Memory for AI agents that knows when to let go."
+
+
+def build_app(
+    holdfast: Holdfast,
+    *,
+    keys_required: bool,
+    replies: Replies | None = None,
+    callers: Callers | None = None,
+    mcp: ASGIApp | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The REST API over an open engine, which stays the caller's to close.
+
+    Without ``keys_required`` a caller without a key is the local one, who may do everything: serve that to nobody but
+    the machine itself. ``callers`` are those of the process, where more than this is served. ``mcp`` is what
+    answers at ``/mcp``; ``lifespan`` is entered while the application runs.
+    """
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+    )
+    callers = callers or Callers(holdfast)
+    app.state.identity = Identity(holdfast, callers, keys_required=keys_required)
+    app.state.shares = callers.shares
+    app.state.replies = replies or holdfast.replies
+    errors.install(app, methods_at=methods_at)
+    app.add_middleware(SentPaths)
+    app.router.routes.extend(route_table())  # as they are: routers within it would take time with each request
+    _add_documentation(app, keys_required=keys_required)
+    if mcp is not None:
+        app.router.routes.append(Route("/mcp", mcp))  # a mount would answer below that path, not at it
+    return app
+
+
+def route_table() -> list[GuardedRoute]:
+    """Every route of the API."""
+    return [route for routes in ALL for route in routes.router.routes if isinstance(route, GuardedRoute)]
+
+
+def methods_at(path: str) -> set[str]:
+    """What can be done at a path."""
+    return {route.method for route in route_table() if route.path_regex.match(path)}
+
+
+def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
+    """What there is, at ``/``; ``/openapi.json`` for programs; ``/docs``, which loads nothing else, for people."""
+
+    def openapi() -> dict[str, Any]:
+        if keys_required not in _DESCRIBED:
+            _DESCRIBED[keys_required] = describe(app, ALL, keys_required=keys_required)
+        return _DESCRIBED[keys_required]
+
+    def index() -> Response:
+        served = any(getattr(route, "path", None) == "/mcp" for route in app.routes)
+        places = {"api": PREFIX, "docs": "/docs", "openapi": "/openapi.json", "mcp": "/mcp" if served else None}
+        return answer({"name": app.title, "version": app.version, **places})
+
+    def for_programs() -> Response:  # in a thread: the first time it takes a while
+        return answer(app.openapi())
+
+    rendered = cache(lambda: render(app.openapi()))
+
+    def for_people() -> Response:
+        return HTMLResponse(rendered())
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change it
+    app.add_api_route("/openapi.json", for_programs, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", for_people, methods=["GET"], include_in_schema=False)
+    for path in ("/", PREFIX):
+        app.add_api_route(path, index, methods=["GET"], include_in_schema=False)

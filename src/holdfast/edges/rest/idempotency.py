@@ -1,0 +1,119 @@
+"""Writes that may come again: under the same ``Idempotency-Key`` a request is carried out once, and answered alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Any, Final
+
+import anyio
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from holdfast.access.replies import Once, Replies, Reply, fingerprint
+from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.edges.rest.errors import failed
+from holdfast.edges.rest.rights import Caller
+from holdfast.edges.rest.streaming import Streamed
+from holdfast.ports.requests import REQUEST
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotency-Replayed"
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+MAX_KEY_CHARS: Final = 200
+#: What an answer says of itself, to be said again.
+_KEPT_HEADERS: Final = ("content-type", "location")
+#: What is raised where nothing was done.
+_HARMLESS: Final = (HoldfastError, RequestValidationError, HTTPException)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def key_of(request: Request) -> str | None:
+    """The key of a write that may come again."""
+    key = request.headers.get(HEADER)
+    if key is None or request.method not in WRITES:
+        return None
+    if not 1 <= len(key) <= MAX_KEY_CHARS or not key.isascii() or not key.isprintable() or key.isspace() or key == "*":
+        raise InvalidInputError(
+            f"{HEADER} must be 1 to {MAX_KEY_CHARS} printable ASCII characters, such as a UUID; make one for each write"
+        )
+    return key
+
+
+async def answer_once(
+    request: Request, key: str, caller: Caller, replies: Replies, handle: Handler, *, is_long: bool
+) -> Response:
+    """Carry a request out, or answer as it was answered before.
+
+    What failed may be sent again under its key. What was begun is finished even if the caller goes away: it will ask
+    what became of it. Long work is in several transactions to its end.
+    """
+    principal = caller.gate.principal.key_id or "local"
+    query = request.scope["query_string"].decode("latin-1")
+    target = f"{request.scope['path']}?{query}"
+    mark = fingerprint(request.method, target, await request.body(), tenant=caller.gate.tenant_id)
+    with anyio.CancelScope(shield=True):
+        once = await run_in_threadpool(replies.once, principal, key, mark)
+        if not is_long:
+            caller.carry_out = partial(_carry_out, once, request)
+        response = await (_do_long_work(request, once, handle) if is_long else handle(request))
+    return response  # noqa: RET504 - for all that mypy knows, the scope swallows errors
+
+
+def do_once(endpoint: Callable[..., Response]) -> Callable[..., Response]:
+    """An endpoint whose effect and reply are one transaction, where its caller sends an idempotency key. All of it is
+    in the endpoint's own thread: nobody who waits for the transaction can take the thread that ends it.
+    """
+
+    @wraps(endpoint)
+    def run(**values: Any) -> Response:
+        caller: Caller = values["caller"]
+        work = partial(endpoint, **values)
+        return work() if caller.carry_out is None else caller.carry_out(work)
+
+    return run
+
+
+def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -> Response:
+    made: list[Response] = []
+
+    def work() -> Reply:
+        made.append(endpoint())
+        return _reply_of(made[0])
+
+    reply, is_known = once.carry_out(work, lambda: _reply_of(failed(request)))
+    return _replayed(reply) if is_known else made[0]
+
+
+async def _do_long_work(request: Request, once: Once, handle: Handler) -> Response:
+    known = await run_in_threadpool(once.begin)
+    if known is not None:
+        return _replayed(known)
+    here = REQUEST.set(once.request)
+    try:
+        response = await handle(request)
+        if isinstance(response, Streamed):
+            response = await response.whole(request.scope)
+    except _HARMLESS as problem:
+        await run_in_threadpool(once.give_up, problem)
+        raise
+    except BaseException:
+        await run_in_threadpool(once.fail, lambda: _reply_of(failed(request)))
+        raise
+    finally:
+        REQUEST.reset(here)
+    await run_in_threadpool(once.keep, _reply_of(response))
+    return response
+
+
+def _reply_of(response: Response) -> Reply:
+    headers = {name: value for name in _KEPT_HEADERS if (value := response.headers.get(name)) is not None}
+    return Reply(response.status_code, headers, bytes(response.body))
+
+
+def _replayed(reply: Reply) -> Response:
+    return Response(reply.body, reply.status, {**reply.headers, REPLAYED: "true"})

@@ -1,0 +1,98 @@
+"""Callers on this machine, and what keeps web pages from passing for one.
+
+Without API keys whoever reaches the service may do everything, so it listens to this machine only. A browser on it
+would still send what any web page asks it to: requests for names that were made to point here, and from pages of other
+origins. Neither is answered, and nothing that a proxy passed on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.core.errors import ForbiddenError, InvalidSettingsError, told
+from holdfast.edges.service.asgi import came_through_proxy, header, refuse
+
+_LOCAL_NAMES: Final = frozenset({"localhost", "localhost."})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or number, is this machine and can be reached from nowhere else."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in _LOCAL_NAMES or host.lower().endswith(".localhost")
+
+
+def resolves_to_loopback(host: str) -> bool:
+    """Whether a name to listen at stands for loopback alone; ``InvalidSettingsError`` if it stands for nothing."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as problem:
+        raise InvalidSettingsError(f"the host {told(host)} is not known here: {problem}") from problem
+    return all(is_loopback(str(address[4][0]).partition("%")[0]) for address in found)
+
+
+def is_local(scope: Scope) -> bool:
+    """Whether a request was made on this machine."""
+    client = scope.get("client")
+    if client is None or not is_loopback(client[0]) or came_through_proxy(scope):
+        return False
+    host = _host(scope)  # a proxy that says nothing of itself passes on the name that was asked for
+    return host is not None and is_loopback(_name(host))
+
+
+def _host(scope: Scope) -> str | None:
+    """The host that a request is for; of two, who knows which one counts."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return hosts[0] if len(hosts) == 1 else None
+
+
+class LocalOnly:
+    """For a service without keys: refuses with 403 what was not asked by a program of this machine itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = _objection(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await refuse(scope, send, ForbiddenError(f"{problem}; make a key with: holdfast access create"))
+
+
+def _objection(scope: Scope) -> str | None:
+    """Why a request is not taken for this machine's own."""
+    origin = header(scope, b"origin")
+    host = _host(scope)
+    if came_through_proxy(scope):
+        return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
+    if host is None or not is_loopback(_name(host)):
+        return f"the request is for the host {told(host)}, and without keys only localhost is served"
+    if origin is not None and _place(origin) != host.lower():
+        return f"the request was made by a page of {told(origin)}, and without keys no other page is served"
+    foreign = header(scope, b"sec-fetch-site") in {"cross-site", "same-site"}
+    if foreign and scope["method"] not in {"GET", "HEAD"}:  # following a link to here is no harm
+        return "the request was made by a page of another site, and without keys no other page is served"
+    return None
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin; nothing, for one that is hidden."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

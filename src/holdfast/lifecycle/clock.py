@@ -1,0 +1,269 @@
+"""Trust in the clock of this process: within it by the watch, and across processes by what the store has seen."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from holdfast.core.chain import Event
+from holdfast.core.clock import BORNE_OUT, SKEW, Belief, Seen, believe, sight
+from holdfast.core.decisions import BIN_REASON, reason_for, split_window, windows
+from holdfast.core.errors import ClockError, HoldfastError
+from holdfast.core.rules import spoken
+from holdfast.core.times import SECOND, iso
+from holdfast.core.types import State
+from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, added_up
+from holdfast.ports.registry import RegistryStore
+from holdfast.ports.rules import Census, DueStore
+from holdfast.ports.work import ClockStore
+
+#: Someone who would lose more memories than this, and more than that part of all they have, is set aside.
+MANY: Final = 1_000
+PART: Final = 5
+
+
+class ClockWatch:
+    """Compares the machine's clock with the time that has really passed since the engine was opened.
+
+    Time spent switched off or asleep is no leap: it passes for both.
+    """
+
+    def __init__(self, *, now: int, steady: int | None = None) -> None:
+        self._from = (now, steady_now() if steady is None else steady)
+        self._seen: int | None = None
+
+    def check(self, now: int, *, seen: int | None, steady: int | None = None) -> None:
+        """``ClockError`` if the clock leaped since, or is behind the latest time that the store has seen.
+
+        What the store has seen goes back only where a person has confirmed the time, be it in another process. A clock
+        that was set back is trusted from then on. One that leaped forward is trusted once the store has seen its time.
+        """
+        leap = self.leap(now, steady=steady)
+        confirmed = seen is not None and self._seen is not None and seen < self._seen
+        self._seen = seen
+        if (confirmed and leap < 0) or (seen is not None and _has_caught_up(seen, now, leap)):
+            self.accept(now, steady=steady)
+            leap = 0
+        if abs(leap) > SKEW:
+            way = "forward" if leap > 0 else "back"
+            raise ClockError(
+                f"the clock leaped {way} by {spoken(abs(leap))} while Holdfast was open and says {iso(now)}; nothing "
+                "was done: check the clock, then open Holdfast anew, or confirm (holdfast sweep --confirm)"
+            )
+        if seen is not None and now < seen - SKEW:
+            raise ClockError(
+                f"the clock says {iso(now)}, but the store has seen {iso(seen)}; nothing was done: "
+                "check the clock, then confirm (holdfast sweep --confirm)"
+            )
+
+    def accept(self, now: int, *, steady: int | None = None) -> int:
+        """Trust the clock as it is now; by how much it had leaped."""
+        leap = self.leap(now, steady=steady)
+        self._from = (now, steady_now() if steady is None else steady)
+        return leap
+
+    def leap(self, now: int, *, steady: int | None = None) -> int:
+        """By how much the clock is ahead of the time that has really passed; below 0, behind it."""
+        since, steady_since = self._from
+        return (now - since) - ((steady_now() if steady is None else steady) - steady_since)
+
+
+def _has_caught_up(seen: int, now: int, leap: int) -> bool:
+    """Whether the store has seen about the time that a clock leaped to. By the time that has really passed, this
+    process cannot have told it so.
+    """
+    return leap > SKEW and seen >= now - SKEW and seen > now - leap + SKEW
+
+
+def steady_now() -> int:
+    """Microseconds on a clock that nobody sets, and that goes on while the machine sleeps (where there is one)."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+    return time.monotonic_ns() // 1_000
+
+
+def takes_too_much(due: int, of: int) -> bool:
+    """Whether so much of someone's memories going at once is to be confirmed first."""
+    return due > MANY and due * PART > of
+
+
+_log = logging.getLogger("holdfast.clock")
+#: Writes tell the store the time this often at most: it is believed for days.
+_EVERY: Final = 3_600 * SECOND
+
+
+class ClockTrust:
+    """How far the clock of an open store is believed. ``watched``: the clock is the machine's; one that was injected is
+    trusted.
+
+    A process whose clock was believed once, and has not leaped since, goes on to be believed however long nothing was
+    written: the time has really passed.
+    """
+
+    def __init__(self, store: ClockStore, now: Callable[[], int], *, tolerance: int, watched: bool) -> None:
+        self._store = store
+        self._now = now
+        self._tolerance = tolerance
+        self._watch = ClockWatch(now=now()) if watched else None
+        self._was_believed = False
+        self._last = sys.maxsize
+        seen = self._read(now())
+        self._quiet = (0, 0) if seen is None else _quiet_after(seen, now())
+
+    def check(self, now: int) -> Belief:
+        """Note the time of a sweep, a job or a rotation; how far it is believed. ``ClockError`` if the clock leaped, or
+        is behind what the store has seen.
+        """
+        if self._watch is not None:
+            seen = self._note(now) if self._leaped(now) else self._read(now)
+            if not self._was_believed and self._is_near(seen, now):
+                self._watch.accept(now)  # it was wrong when this process began, and has been put right
+            self._watch.check(now, seen=None if seen is None else seen.at)
+        return self.note(now)
+
+    def note(self, now: int) -> Belief:
+        """The same, of a clock that may have leaped or be behind: it is believed as far as the store has come."""
+        return self._believe(self._note(now), now)
+
+    def look(self, now: int) -> Belief:
+        """How far a time is believed. Nothing is noted."""
+        seen = self._read(now)
+        trusted, doubted = self._is_trusted(now), self._leaped(now)
+        return self._believe(sight(seen, now, self._tolerance, trusted=trusted, doubted=doubted), now)
+
+    def note_write(self) -> None:
+        """Something was committed: tell the store the time, if it was not told for a while. Never raises."""
+        try:
+            now = self._now()
+            start, end = self._quiet
+            if not start <= now < end:
+                self._quiet = (now, now + _EVERY)
+                self._note(now)
+        except HoldfastError as problem:
+            _log.warning("the time of a write was not noted: %s", problem)
+
+    def confirm(self, now: int, tenant: str, take_back: Callable[[], list[str]] = list) -> None:
+        """A person says that the time is right: it is believed from here on, and so are sweeps and jobs. What a clock
+        that was ahead has left behind gives way to it.
+        """
+        seen, leap = self._store.seen(), 0 if self._watch is None else self._watch.accept(now)
+        ahead = self._watch is not None and seen is not None and now > seen.at + self._tolerance
+        behind = seen is not None and now < seen.at - SKEW
+        jobs = take_back()
+        if ahead or behind or jobs or abs(leap) > SKEW:
+            detail = {"seen": None if seen is None else iso(seen.at), "leap_seconds": leap // SECOND, "jobs": jobs}
+            self._store.accept(now, tenant, Event(now, "clock.accept", None, detail))
+        self._was_believed = True
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the clock is the machine's; one that was injected is trusted."""
+        return self._watch is not None
+
+    def is_behind(self, now: int) -> bool:
+        """Whether a time is behind what the store has seen."""
+        seen = self._store.seen()
+        return seen is not None and now < seen.at - SKEW
+
+    def seen(self) -> Seen | None:
+        """What the store has seen."""
+        return self._store.seen()
+
+    def _read(self, now: int) -> Seen | None:
+        """What the store has seen. If that is earlier than it was, a person has confirmed the time, or a backup was
+        restored: what was believed here before does not count any more.
+        """
+        seen = self._store.seen()
+        if seen is None or seen.at < self._last:
+            self._was_believed = self._is_near(seen, now)
+        self._last = 0 if seen is None else seen.at
+        return seen
+
+    def _note(self, now: int) -> Seen:
+        self._read(now)
+        trusted, doubted = self._is_trusted(now), self._leaped(now)
+        seen = self._store.sight(now, self._tolerance, trusted=trusted, doubted=doubted)
+        self._was_believed = self._was_believed or (self._is_near(seen, now) and not doubted)
+        self._last = seen.at
+        return seen
+
+    def _believe(self, seen: Seen, now: int) -> Belief:
+        return Belief(now, now) if self._watch is None else believe(seen, now)
+
+    def _is_near(self, seen: Seen | None, now: int) -> bool:
+        """Whether a time is one that the store believes at once."""
+        return seen is not None and seen.at - SKEW <= now <= seen.at + self._tolerance
+
+    def _is_trusted(self, now: int) -> bool:
+        return self._watch is None or (self._was_believed and not self._leaped(now))
+
+    def _leaped(self, now: int) -> bool:
+        """Whether the clock leaped forward since it was last trusted."""
+        return self._watch is not None and self._watch.leap(now) > SKEW
+
+
+def _quiet_after(seen: Seen, now: int) -> tuple[int, int]:
+    """From when until when writes of a process that opens the store have nothing new to tell it."""
+    if seen.sighted is None:
+        return seen.at, seen.at + _EVERY
+    return seen.sighted, min(seen.sighted + BORNE_OUT, now + _EVERY)
+
+
+_DELETE: Final = ACTIONS[State.DELETED]
+
+
+def find_waiting(
+    dues: DueStore, registry: RegistryStore, tenant: str, *, at: int, belief: Belief, extent: Extent = EVERYTHING
+) -> Waiting | None:
+    """What of a sweep for a moment waits; ``None`` if nothing does. Nothing is read while the time is believed."""
+    upto = belief.until(at)
+    if upto >= at:
+        return None
+    lines = list(_archives(dues, tenant, at, upto, extent))
+    if extent.bin:
+        lines += _deletions(dues, tenant, at, upto)
+        later = {(entry.sort, entry.id) for entry in registry.due(tenant, now=at)}
+        later -= {(entry.sort, entry.id) for entry in registry.due(tenant, now=upto)}
+        lines += [Line(sort, _DELETE, BIN_REASON, 1, 0) for sort, _ in later]
+    return Waiting(belief, added_up(lines)) if lines else None
+
+
+def _archives(dues: DueStore, tenant: str, at: int, upto: int, extent: Extent) -> Iterator[Line]:
+    """Archiving in place, which clears what an episode was made of."""
+    if State.ARCHIVED not in extent.targets:
+        return
+    for profile in dues.profiles(tenant):
+        if not extent.takes(profile.kind, profile.life):
+            continue
+        for window in windows(profile.life, State.ACTIVE, at):
+            _, later = split_window(profile.kind, profile.life, window, upto)
+            if later is not None:
+                reason = reason_for(profile.kind, profile.life, later.target)
+                for census in dues.census(profile, State.ACTIVE, later):
+                    if extent.is_about(census.subject):
+                        yield Line(census.kind, ACTIONS[later.target], reason, census.records, census.bytes)
+
+
+def _deletions(dues: DueStore, tenant: str, at: int, upto: int) -> Iterator[Line]:
+    """What has had its time in the recycle bin by the clock, and has not up to the time that is believed."""
+    now = chain(dues.bin_census(tenant, at), dues.message_census(tenant, at))
+    believed = chain(dues.bin_census(tenant, upto), dues.message_census(tenant, upto))
+    totals = _by_kind(now)
+    done = _by_kind(believed)
+    for kind, (records, size) in totals.items():
+        records_done, size_done = done.get(kind, (0, 0))
+        if records > records_done:
+            yield Line(kind, _DELETE, BIN_REASON, records - records_done, size - size_done)
+
+
+def _by_kind(found: Iterable[Census]) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for census in found:
+        records, size = totals.get(census.kind, (0, 0))
+        totals[census.kind] = (records + census.records, size + census.bytes)
+    return totals

@@ -1,0 +1,1 @@
+"""Domains: a caller's own resources, sorted into states by policies."""

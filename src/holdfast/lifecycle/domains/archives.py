@@ -1,0 +1,232 @@
+"""Archives of a caller's resources in cold storage: a payload, and a manifest that proves it.
+
+They are no user's, so that no erasure reaches them; they are sealed all the same, under a key of the tenant's own.
+Beside the sealed manifest lies a list that anyone can read who is given its path: it names what was archived, and has
+neither contents nor digests by which they could be guessed. The list is written last, after all has been read back: one
+that is there tells of resources that are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from holdfast.core.domains import check_domain, check_resources
+from holdfast.core.errors import (
+    InvalidInputError,
+    KeyMissingError,
+    NotFoundError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    told,
+)
+from holdfast.core.ids import is_id
+from holdfast.core.times import iso
+from holdfast.ports.objects import ObjectStore
+from holdfast.ports.requests import begin_steps
+
+_FORMAT: Final = "holdfast-domain-archive"
+_VERSION: Final = 1
+#: The list that can be read as it lies there, and the manifest that it is part of.
+_LIST: Final = "manifest.json"
+_MANIFEST: Final = "manifest.sealed"
+_PAYLOAD: Final = "payload.jsonl"
+_MAX_NOTE: Final = 1_000
+
+
+class DomainArchives:
+    """The archives of one tenant's domains."""
+
+    def __init__(
+        self,
+        objects: Callable[[], ObjectStore],
+        tenant: str,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._objects = objects
+        self._tenant = tenant
+        self._now = now
+        self._new_id = new_id
+        owner = hashlib.sha256(f"domains/{tenant}".encode()).hexdigest()[:32]
+        self._folder = f"archive/{owner[:2]}/{owner}/domains"
+
+    def keep(self, domain: str, resources: object, policy: Mapping[str, Any], note: str | None) -> dict[str, Any]:
+        """Write an archive, read back and compared; its id and its manifest's place."""
+        lines = [_line(place, resource) for place, resource in enumerate(check_resources(resources))]
+        if not lines:
+            raise InvalidInputError("there is nothing to archive: resources is empty")
+        objects, now = self._objects(), self._now()
+        request = begin_steps()
+        if request is None:
+            archive_id = self._new_id(now)
+        else:  # whoever goes on after a crash finds what was written
+            (archive_id,), now = request.new_ids(1), request.began_at
+        about = {"domain": domain, "created_at": iso(now), "note": note, "policy": dict(policy)}
+        manifest = self._manifest(archive_id, about, lines)
+        folder = f"{self._folder}/{domain}/{archive_id}"
+        objects.prepare()
+        if request is None or f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
+            absent = request is None
+            self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines), absent=absent)
+            self._put(objects, f"{folder}/{_MANIFEST}", _document(manifest), absent=absent)
+            self._put(objects, f"{folder}/{_LIST}", _document(_open(manifest)), absent=absent)
+        return {
+            "success": True,
+            "domain": domain,
+            "archive_id": archive_id,
+            "manifest_path": _place(objects, f"{folder}/{_LIST}"),
+            "resource_count": len(lines),
+            "total_size_bytes": manifest["total_size_bytes"],
+        }
+
+    def _manifest(self, archive_id: str, about: Mapping[str, Any], lines: Sequence[bytes]) -> dict[str, Any]:
+        size = sum(map(len, lines))
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "archive_id": archive_id,
+            "tenant": self._tenant,
+            **about,
+            "resource_count": len(lines),
+            "total_size_bytes": size,
+            "payload": {"name": _PAYLOAD, "bytes": size, "sha256": _sum(b"".join(lines))},
+            "resources": [
+                {"id": json.loads(line).get("id"), "bytes": len(line), "sha256": _sum(line)} for line in lines
+            ],
+        }
+
+    def _put(self, objects: ObjectStore, name: str, data: bytes, *, absent: bool) -> None:
+        objects.put(name, data, absent=absent)
+        if objects.get(name) != data:
+            objects.delete([name])
+            raise ObjectDamagedError(
+                f"{name} in {objects.url} was not what had been written, and was removed; try again"
+            )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def list(self, domain: str) -> list[dict[str, Any]]:
+        """The archives of a domain, the oldest first, without what is in them."""
+        objects = self._objects()
+        prefix = f"{self._folder}/{check_domain(domain)}/"
+        folders = sorted(name.removesuffix(f"/{_LIST}") for name in objects.names(prefix) if name.endswith(f"/{_LIST}"))
+        shown = ("archive_id", "domain", "created_at", "note", "resource_count", "total_size_bytes")
+        found = []
+        for folder in folders:
+            manifest = self._read_manifest(objects, folder)
+            place = _place(objects, f"{folder}/{_LIST}")
+            found.append({**{part: manifest[part] for part in shown}, "manifest_path": place})
+        return found
+
+    def read(self, domain: str, archive_id: str) -> dict[str, Any]:
+        """An archive: its manifest and its resources, each compared with what the manifest says of it."""
+        if not is_id(archive_id):
+            raise NotFoundError(f"{told(archive_id)} is not the id of an archive")
+        objects = self._objects()
+        folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
+        if f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
+            raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
+        manifest = self._read_manifest(objects, folder)
+        name = f"{folder}/{_PAYLOAD}"
+        try:
+            data = self._get(objects, name)
+        except ObjectMissingError as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
+        return {"manifest": manifest, "resources": list(_verified(data, manifest, f"{objects.url}/{name}"))}
+
+    @staticmethod
+    def _get(objects: ObjectStore, name: str) -> bytes:
+        try:
+            return objects.get(name)
+        except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
+            raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
+
+    def _read_manifest(self, objects: ObjectStore, folder: str) -> dict[str, Any]:
+        """The sealed manifest of an archive, if the list beside it says the same."""
+        name = f"{folder}/{_MANIFEST}"
+        try:
+            data, listed = self._get(objects, name), objects.get(f"{folder}/{_LIST}")
+        except ObjectMissingError as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
+        try:
+            manifest: dict[str, Any] = json.loads(data)
+            is_ours = (manifest["format"], manifest["version"]) == (_FORMAT, _VERSION)
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
+            raise _damaged(f"{objects.url}/{name}", "it is no manifest") from problem
+        if not is_ours or manifest.get("archive_id") != name.split("/")[-2]:
+            raise _damaged(f"{objects.url}/{name}", "it is another archive's, or of another version")
+        if listed != _document(_open(manifest)):
+            raise _damaged(f"{objects.url}/{folder}/{_LIST}", "it is not as it was written")
+        return manifest
+
+
+def _open(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a manifest anyone may read: no digest, since a short text can be found by it, and no policy."""
+    said = {name: value for name, value in manifest.items() if name != "policy"}
+    payload = {name: value for name, value in said["payload"].items() if name != "sha256"}
+    resources = [{"id": one["id"], "bytes": one["bytes"]} for one in said["resources"]]
+    return {**said, "payload": payload, "resources": resources}
+
+
+def _document(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def _place(objects: ObjectStore, name: str) -> str:
+    """Where an object lies, to be used as it is: the path of a file, or the URL of an object in a bucket."""
+    url = f"{objects.url.rstrip('/')}/{name}"
+    return unquote(urlsplit(url).path) if url.startswith("file:") else url
+
+
+def _verified(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    if _sum(data) != manifest["payload"]["sha256"]:
+        raise _damaged(place, "its SHA-256 is not the manifest's")
+    lines = data.splitlines(keepends=True)
+    if len(lines) != manifest["resource_count"] or len(lines) != len(manifest["resources"]):
+        raise _damaged(place, f"it has {len(lines):,} resources, the manifest {manifest['resource_count']:,}")
+    for number, (line, said) in enumerate(zip(lines, manifest["resources"], strict=True)):
+        if _sum(line) != said["sha256"]:
+            raise _damaged(place, f"resource {number} has another SHA-256 than in the manifest")
+        yield json.loads(line)
+
+
+def _damaged(place: str, why: str) -> ObjectDamagedError:
+    return ObjectDamagedError(f"{place} is damaged: {why}; restore it from a backup")
+
+
+def _line(place: int, resource: Mapping[str, Any]) -> bytes:
+    """A resource as one line of JSON, in which moments are ISO 8601."""
+    try:
+        text = json.dumps(
+            dict(resource), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=_plain
+        )
+        return text.encode() + b"\n"
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise InvalidInputError(f"resource {place} is not JSON: {problem}") from problem
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{told(value)} cannot be written")
+
+
+def check_note(options: object) -> str | None:
+    """The note among the options of an archive; ``InvalidInputError`` for any other option."""
+    if options is None:
+        return None
+    if not isinstance(options, Mapping) or set(options) - {"note"}:
+        raise InvalidInputError(f"options of an archive can have a note, and nothing else; not {told(options)}")
+    note = options.get("note")
+    if note is not None and (not isinstance(note, str) or len(note) > _MAX_NOTE):
+        raise InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {told(note)}")
+    return note
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,451 @@
+"""``holdfast.recycle``: what was removed, for as long as it can be brought back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any, Final
+
+from holdfast.core.content import check_count, check_id
+from holdfast.core.errors import (
+    AgentRemovedError,
+    ConflictError,
+    HoldfastError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleError,
+    told,
+)
+from holdfast.core.records import Cause, Move, Outcome, Record, Scope
+from holdfast.core.times import DAY, iso
+from holdfast.core.types import MemoryType, State
+from holdfast.lifecycle.registry import AGENT, TOOL, Registry
+from holdfast.ports.conversations import BinnedMessage, History, Session
+from holdfast.ports.records import RecordStore
+from holdfast.ports.registry import Registered, RegistryStore
+from holdfast.ports.rules import DueStore
+
+_BATCH: Final = 500
+_MOST: Final = 100_000
+#: Where a list of the bin goes on from: a time at which things leave it, and what tells those of one time apart.
+Place = tuple[int, Any]
+
+
+class Recycle:
+    """The recycle bin of one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        records: RecordStore,
+        history: History,
+        dues: DueStore,
+        registry: Registry,
+        registered: RegistryStore,
+        now: Callable[[], int],
+        purge: Callable[..., dict[str, int]],
+        retell: Callable[[str, list[str]], None],
+    ) -> None:
+        self._records = records
+        self._history = history
+        self._dues = dues
+        self._registry = registry
+        self._registered = registered
+        self._tenant = tenant
+        self._now = now
+        self._purge = purge
+        self._retell = retell
+
+    def restore(
+        self,
+        *,
+        memory_id: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        tool_id: str | None = None,
+        user_id: str | None = None,
+        bundle: str | None = None,
+    ) -> int:
+        """Bring back one memory (with what was derived from it, if that went with it), a session (of an agent, if one
+        is named), an agent, a tool, all that a user has in the bin, or what went there together as a ``bundle``; how
+        many things came back, exactly as they were.
+
+        ``ConflictError`` where a name has been taken meanwhile, ``QuotaExceededError`` where there is no room.
+        """
+        if memory_id is not None:
+            return self._restore_one(check_id(memory_id, "memory_id"), user_id)
+        if session_id is not None:
+            return self._restore_session(check_id(session_id, "session_id"), agent_id, user_id)
+        if bundle is not None:
+            return self._restore_bundle(check_id(bundle, "bundle"), user_id)
+        if user_id is not None and (agent_id is not None or tool_id is not None):
+            raise InvalidInputError("an agent or a tool is restored for all its users; give agent_id or tool_id alone")
+        if agent_id is not None:
+            return _came_back(self._registry.restore(AGENT, check_id(agent_id, "agent_id")))
+        if tool_id is not None:
+            return _came_back(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
+        if user_id is not None:
+            return self._restore_user(f"{self._tenant}/{check_id(user_id, 'user_id')}")
+        raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
+
+    def purge(self, *, confirm: bool = False) -> dict[str, int]:
+        """Delete for good what has been in the bin for its time; nothing else, whoever asks. How many, by kind.
+
+        ``ClockError`` on a clock that leaped, is behind what the store has seen, or so far ahead of it that something
+        waits, unless confirmed: the time as it is now is believed from then on.
+        """
+        return self._purge(confirm=confirm)
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _subject(self, user_id: str | None) -> str | None:
+        return None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+
+    def _entries(self, now: int, sorts: Sequence[str] = (AGENT, TOOL)) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": entry.sort,
+                f"{entry.sort}_id": entry.id,
+                "deleted_at": iso(entry.moved_at or now),
+                "reason": entry.reason,
+                **_left(entry.purge_at, now),
+            }
+            for sort in sorts
+            for entry in self._registered.list(self._tenant, sort, include_removed=True)
+            if entry.state is State.RECYCLED and (entry.purge_at or now) > now
+        ]
+
+    def _conversations(self, subject: str | None, limit: int, now: int) -> list[dict[str, Any]]:
+        sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
+        found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
+        messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
+        return found + [_shown_binned(binned, now) for binned in messages]
+
+    def _restore_one(self, memory_id: str, user_id: str | None) -> int:
+        record = self._find(memory_id, user_id)
+        now = self._now()
+        if record is None:
+            subject = self._message_owner(memory_id, user_id, now)
+            if subject is not None and self._history.restore_message(subject, memory_id, now=now):
+                return 1 + self._restore_derived(memory_id, now)
+            raise NotFoundError(f"no memory {told(memory_id)} is in the recycle bin")
+        (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
+        if outcome is not Outcome.DONE:
+            raise not_restored(record, outcome, self._registered, now)
+        self._retell(record.scope.subject, [record.id])
+        return 1 + (self._restore_derived(memory_id, now) if record.bundle == memory_id else 0)
+
+    def _restore_derived(self, memory_id: str, now: int) -> int:
+        """Bring back what was derived from a memory or a message and went with it; how much did."""
+        return self._bring_back(bundled(self._records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
+
+    def _restore_bundle(self, bundle: str, user_id: str | None) -> int:
+        now = self._now()
+        found = bundled(self._records, self._tenant, bundle)
+        theirs = (record for record in found if user_id in (None, record.scope.user_id))
+        back = self._bring_back(theirs, now)
+        if not back.outcomes:
+            raise NotFoundError(f"nothing that went as {told(bundle)} is in the recycle bin")
+        return back.checked()
+
+    def _find(self, memory_id: str, user_id: str | None) -> Record | None:
+        """A record in the bin, whoever's it is."""
+        found = self._records.find(self._tenant, memory_id)
+        if found is None or found.state is not State.RECYCLED or user_id not in (None, found.scope.user_id):
+            return None
+        return found
+
+    def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> str | None:
+        messages, _ = self._history.binned_messages(self._tenant, self._subject(user_id), now=now, limit=_MOST)
+        return next((binned.subject for binned in messages if binned.message.id == memory_id), None)
+
+    def _restore_session(self, session_id: str, agent_id: str | None, user_id: str | None) -> int:
+        sessions = self._dues.binned_sessions(self._tenant, self._subject(user_id), limit=_MOST)
+        found = [
+            session
+            for session in sessions
+            if session_id in (session.session_id, session.id) and agent_id in (None, session.agent_id)
+        ]
+        if not found:
+            raise NotFoundError(f"no session {session_id!r} is in the recycle bin")
+        if len({(session.subject, session.agent_id) for session in found}) > 1:
+            raise InvalidInputError(
+                f"several users or agents have a session {session_id!r} in the recycle bin; "
+                "say which with user_id= and agent_id="
+            )
+        session = max(found, key=lambda session: session.moved_at or 0)
+        now = self._now()
+        outcome = self._bring_back_session(session.subject, session.id, now)
+        if outcome is Outcome.TAKEN:
+            raise ConflictError(
+                f"session {session_id!r} cannot be restored: another of this name has begun since; remove that first"
+            )
+        if outcome is Outcome.PARTED:
+            agent = self._registered.get(self._tenant, AGENT, session.agent_id)
+            raise _parted(f"session {session_id!r}", session.agent_id, session.bundle, agent, now)
+        if outcome is not Outcome.DONE:
+            raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
+        return 1
+
+    def _bring_back_session(self, subject: str, item_id: str, now: int) -> Outcome:
+        session = self._history.get(subject, item_id)
+        if session is None:
+            return Outcome.STALE
+        if session.purge_at is not None and session.purge_at <= now:
+            raise ConflictError(
+                f"session {session.session_id!r} was in the recycle bin until {iso(session.purge_at)}; "
+                "it can no longer be restored"
+            )
+        over = session.hidden_from is not None and session.hidden_from <= now
+        move = Move(
+            session.id,
+            session.version,
+            session.state,
+            State.ACTIVE,
+            "restored",
+            Cause.RESTORE,
+            aged_from=now if over else None,
+        )
+        return self._history.transition_all([(subject, [move])], now=now)[0][0]
+
+    def _restore_user(self, subject: str) -> int:
+        now = self._now()
+        back = self._bring_back(self._all(subject), now)
+        sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
+        for session in sessions:
+            if session.purge_at is not None and session.purge_at > now:
+                back.count(self._bring_back_session(subject, session.id, now), session.agent_id)
+        for binned in self._history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
+            try:
+                if self._history.restore_message(subject, binned.message.id, now=now):
+                    back.count(Outcome.DONE, binned.agent_id)
+            except AgentRemovedError:
+                back.count(Outcome.PARTED, binned.agent_id)
+        if not back.outcomes:
+            raise NotFoundError(f"nothing of user {subject.split('/', 1)[1]!r} is in the recycle bin")
+        return back.checked()
+
+    def _bring_back(self, found: Iterable[Record], now: int) -> _Back:
+        """Bring back records, each subject's together, in batches; what became of them."""
+        back = _Back()
+        in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
+        for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
+            while batch := list(islice(theirs, _BATCH)):
+                answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
+                for record, outcome in zip(batch, answers, strict=True):
+                    back.count(outcome, record.scope.agent_id)
+                    if outcome is Outcome.FULL:
+                        back.full = record
+                entities = [record.id for record in batch if record.kind is MemoryType.ENTITY]
+                if entities:
+                    self._retell(subject, entities)
+        return back
+
+    def _all(self, subject: str | None) -> Iterator[Record]:
+        after: dict[str, Any] = {}
+        while True:
+            records, place = self._records.binned(self._tenant, subject, **after, limit=_BATCH)
+            yield from records
+            if len(records) < _BATCH:
+                return
+            after = {"after": place}
+
+    def page(
+        self, sort: str = "memory", *, user_id: str | None = None, after: Place | None = None, limit: int = 100
+    ) -> tuple[list[dict[str, Any]], Place | None]:
+        """Some of what is in the bin of one sort (``memory``, ``session``, ``message``, ``agent``, ``tool``), what
+        leaves first first (agents and tools by their ids), and where to go on from; ``None`` when that was all.
+
+        A page may have fewer things than ``limit`` though others follow.
+        """
+        check_count(limit, "limit", most=_MOST)
+        now, subject = self._now(), self._subject(user_id)
+        go_on: dict[str, Any] = {} if after is None else {"after": after}
+        place: Place | None
+        match sort:
+            case "memory":
+                records, place = self._records.binned(self._tenant, subject, **go_on, limit=limit)
+                found = [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
+                more = len(records) == limit
+            case "session":
+                sessions = self._dues.binned_sessions(self._tenant, subject, **go_on, limit=limit)
+                found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
+                more = len(sessions) == limit
+                place = (sessions[-1].purge_at or now, sessions[-1].id) if sessions else None
+            case "message":
+                messages, place = self._history.binned_messages(self._tenant, subject, now=now, **go_on, limit=limit)
+                found = [_shown_binned(binned, now) for binned in messages]
+                more = len(messages) == limit
+            case "agent" | "tool":
+                entries = [] if subject is not None else self._entries(now, [sort])
+                found = [one for one in entries if after is None or one[f"{sort}_id"] > after[1]][: limit + 1]
+                more = len(found) > limit
+                found = found[:limit]
+                place = (0, found[-1][f"{sort}_id"]) if found else None
+            case _:
+                raise InvalidInputError(
+                    f"there is no {told(sort)} in the recycle bin; use memory, session, message, agent or tool"
+                )
+        return found, place if more else None
+
+    def list(self, *, user_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """What is in the bin, of a user or of everyone, with the days each has left; what leaves first is first."""
+        check_count(limit, "limit", most=_MOST)
+        now = self._now()
+        subject = self._subject(user_id)
+        found = self._entries(now) if subject is None else []
+        records, _ = self._records.binned(self._tenant, subject, limit=limit)
+        found += [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
+        found += self._conversations(subject, limit, now)
+        return sorted(found, key=lambda item: str(item["purge_at"]))[:limit]
+
+
+def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
+    """All that went to the recycle bin together, and is there still."""
+    place = 0
+    while True:
+        some, place = records.bundled(tenant, bundle, after=place, limit=_BATCH)
+        yield from some
+        if len(some) < _BATCH:
+            return
+
+
+class _Back:
+    """What became of things that were to come back together."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.full: Record | None = None
+        """One that there is no room for."""
+        self._parted: set[str] = set()
+
+    def count(self, outcome: Outcome, agent_id: str) -> None:
+        """Count what became of one that is with this agent."""
+        self.outcomes[outcome] += 1
+        if outcome is Outcome.PARTED:
+            self._parted.add(agent_id)
+
+    def checked(self) -> int:
+        """How many came back; an error where others have to make way first, or nothing came for want of its agent."""
+        outcomes, done = self.outcomes, self.outcomes[Outcome.DONE]
+        if self.full is not None:
+            raise QuotaExceededError(
+                f"{done:,} things were restored, {outcomes[Outcome.FULL]:,} stay in the recycle bin: the quota for "
+                f"{self.full.kind} memories of user {self.full.scope.user_id!r} has no room for them"
+            )
+        if outcomes[Outcome.TAKEN]:
+            raise ConflictError(
+                f"{done:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
+                "others go by their names now; delete or rename those first"
+            )
+        if self._parted and not done:
+            agents = "; ".join(f"holdfast agent restore {agent_id}" for agent_id in sorted(self._parted))
+            raise AgentRemovedError(
+                f"nothing was restored: all that is in the recycle bin ({outcomes[Outcome.PARTED]:,}) belongs to "
+                f"agents that are there too; restore the agents first: {agents}"
+            )
+        return done
+
+
+def restoring(record: Record, now: int) -> Move:
+    """The move that brings a record back. If its time is over, that counts anew: it would be gone at once otherwise."""
+    if record.purge_at is not None and record.purge_at <= now:
+        raise ConflictError(
+            f"memory {record.id} was in the recycle bin until {iso(record.purge_at)}; it can no longer be restored"
+        )
+    over = record.hidden_from is not None and record.hidden_from <= now
+    target = record.previous or State.ACTIVE
+    aged_from = now if over else None
+    return Move(record.id, record.version, record.state, target, "restored", Cause.RESTORE, aged_from=aged_from)
+
+
+def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | None, now: int) -> AgentRemovedError:
+    """The error for something whose agent is in the recycle bin. Only what went with the agent comes back with it."""
+    where = f"{what} belongs to agent {agent_id!r}, which is in the recycle bin"
+    if agent is not None and agent.purge_at is not None and agent.purge_at <= now:
+        until = iso(agent.purge_at)
+        return AgentRemovedError(f"{where} and could be restored until {until}; neither can be restored any more")
+    if agent is not None and bundle is not None and bundle == agent.bundle:
+        return AgentRemovedError(
+            f"{where}; restore the agent, and it comes back too: holdfast agent restore {agent_id}"
+        )
+    return AgentRemovedError(
+        f"{where}, but did not go there with it; restore the agent first (holdfast agent restore {agent_id}), then this"
+    )
+
+
+def not_restored(record: Record, outcome: Outcome, registered: RegistryStore, now: int) -> HoldfastError:
+    """The error for a record that did not come back."""
+    if outcome is Outcome.TAKEN:
+        name = told(record.metadata.get("name") or record.metadata.get("key"))
+        return ConflictError(
+            f"memory {record.id} cannot be restored: another one goes by its name ({name}) now; "
+            "delete or rename that first"
+        )
+    if outcome is Outcome.FULL:
+        return QuotaExceededError(
+            f"memory {record.id} cannot be restored: the quota for {record.kind} memories of user "
+            f"{record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota first"
+        )
+    if outcome is Outcome.PARTED:
+        agent = registered.get(record.scope.tenant, AGENT, record.scope.agent_id)
+        return _parted(f"memory {record.id}", record.scope.agent_id, record.bundle, agent, now)
+    return StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+
+
+def _came_back(restored: dict[str, Any]) -> int:
+    """How many things came back: what was an agent's own, and itself."""
+    names = ("persona", "episodic", "sessions")
+    return 1 + sum(int(restored.get(name, 0)) for name in names)
+
+
+def _left(purge_at: int | None, now: int) -> dict[str, Any]:
+    left = max(0, (purge_at or now) - now)
+    return {"purge_at": iso(purge_at or now), "days_left": -(-left // DAY)}
+
+
+def _shown_session(session: Session, now: int) -> dict[str, Any]:
+    return {
+        "type": "session",
+        "id": session.id,
+        "user_id": session.subject.split("/", 1)[1],
+        "agent_id": session.agent_id,
+        "session_id": session.session_id,
+        "messages": session.messages,
+        "deleted_at": iso(session.moved_at or now),
+        "reason": session.reason,
+        **_left(session.purge_at, now),
+    }
+
+
+def _shown_binned(binned: BinnedMessage, now: int) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "memory_id": binned.message.id,
+        "user_id": binned.subject.split("/", 1)[1],
+        "agent_id": binned.agent_id,
+        "session_id": binned.session_id,
+        "deleted_at": None,
+        "reason": "deleted by the user",
+        **_left(binned.purge_at, now),
+    }
+
+
+def _shown_record(record: Record, now: int) -> dict[str, Any]:
+    scope: Scope = record.scope
+    return {
+        "type": "memory",
+        "memory_id": record.id,
+        "memory_type": record.kind.value,
+        "user_id": scope.user_id,
+        "agent_id": scope.agent_id,
+        "session_id": scope.session_id,
+        "content": record.content,
+        "deleted_at": iso(record.moved_at or now),
+        "reason": record.reason,
+        "bundle": record.bundle,
+        **_left(record.purge_at, now),
+    }

@@ -1,0 +1,1 @@
+"""The schedule: which jobs run when, and which process runs them."""

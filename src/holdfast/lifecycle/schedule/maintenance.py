@@ -1,0 +1,298 @@
+"""Upkeep: what has to be done to a store again and again. A sweep does all of it; jobs do their parts of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.core.clock import Belief
+from holdfast.core.errors import (
+    ClockError,
+    HoldfastError,
+    InvalidInputError,
+    LeaseLostError,
+    ObjectStoreError,
+    StoreAwayError,
+    StoreTooNewError,
+)
+from holdfast.core.records import Scope
+from holdfast.core.rules import AUDIT, FOREVER, HISTORY
+from holdfast.core.times import DAY, iso, moment, when
+from holdfast.core.types import DURABLE, MemoryType, State
+from holdfast.lifecycle.audit import Audit
+from holdfast.lifecycle.clock import ClockTrust, find_waiting
+from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.policies import Policies
+from holdfast.lifecycle.registry import Registry
+from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.lifecycle.sweeping.batches import Progress
+from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, added_up, moment_of
+from holdfast.lifecycle.sweeping.purge import Leaving
+from holdfast.lifecycle.sweeping.sweep import Sweeper
+from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.registry import RegistryStore
+from holdfast.ports.rules import DueStore, RuleStore
+
+_log = logging.getLogger("holdfast.upkeep")
+_SOME: Final = 1_000
+_PAGES: Final = 400
+#: So many of those who were set aside are named in a job's result.
+_SHOWN: Final = 20
+
+EPISODES: Final = Extent(frozenset({MemoryType.EPISODIC.value}), bin=False)
+COLD: Final = Extent(
+    frozenset({MemoryType.LONG_TERM.value, MemoryType.STRUCTURED.value}), frozenset({State.ARCHIVED}), bin=False
+)
+DAILY: Final = Extent(
+    frozenset({HISTORY, *(kind.value for kind in DURABLE if kind is not MemoryType.EPISODIC)}),
+    frozenset({State.RECYCLED}),
+)
+SHORT: Final = Extent(bin=False, shorter_than=DAY)
+
+
+class Upkeep:
+    """Sweeps a tenant, and does what goes with it."""
+
+    def __init__(
+        self,
+        tenant: str,
+        sweeper: Sweeper,
+        leadership: Leadership,
+        *,
+        dues: DueStore,
+        rules: RuleStore,
+        leaving: Leaving,
+        short_term: ShortTermStore,
+        policies: Policies,
+        registry: Registry,
+        registered: RegistryStore,
+        audit: Audit,
+        now: Callable[[], int],
+        trust: ClockTrust,
+        load: float = 1.0,
+        finish_erasures: Callable[[], int] = lambda: 0,
+        domains: Domains | None = None,
+        shrink: Callable[[], bool] = lambda: True,
+        take_back: Callable[[], list[str]] = list,
+    ) -> None:
+        """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it.
+        ``take_back`` lets jobs whose last slot lies ahead go on from now, and names them.
+        """
+        self._tenant = tenant
+        self._sweeper = sweeper
+        self._leadership = leadership
+        self._dues = dues
+        self._rules = rules
+        self._leaving = leaving
+        self._short_term = short_term
+        self._policies = policies
+        self._registry = registry
+        self._registered = registered
+        self._audit = audit
+        self._now = now
+        self._trust = trust
+        self._load = load
+        self._finish_erasures = finish_erasures
+        self._domains = domains
+        self._shrink = shrink
+        self._take_back = take_back
+
+    def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
+        """What a sweep would do, now or at a moment to come. Changes nothing."""
+        now = self._now()
+        due_at = now if at is None else moment(at, what="at")
+        belief = Belief(now, now) if confirm else self._trust.look(now)
+        plan = self._sweeper.plan(due_at, upto=belief.until(due_at), confirm=confirm)
+        return replace(plan, waiting=self._waiting(due_at, belief))
+
+    def sweep(
+        self,
+        *,
+        at: datetime | float | str | None = None,
+        digest: str | None = None,
+        confirm: bool = False,
+        extent: Extent = EVERYTHING,
+        progress: Progress = lambda _count: None,
+    ) -> Report:
+        """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
+        now = self._now()
+        due_at = moment(at, what="at") if at is not None else now if digest is None else moment_of(digest)
+        if digest is not None and moment_of(digest) != due_at:
+            raise InvalidInputError(f"the plan {digest} was made for {iso(moment_of(digest))}, not for {iso(due_at)}")
+        if due_at > now:
+            raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
+        belief = None if confirm else self._trust.check(now)
+        with self._leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
+            if belief is None:
+                self._trust.confirm(now, self._tenant, self._take_back)
+                belief = self._trust.check(now)
+            upto = belief.until(due_at)
+            if digest is None:
+                self._follow_domains()
+                self._policies.finish()
+                self._registry.finish_unfinished(self._leadership.lease, "restore")  # before the bin is emptied
+                self._finish_erasures()
+            report: Report | None = None
+            trouble: ObjectStoreError | None = None
+            try:
+                report = self._sweeper.apply(
+                    due_at,
+                    extent,
+                    upto=upto,
+                    now=now,
+                    digest=digest,
+                    confirm=confirm,
+                    lease=lambda: self._leadership.lease,
+                    load=self._load,
+                    progress=progress,
+                )
+            except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
+                trouble = problem
+            left = self._leaving.carry_out(upto, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
+            self._tidy(belief.upto)
+        if report is None:
+            raise trouble or LeaseLostError("nothing was swept")
+        if left:
+            progress(sum(line.records for line in left))
+            report = report.joined(self._tenant, left, digest)
+        waiting = self._waiting(due_at, belief, extent)
+        if waiting is not None:
+            _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
+            report = replace(report, waiting=waiting)
+        if report.total and self._domains is not None and self._domains.vacuums() and not self._shrink():
+            _log.warning("the space that the sweep freed is given back later: a reader is in its way")
+        return report
+
+    def _follow_domains(self) -> None:
+        """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
+        try:
+            if self._domains is not None:
+                self._domains.follow()
+        except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
+            _log.warning("the memory domain's policy cannot be read: %s", problem)
+
+    def _tidy(self, upto: int) -> None:
+        """What goes with a sweep and takes nothing that could be seen up to a moment."""
+        try:
+            while self._short_term.end_expired(upto, _SOME) == _SOME:
+                pass
+        except StoreAwayError as problem:  # what has expired is out of sight without it
+            _log.warning("what expired in short-term memory is not removed yet: %s", problem)
+        left, before = self._dues.give_back(_PAGES), None
+        while left and left != before:  # a file that was made without it gives nothing back
+            left, before = self._dues.give_back(_PAGES), left
+
+    def empty_bin(self, *, confirm: bool = False) -> dict[str, int]:
+        """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
+        tools) of each kind. ``ClockError`` if some of it waits until the time is believed, unless confirmed.
+        """
+        report = self.sweep(extent=Extent(frozenset()), confirm=confirm)
+        if report.waiting is not None:
+            raise ClockError(
+                f"{report.counts[ACTIONS[State.DELETED]]:,} of what is in the recycle bin were deleted, and "
+                f"{report.waiting.records:,} were not: {report.waiting.belief.explain()}"
+            )
+        return {line.memory_type: line.records for line in report.lines if line.action == ACTIONS[State.DELETED]}
+
+    def audit_life(self) -> int:
+        """How long the tenant's audit entries are kept, in microseconds."""
+        life = self._rules.life(AUDIT, Scope(self._tenant, "", ""))
+        return FOREVER if life.delete_after is None else life.delete_after
+
+    def keep_audit(self, life: int) -> dict[str, Any]:
+        """Seal the audit chains of the whole store, and cut what is older than ``life``: they are of one sequence, so
+        the tenant who keeps them longest decides.
+        """
+        sealed, belief = self._audit.seal(), self._trust.look(self._now())
+        cut = 0 if life >= FOREVER else self._audit.cut(when(belief.upto - life))
+        waits = {} if belief.is_whole or life >= FOREVER else {"audit_cut_waits": belief.explain()}
+        return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut, **waits}
+
+    def waiting(self, tenants: Iterable[str] | None = None) -> Waiting | None:
+        """What waits until the time is believed, in this tenant or in those."""
+        belief = self._trust.look(now := self._now())
+        if belief.is_whole:
+            return None
+        found = (
+            find_waiting(self._dues, self._registered, tenant, at=now, belief=belief)
+            for tenant in ((self._tenant,) if tenants is None else tenants)
+        )
+        return Waiting(belief, added_up(line for one in found if one is not None for line in one.lines))
+
+    def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
+        return find_waiting(self._dues, self._registered, self._tenant, at=at, belief=belief, extent=extent)
+
+    def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
+        """For each kind of which something is due, in this tenant or in those: seconds since when."""
+        now = self._now()
+        late: dict[str, float] = {}
+        for tenant in (self._tenant,) if tenants is None else tenants:
+            for kind, since in self._dues.overdue_since(tenant, now):
+                late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
+        return late
+
+
+def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What each job of the schedule does: a part of the upkeep, for every tenant of the store."""
+
+    def sweep(extent: Extent) -> Callable[[], dict[str, Any]]:
+        return lambda: sweep_all(dues.tenants(), upkeep_of, extent)
+
+    def daily() -> dict[str, Any]:
+        tenants = dues.tenants()
+        cut = max((upkeep_of(tenant).audit_life() for tenant in tenants), default=None)
+        sealed = {} if cut is None else upkeep_of(tenants[0]).keep_audit(cut)
+        return {**sweep(DAILY)(), **sealed}
+
+    return {"minutely": sweep(SHORT), "episodes": sweep(EPISODES), "archive": sweep(COLD), "daily": daily}
+
+
+def sweep_all(tenants: Sequence[str], upkeep_of: Callable[[str], Upkeep], extent: Extent) -> dict[str, Any]:
+    """Sweep every tenant. One who cannot be swept keeps none of the others from it; it is an error in the end."""
+    reports: dict[str, Report] = {}
+    trouble: HoldfastError | None = None
+    for tenant in tenants:
+        try:
+            reports[tenant] = upkeep_of(tenant).sweep(extent=extent)
+        except LeaseLostError:
+            raise
+        except HoldfastError as problem:
+            trouble = trouble or problem
+    if trouble is not None:
+        raise trouble
+    return joined(reports)
+
+
+def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
+    """The reports of several tenants as one result of a job."""
+    counts: Counter[str] = Counter()
+    for report in reports.values():
+        counts.update(report.counts)
+    asides = [{"tenant": tenant, **aside._asdict()} for tenant, report in reports.items() for aside in report.set_aside]
+    return {
+        "tenants": len(reports),
+        "counts": dict(counts),
+        "bytes": sum(report.bytes for report in reports.values()),
+        "bytes_before": sum(report.bytes_before for report in reports.values()),
+        "bytes_after": sum(report.bytes_after for report in reports.values()),
+        "held": sum(report.held for report in reports.values()),
+        "stale": sum(report.stale for report in reports.values()),
+        "set_aside": asides[:_SHOWN],
+        "waiting": _joined_waiting([report.waiting for report in reports.values() if report.waiting is not None]),
+        "seconds": sum(report.seconds for report in reports.values()),
+    }
+
+
+def _joined_waiting(waiting: Sequence[Waiting]) -> dict[str, Any] | None:
+    """What waits until the time is believed, of several tenants together."""
+    if not waiting:
+        return None
+    lines = added_up(line for one in waiting for line in one.lines)
+    return Waiting(waiting[0].belief, lines).as_dict()

@@ -1,0 +1,372 @@
+"""``holdfast.schedule``: jobs that fire by slot, once each, however many processes look after them.
+
+A slot is claimed before its job runs and finished after; only the holder of the lease does either. So a slot runs once;
+one that was cut short (claimed, and not finished by whoever had the lease) runs once more. Slots that nobody was there
+for are made up for by one run, for the latest of them: a sweep does all that is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.clock import SKEW
+from holdfast.core.content import dump_json
+from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, told
+from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
+from holdfast.core.times import SECOND, Clock, iso, moment
+from holdfast.lifecycle.clock import ClockTrust
+from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.ports.work import JobRow, JobStore, Lease
+
+_log = logging.getLogger("holdfast.schedule")
+#: A job is overdue when a slot has been waiting for longer: someone should look at least once an hour.
+GRACE: Final = 3_600 * SECOND
+_MOST_PAUSE: Final = 30.0
+_LEAST_PAUSE: Final = 0.05
+_MOST_ERROR_CHARS: Final = 2_000
+_DEFAULT: Final = "default"
+
+Runner = Callable[[], dict[str, Any]]
+Rows = list[dict[str, Any]]
+
+
+class Job(NamedTuple):
+    """A job, as it is unless it was set otherwise."""
+
+    name: str
+    cron: str
+    sweeps: str
+    meaning: str
+
+
+JOBS: Final = (
+    Job("minutely", "* * * * *", "short TTLs", "Ends short-term windows, and what lives for less than a day."),
+    Job("episodes", "0 2 * * *", "episodic", "Archives episodes at the end of their retention, and recycles old ones."),
+    Job("archive", "0 3 * * 0", "long_term, structured", "Moves memories that are old enough to cold storage."),
+    Job(
+        "daily",
+        "0 3 * * *",
+        "sessions, recycle bin, agents, tools, audit",
+        "Recycles idle sessions, empties the bin of what is past its time, seals the audit chain.",
+    ),
+    Job(
+        "backup",
+        "30 1 * * *",
+        "backups: long_term, episodic, entity, structured, history",
+        "Makes a backup of what has changed, and lets go of backups past their time.",
+    ),
+    Job("backup_persona", "45 1 * * 0", "backups: persona", "Makes a backup of persona memories."),
+    Job(
+        "backup_trial",
+        "0 4 * * 0",
+        "backups: a trial restore",
+        "Restores the latest backups into a store of their own and compares: only then they count as good.",
+    ),
+)
+
+
+class _Standing(NamedTuple):
+    """A job, what is set about it, and its slots as the clock stands."""
+
+    job: Job
+    row: JobRow
+    cron: str
+    timezone: str
+    due: int | None = None
+    """The latest slot that was not begun."""
+    waiting: int | None = None
+    """The earliest slot that was not finished."""
+    next: int | None = None
+    trouble: str | None = None
+    """Why its slots cannot be told."""
+
+    @property
+    def after(self) -> int:
+        return max(self.row.since, self.row.slot or self.row.since)
+
+    @property
+    def cut_short(self) -> bool:
+        """Of a job that runs now, this says so too."""
+        return self.row.slot is not None and self.row.finished_at is None
+
+
+def take_back(jobs: JobStore, now: int, name: str | None = None) -> list[str]:
+    """Let jobs whose last slot lies ahead of the clock, which was ahead then, go on from now; their names.
+
+    Slots up to now are not run again. One that lies ahead by less than clocks may differ has run in its time.
+    """
+    return jobs.take_back(now=now, beyond=now + SKEW, name=name)
+
+
+class Schedule:
+    """The jobs of a store. ``clock`` tells which slots are due. Safe for many threads; one at a time runs jobs."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        leadership: Leadership,
+        runners: Mapping[str, Runner],
+        *,
+        clock: Clock,
+        timezone: str = "UTC",
+        table: Sequence[Job] = JOBS,
+        trust: ClockTrust | None = None,
+    ) -> None:
+        self._table = {job.name: job for job in table}
+        if runners.keys() != self._table.keys():
+            raise InvalidInputError(f"jobs {sorted(self._table)} need one runner each, not {sorted(runners)}")
+        self._jobs, self._leadership, self._runners = jobs, leadership, runners
+        self._clock = clock
+        self._trust = trust
+        self._timezone = check_timezone(timezone)
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease under which a job runs now, for its batches to check; ``None`` while none runs here."""
+        return self._leadership.lease
+
+    def enrol(self) -> None:
+        """Make the jobs known: slots from now on count as missed if nobody runs them."""
+        known = {row.name for row in self._jobs.rows()}
+        for name in self._table.keys() - known:
+            self._jobs.enrol(name, now=self._now())
+
+    def set(
+        self, name: str, *, cron: str | None = None, timezone: str | None = None, enabled: bool | None = None
+    ) -> dict[str, Any]:
+        """Change when a job runs, or whether; what is not given stays, and ``"default"`` goes back to the default.
+
+        A job that waits for a slot far ahead, because the clock was set back, goes on from now.
+        """
+        job = self._job(name)
+        if cron is None and timezone is None and enabled is None:
+            raise InvalidInputError(f"nothing to set about {job.name}; give cron=, timezone= or enabled=")
+        if enabled is not None and not isinstance(enabled, bool):
+            raise InvalidInputError(f"enabled must be True or False, not {told(enabled)}")
+        self._jobs.configure(
+            job.name,
+            cron=cron if cron is None else "" if cron == _DEFAULT else check_cron(cron),
+            timezone=timezone if timezone is None else "" if timezone == _DEFAULT else check_timezone(timezone),
+            enabled=enabled,
+            now=self._now(),
+        )
+        take_back(self._jobs, self._now(), job.name)
+        return next(row for row in self.list() if row["name"] == job.name)
+
+    def run(self, name: str) -> dict[str, Any]:
+        """Run a job now, by hand, and give its result; its slots stay as they are, and how it went is recorded."""
+        job = self._job(name)
+        with self._leadership.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"{job.name} was not run: {self._leadership.other()}; try again when it is done")
+            started = self._now()
+            result, problem = self._attempt(job.name)
+            error = None if problem is None else _words(problem)
+            self._jobs.note(job.name, started=started, finished=self._now(), result=result, error=error, lease=lease)
+        if problem is not None:
+            raise problem
+        return result or {}
+
+    def run_due(self, now: datetime | float | str | None = None) -> Rows:
+        """Run every job that has a slot to be run, and say how each went.
+
+        Empty if nothing is due, or if another process (or thread) is at it: the log says which.
+        """
+        given = None if now is None else moment(now, what="now")
+        self.enrol()
+        standings = self._standings(self._now(given))
+        if given is None and self._trust is not None:
+            standings = self._note_time(self._trust, standings)
+        if not any(map(_is_due, standings)):
+            return []
+        done: Rows = []
+        with self._leadership.held() as lease:
+            if lease is None:
+                _log.info("no job was run here: %s", self._leadership.other())
+                return []
+            for standing in self._standings(self._now(given)):  # again: they may have been run meanwhile
+                if not _is_due(standing):
+                    continue
+                try:
+                    done.append(self._run_slot(standing, lease, given))
+                except LeaseLostError as lost:
+                    _log.warning("%s: %s", standing.job.name, lost)
+                    break  # whoever has the lease now goes on
+        return done
+
+    def _note_time(self, trust: ClockTrust, standings: list[_Standing]) -> list[_Standing]:
+        """Tell the store the time before a slot is begun. Where it is believed, jobs whose last slot lies ahead of it
+        were begun under a clock that was wrong, and go on from now.
+        """
+        now = self._now()
+        ahead = any(one.after > now + SKEW for one in standings)
+        if not ahead and not any(map(_is_due, standings)):
+            return standings
+        is_right = trust.note(now).is_whole and trust.is_watched and not trust.is_behind(now)
+        if not (ahead and is_right and take_back(self._jobs, now)):
+            return standings
+        return self._standings(now)
+
+    def serve(self, stop: threading.Event, poll_seconds: float = _MOST_PAUSE) -> None:
+        """Run jobs when they are due, here, until ``stop`` is set; looks every ``poll_seconds`` (30 at most)."""
+        if isinstance(poll_seconds, bool) or not isinstance(poll_seconds, int | float) or not poll_seconds > 0:
+            raise InvalidInputError(f"poll_seconds must be a number above 0, not {told(poll_seconds)}")
+        while not stop.is_set():
+            pause = _MOST_PAUSE
+            try:
+                self.run_due()
+                now = self._now()
+                ahead = [row.next - now for row in self._standings(now) if row.next is not None]
+                pause = min([pause, *(micros / SECOND for micros in ahead)])
+            except HoldfastError as problem:
+                if not problem.retryable:
+                    raise
+                _log.warning("jobs that are due wait: %s", problem)
+            stop.wait(max(_LEAST_PAUSE, min(pause, poll_seconds)))
+
+    def problems(self) -> list[str]:
+        """What an operator should know: jobs that failed, that are overdue, or whose slots cannot be told."""
+        return [problem for row in self.list() for problem in _problems(row)]
+
+    # --- one slot ------------------------------------------------------------------------------------------------
+
+    def _run_slot(self, standing: _Standing, lease: Lease, given: int | None) -> dict[str, Any]:
+        name, row, started = standing.job.name, standing.row, self._now(given)
+        slot = row.slot if standing.due is None else standing.due
+        assert slot is not None  # noqa: S101 - it is due
+        passed = 0 if standing.due is None else self._missed(standing, standing.due) - 1
+        error: str | None = None
+        result: dict[str, Any] | None = None
+        if standing.due is not None:
+            mine = self._jobs.claim(name, slot, now=started, lease=lease)
+        else:
+            mine = self._jobs.reclaim(name, slot, now=started, lease=lease)
+        if mine:
+            result, problem = self._attempt(name)
+            if problem is not None:
+                _log.error("the job %s failed", name, exc_info=problem)
+                error = _words(problem)
+        else:
+            error = "cut short twice before it was finished; not tried again before its next slot"
+        finished = self._now(given)
+        self._jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
+        _log.info("the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
+        return {
+            "name": name,
+            "slot": iso(slot),
+            "missed": passed,
+            "again": standing.due is None,
+            "started_at": iso(started),
+            "finished_at": iso(finished),
+            "result": result,
+            "error": error,
+        }
+
+    def _attempt(self, name: str) -> tuple[dict[str, Any] | None, Exception | None]:
+        """What the job's runner returned, or what it raised."""
+        try:
+            result = dict(self._runners[name]())
+            dump_json(result, InvalidInputError, f"the result of {name}")
+        except LeaseLostError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever a job raises is its failure, and the others go on
+            return None, problem
+        return result, None
+
+    # --- standings -----------------------------------------------------------------------------------------------
+
+    def _now(self, given: int | None = None) -> int:
+        return moment(self._clock(), what="the clock's time") if given is None else given
+
+    def _job(self, name: object) -> Job:
+        job = self._table.get(name) if isinstance(name, str) else None
+        if job is None:
+            raise InvalidInputError(f"there is no job {told(name)}; jobs are: {', '.join(self._table)}")
+        return job
+
+    def _standings(self, now: int) -> list[_Standing]:
+        known = {row.name: row for row in self._jobs.rows()}
+        return [self._standing(job, known.get(job.name), now) for job in self._table.values()]
+
+    def _standing(self, job: Job, known: JobRow | None, now: int) -> _Standing:
+        row = known or JobRow(job.name, None, None, True, now, None, None, None, None, None)
+        standing = _Standing(job, row, row.cron or job.cron, row.timezone or self._timezone)
+        if not row.enabled:
+            return standing
+        cron, timezone, after = standing.cron, standing.timezone, standing.after
+        try:
+            due = latest_slot(cron, timezone, after=after, now=now)
+            waiting = row.slot if standing.cut_short else None if due is None else next_slot(cron, timezone, after)
+            return standing._replace(due=due, waiting=waiting, next=next_slot(cron, timezone, max(now, after)))
+        except InvalidInputError as problem:  # a zone that this machine does not know must not stop the other jobs
+            return standing._replace(trouble=str(problem))
+
+    def _missed(self, standing: _Standing, upto: int) -> int:
+        return missed(standing.cron, standing.timezone, after=standing.after, upto=upto)
+
+    def list(self) -> Rows:
+        """Every job: when it runs, how its last run went, and what is wrong with it."""
+        now = self._now()
+        held = self._leadership.is_taken()
+        return [self._shown(standing, now, held=held) for standing in self._standings(now)]
+
+    def _shown(self, standing: _Standing, now: int, *, held: bool) -> dict[str, Any]:
+        job, row = standing.job, standing.row
+        running = held and standing.cut_short
+        late = standing.waiting is not None and now - standing.waiting > GRACE
+        return {
+            "name": job.name,
+            "cron": standing.cron,
+            "timezone": standing.timezone,
+            "enabled": row.enabled,
+            "sweeps": job.sweeps,
+            "meaning": job.meaning,
+            "last_slot": _iso(row.slot),
+            "last_started": _iso(row.started_at),
+            "last_finished": _iso(row.finished_at),
+            "last_result": row.result,
+            "error": standing.trouble or row.error,
+            "next_run": _iso(standing.next),
+            "running": running,
+            "overdue": late and not running,
+            "failed": standing.trouble is not None or (row.finished_at is not None and row.error is not None),
+            "missed": 0 if standing.due is None else self._missed(standing, now),
+            "waiting_since": _iso(standing.waiting),
+            "clock_set_back": row.enabled and standing.after - now > GRACE,
+        }
+
+
+def _words(problem: Exception) -> str:
+    """What a job raised, as it can be kept."""
+    text = str(problem) if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {problem}"
+    return text[:_MOST_ERROR_CHARS].encode(errors="replace").decode().replace("\x00", "")
+
+
+def _is_due(standing: _Standing) -> bool:
+    usable = standing.row.enabled and standing.trouble is None
+    return usable and (standing.due is not None or standing.cut_short)
+
+
+def _problems(row: Mapping[str, Any]) -> Iterator[str]:
+    name = row["name"]
+    if row["failed"]:
+        at = f" at {row['last_finished']}" if row["last_finished"] else ""
+        yield f"the job {name} failed{at}: {row['error']}"
+    if row["overdue"]:
+        yield (
+            f"the job {name} is overdue: its slot of {row['waiting_since']} was not finished; "
+            "see that a process serves the schedule, or run what is due from cron"
+        )
+    if row["clock_set_back"]:
+        yield (
+            f"the job {name} waits until {row['next_run']}: its last slot lies ahead of the clock, which was set back; "
+            "check the clock, then sweep with confirm (holdfast sweep --confirm): jobs go on from then"
+        )
+
+
+def _iso(at: int | None) -> str | None:
+    return None if at is None else iso(at)

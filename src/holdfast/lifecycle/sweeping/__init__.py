@@ -1,0 +1,1 @@
+"""Sweeps: what is due is found, decided and moved in small batches."""

@@ -1,0 +1,52 @@
+"""What leaves with a sweep beside memories and conversations: single messages, agents and tools, and what is a removed
+agent's own and has not followed it yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator
+from typing import Final
+
+from holdfast.core.decisions import BIN_REASON
+from holdfast.core.types import State
+from holdfast.lifecycle.registry import Registry
+from holdfast.lifecycle.sweeping.plan import Line, added_up
+from holdfast.ports.conversations import History
+from holdfast.ports.rules import Census, DueStore
+from holdfast.ports.work import Lease
+
+MESSAGE: Final = "message"
+_SOME: Final = 1_000
+
+
+class Leaving:
+    """The same for a plan, which counts it, and for a sweep, which carries it out after the moves of records."""
+
+    def __init__(self, tenant: str, dues: DueStore, history: History, registry: Registry) -> None:
+        self._tenant = tenant
+        self._dues = dues
+        self._history = history
+        self._registry = registry
+
+    def due(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """How much leaves up to a moment, where to and why. ``going`` tells what rules send to the bin before that."""
+        for census in self._dues.message_census(self._tenant, upto):
+            yield census, State.DELETED, BIN_REASON
+        yield from self._registry.leaving(upto, going)
+
+    def carry_out(self, upto: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
+        """Let go what was due up to a moment, of the bin if that is swept; what went."""
+        lines: list[Line] = []
+        self._registry.finish_unfinished(lease(), "remove", note=lines.append)
+        if bin:
+            gone: Counter[str] = Counter()
+            while True:
+                count, size = self._history.purge_messages(self._tenant, at=upto, now=now, limit=_SOME, lease=lease())
+                gone.update(records=count, bytes=size)
+                if count < _SOME:
+                    break
+            if gone["records"]:
+                lines.append(Line(MESSAGE, "delete", BIN_REASON, gone["records"], gone["bytes"]))
+            self._registry.purge_due(now, lease(), at=upto, note=lines.append)
+        return added_up(lines)

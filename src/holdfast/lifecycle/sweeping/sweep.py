@@ -1,0 +1,285 @@
+"""The sweep: plans what is due, and has it carried out."""
+
+from __future__ import annotations
+
+import logging
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cache
+from typing import Any, Final
+
+from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
+from holdfast.core.errors import PlanChangedError, RulesChangedError
+from holdfast.core.types import TYPES, Archive, MemoryType, State
+from holdfast.lifecycle.archive import Archives
+from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
+from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, Extent, Survey
+from holdfast.lifecycle.sweeping.exclusions import Exceptions, find_exceptions
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, added_up, sealed
+from holdfast.ports.conversations import History
+from holdfast.ports.records import RecordStore
+from holdfast.ports.rules import Census, DueStore, HoldStore
+from holdfast.ports.work import Lease
+
+
+class Allowance:
+    """How many of the records that are due to be collected may go in one sweep."""
+
+    def __init__(self, most: int, due: int) -> None:
+        self.left = most
+        self.is_short = due > most
+
+    def less(self, gone: int) -> Allowance:
+        """The same, after some have gone already."""
+        self.left = max(0, self.left - gone)
+        return self
+
+    def take(self, decisions: list[Decision]) -> list[Decision]:
+        """The first of them, as far as it goes."""
+        taken = decisions[: self.left]
+        self.left -= len(taken)
+        return taken
+
+
+def is_collected(one: DueClass) -> bool:
+    """Whether a class is of records that the memory domain's policy removes."""
+    chosen = [rule.name for rule in one.profile.rules if rule.selection is not None and not rule.is_spent]
+    return one.window.target is State.RECYCLED and one.profile.life.delete_by in chosen
+
+
+_log = logging.getLogger("holdfast.sweep")
+#: Rules that change while a sweep goes on make it look again, this often.
+_TRIES: Final = 16
+#: Up to a moment, given what rules send to the bin: how much of what goes, where to and why.
+Leaves = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
+
+
+class Sweeper:
+    """Plans and sweeps for one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        dues: DueStore,
+        records: RecordStore,
+        history: History,
+        holds: HoldStore,
+        archives: Archives,
+        erase_session: Callable[..., int],
+        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        most_collected: Callable[[], int] | None = None,
+        leaving: Leaves | None = None,
+    ) -> None:
+        """``leaving`` says what else goes with a sweep, for a plan to count."""
+        self._tenant = tenant
+        self._dues = dues
+        self._holds = holds
+        self._history = history
+        self._archives = archives
+        self._stores = Stores(records, history, archives, erase_session, retell)
+        self._most_collected = most_collected
+        self._leaving = leaving
+
+    # --- planning -----------------------------------------------------------------------------------------------------
+
+    def plan(self, at: int, extent: Extent = EVERYTHING, *, upto: int, confirm: bool = False) -> Plan:
+        """What a sweep would do at a moment; of what cannot be undone, what was due ``upto`` another."""
+        survey, exceptions = self._survey(at, extent, upto=upto, confirm=confirm)
+        lines: list[Line] = []
+        parts: list[list[Any]] = [list(map(list, exceptions.asides))]
+        held = 0
+        for source, target, reason, allowed, kept in self._counted(survey, exceptions):
+            held += kept
+            for census in allowed:
+                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
+                parts.append([*census, source, ACTIONS[target], reason])
+        decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exceptions))
+        if extent.bin and self._leaving is not None:
+            recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
+            for census, target, reason in self._leaving(upto, recycled):
+                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
+                parts.append([*census, "", ACTIONS[target], reason])
+        return Plan(at, sealed(self._tenant, at, parts), added_up(lines), exceptions.asides, held, decisions)
+
+    def _survey(self, at: int, extent: Extent, *, upto: int, confirm: bool) -> tuple[Survey, Exceptions]:
+        survey = Survey(self._dues, self._tenant, at, extent, upto=upto)
+        holds = self._holds.list(self._tenant)
+        return survey, find_exceptions(survey, self._dues, self._tenant, holds, confirm=confirm)
+
+    def _decisions(self, survey: Survey, exceptions: Exceptions) -> Iterator[Decision]:
+        allowance = self._allowance(survey)
+        for one in survey.due:
+            for decisions, _ in self._decided(survey, one, exceptions, allowance):
+                yield from decisions
+        if survey.extent.bin:
+            for standings in survey.binned(tags=exceptions.tags):
+                yield from exceptions.decided(standings, NO_LIFE, survey.at, self._history)[0]
+
+    def _allowance(self, survey: Survey) -> Allowance:
+        """How many records may go by the memory domain's policy."""
+        due = sum(census.records for one, found in survey.due.items() if is_collected(one) for census in found)
+        return Allowance(self._most_collected() if due and self._most_collected is not None else due, due)
+
+    def _decided(
+        self, survey: Survey, one: DueClass, exceptions: Exceptions, allowance: Allowance
+    ) -> Iterator[tuple[list[Decision], int]]:
+        """What is decided of a class, page by page, and how many of each a hold keeps; of what the memory domain's
+        policy removes, as many as one sweep may. A plan and what carries it out both come from here.
+        """
+        bounded = is_collected(one)
+        for standings in survey.pages(one, tags=exceptions.tags):
+            if bounded and not allowance.left:
+                return
+            decisions, held = exceptions.decided(standings, one.profile.life, survey.at, self._history)
+            yield (allowance.take(decisions) if bounded else decisions), held
+
+    def _counted(self, survey: Survey, exceptions: Exceptions) -> Iterator[tuple[State, State, str, list[Census], int]]:
+        """For each move: from where to where, why, how much of each subject may go, and how much is on hold."""
+        allowance = self._allowance(survey)
+        for one, due in survey.due.items():
+            life, target = one.profile.life, one.window.target
+            reason = reason_for(one.profile.kind, life, target)
+            if exceptions.one_by_one or (allowance.is_short and is_collected(one)):
+                counted = _looked_at(self._decided(survey, one, exceptions, allowance))
+            else:
+                counted = _allowed(survey, one, due, exceptions)
+            yield one.state, target, reason, *counted
+        if survey.extent.bin:
+            if exceptions.one_by_one:
+                pages = survey.binned(tags=exceptions.tags)
+                counted = _looked_at(exceptions.decided(page, NO_LIFE, survey.at, self._history) for page in pages)
+            else:
+                counted = _parted(survey.bin_census(), exceptions)
+            yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
+
+    # --- sweeping -----------------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        at: int,
+        extent: Extent = EVERYTHING,
+        *,
+        upto: int,
+        now: int | None = None,
+        digest: str | None = None,
+        confirm: bool = False,
+        lease: Callable[[], Lease | None] = lambda: None,
+        load: float = 1.0,
+        progress: Progress = lambda _count: None,
+        note: Callable[[Decision], None] = lambda _decision: None,
+    ) -> Report:
+        """Carry out ``now`` what was due at a moment; of what cannot be undone, what was due ``upto`` another. With a
+        digest, only if that is still what was planned. ``note`` is told of each decision that was carried out.
+        """
+        began = time.monotonic()
+        rules = self._dues.rules_version(self._tenant)
+        if digest is not None and self.plan(at, extent, upto=upto, confirm=confirm).digest != digest:
+            raise PlanChangedError(
+                f"what is due is no longer what was planned ({digest}); nothing was changed: look at a new plan"
+            )
+        batches = Batches(
+            self._stores,
+            at=at,
+            upto=upto,
+            now=at if now is None else now,
+            lease=lease,
+            load=load,
+            progress=progress,
+            note=note,
+        )
+        for _ in range(_TRIES):
+            try:
+                asides = self._carry_out(batches, extent, rules, confirm=confirm)
+                break
+            except RulesChangedError as changed:
+                if digest is not None:
+                    raise PlanChangedError(
+                        f"the rules were changed while the plan {digest} was carried out; what was done by then is "
+                        "done, the rest is not: look at a new plan"
+                    ) from changed
+                _log.info("%s", changed)
+                batches.drop()
+                rules = self._dues.rules_version(self._tenant)
+        else:
+            raise RulesChangedError("the rules keep changing while what is due by them is carried out; sweep again")
+        if batches.trouble is not None:
+            batches.trouble.add_note("everything else that was due was done")
+            raise batches.trouble
+        lines = batches.lines()
+        sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in lines])
+        done = (batches.held, batches.stale, batches.bytes_before, batches.bytes_after)
+        return Report(at, sweep_digest, lines, asides, *done, time.monotonic() - began)
+
+    def _carry_out(self, batches: Batches, extent: Extent, rules: int, *, confirm: bool) -> tuple[Any, ...]:
+        """Look up what is due, and carry it out, under one version of the rules; who was set aside."""
+        batches.rules = rules
+        survey, exceptions = self._survey(batches.at, extent, upto=batches.upto, confirm=confirm)
+        if extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
+            self._settle_packs(batches)
+        allowance = self._allowance(survey).less(batches.collected)
+        for one in survey.due:
+            for decisions, held in self._decided(survey, one, exceptions, allowance):
+                batches.held += held
+                batches.collected += len(decisions) if is_collected(one) else 0
+                batches.take(decisions)
+            batches.flush()
+        if extent.bin:
+            self._empty_bin(batches, survey, exceptions)
+        for aside in exceptions.asides:
+            _log.warning("%s", aside.told())
+        return exceptions.asides
+
+    def _settle_packs(self, batches: Batches) -> None:
+        with batches.coping():
+            self._archives.settle_all(self._tenant, now=batches.now, lease=batches.lease())
+
+    def _empty_bin(self, batches: Batches, survey: Survey, exceptions: Exceptions) -> None:
+        """Claim, erase, confirm: what lies elsewhere goes before its record does."""
+        for standings in survey.binned(tags=exceptions.tags):
+            decisions, held = exceptions.decided(standings, NO_LIFE, survey.at, self._history)
+            batches.held += held
+            batches.take([decision for decision in decisions if decision.source is State.RECYCLED])
+        batches.flush()
+        self._settle_packs(batches)
+        for standings in survey.binned(tags=exceptions.tags):
+            batches.confirm([standing for standing in standings if standing.state is State.DELETING])
+        batches.flush()
+
+
+def _looked_at(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
+    """What may move, for each subject, by looking at each record; and how much is on hold."""
+    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    held = 0
+    for decisions, kept in decided:
+        held += kept
+        for decision in decisions:
+            mark = zlib.crc32(f"{decision.id}/{decision.version}".encode())
+            total = totals[decision.kind, decision.subject]
+            for place, amount in enumerate((1, decision.size, mark, decision.version)):
+                total[place] += amount
+    return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
+
+
+def _allowed(survey: Survey, one: DueClass, due: list[Census], exceptions: Exceptions) -> tuple[list[Census], int]:
+    """What of a class may move, for each subject, and how much of it is on hold."""
+    if one.window.target is State.RECYCLED and exceptions.asides:
+        if exceptions.agents:
+            due = survey.census(one, without=exceptions.agents)
+        due = [census for census in due if census.subject.split("/", 1)[1] not in exceptions.users]
+    return _parted(due, exceptions)
+
+
+def _parted(due: list[Census], exceptions: Exceptions) -> tuple[list[Census], int]:
+    """Those of whom not everything is on hold, and how much the others have."""
+    held = exceptions.held_subjects
+    kept = sum(census.records for census in due if census.subject in held)
+    return [census for census in due if census.subject not in held], kept
+
+
+def _is_cold(one: DueClass) -> bool:
+    """Whether a class is of records that are to go to cold storage."""
+    archived = one.window.target is State.ARCHIVED
+    return archived and TYPES[MemoryType(one.profile.kind)].archive is Archive.COLD

@@ -1,0 +1,407 @@
+"""Entity memory: people, places and things, with attributes and relations that begin and end."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from holdfast.core.content import check_content, check_count, check_id, check_metadata, dump_json
+from holdfast.core.errors import (
+    AgentRemovedError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleError,
+    told,
+)
+from holdfast.core.facts import holds_at, says_already
+from holdfast.core.ids import is_id
+from holdfast.core.provenance import UNSAID, Origin
+from holdfast.core.records import Cause, Fact, Record, Scope
+from holdfast.core.times import iso, moment
+from holdfast.core.types import MemoryType
+from holdfast.lifecycle.bulk_delete import clear, counted
+from holdfast.memory.records import Draft, Durable
+from holdfast.memory.services import Parts
+from holdfast.ports.records import Added
+
+_log = logging.getLogger("holdfast.entity")
+_ENTITY: Final = MemoryType.ENTITY
+_TRIES: Final = 16
+#: So many facts of an entity are written into the text that recall searches.
+_TOLD: Final = 64
+_MAX_VALUE_BYTES: Final = 64 * 1024
+_MAX_ATTRIBUTES: Final = 500
+_MAX_TEXT: Final = 128 * 1024
+
+When = datetime | float | str | None
+
+
+class Entity:
+    """``memory.entity``: what is known about the user's world. An entity is named by its name or its id."""
+
+    def __init__(self, records: Durable) -> None:
+        self._records = records
+        self._parts = records.parts
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        entity_type: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        since: When = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> str:
+        """Make an entity known, or add to what is known of it; its id. One entity of a user goes by a name.
+
+        ``source`` and ``derived_from`` are the entity's, with all that is known of it: the last that were given count.
+        """
+        self._records.check_agent()
+        _check_name(name)
+        origin = self._records.origin(source, derived_from)
+        given = {**check_metadata(metadata), "name": name}
+        if entity_type is not None:
+            given["entity_type"] = check_id(entity_type, "entity_type")
+        if description is not None:
+            given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
+        checked = _check_attributes(attributes or {})
+        begins = None if since is None else moment(since, what="since")
+        entity_id = self._ensure(name, given, origin)
+        self._set(entity_id, checked, begins)
+        return entity_id
+
+    def set(self, entity: str, attributes: Mapping[str, Any], *, since: When = None) -> None:
+        """Set attributes: the value that each had until then ends, it is not overwritten."""
+        self._records.check_agent()
+        checked = _check_attributes(attributes)
+        self._set(self._resolve(entity).id, checked, None if since is None else moment(since, what="since"))
+
+    def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int | None) -> None:
+        now = self._parts.now()
+        begins = now if since is None else since
+        facts = [
+            Fact(self._parts.new_id(now), entity_id, name, None, value, begins, None, now)
+            for name, value in attributes.items()
+        ]
+        if facts:
+            self._parts.facts.record(self._records.scope.subject, facts, replacing=True)
+        self._retell([entity_id])
+
+    def relate(
+        self,
+        source: str,
+        relation: str,
+        target: str,
+        *,
+        since: When = None,
+        until: When = None,
+        replace: bool = False,
+    ) -> str:
+        """State that a relation holds from ``since`` on; the fact's id. Unknown names become entities.
+
+        With ``replace``, other relations of this name that the source has then end (one employer at a time).
+        """
+        self._records.check_agent()
+        now = self._parts.now()
+        begins = now if since is None else moment(since, what="since")
+        ends = None if until is None else moment(until, what="until")
+        if ends is not None and ends <= begins:
+            raise InvalidInputError(f"the relation would end ({iso(ends)}) before it begins ({iso(begins)})")
+        check_id(relation, "relation")
+        for end in (source, target):
+            self._resolve(end) if is_id(end) else _check_name(end)
+        one, other = self._known_or_new(source), self._known_or_new(target)
+        fact = Fact(self._parts.new_id(now), one, relation, other, None, begins, ends, now)
+        added = self._parts.facts.record(self._records.scope.subject, [fact], replacing=replace)
+        self._retell([one])
+        return fact.id if added else self._standing(fact).id
+
+    def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
+        """Let an attribute or a relation end; how many facts did. With ``target``, only those that lead to it."""
+        self._records.check_agent()
+        moment_of_end = self._parts.now() if at is None else moment(at, what="at")
+        record = self._resolve(source)
+        goal = None if target is None else self._resolve(target).id
+        ids = [
+            fact.id
+            for fact in self._facts([record.id])
+            if fact.source == record.id and fact.name == name and goal in (None, fact.target)
+        ]
+        ended = self._parts.facts.end(self._records.scope.subject, ids, at=moment_of_end)
+        self._retell([record.id])
+        return ended
+
+    def delete(self, entity: str) -> str:
+        """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
+        self._records.check_agent()
+        record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
+        self.retell_sources(record.id)
+        return record.id
+
+    def retell_sources(self, entity_id: str) -> None:
+        """An entity went, or came back: let those that are related to it tell what holds now."""
+        facts = self._facts([entity_id])
+        live = self._live(facts)
+        self._retell(sorted({fact.source for fact in facts if fact.source in live}))
+
+    def delete_user_entities(self, user_id: str) -> int:
+        """Send all of a user's entities to the recycle bin; how many."""
+        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
+        parts = self._records.parts
+        reason = "deleted by the user, with all of its kind"
+        cleared = clear(
+            parts.records,
+            scope.subject,
+            _ENTITY,
+            reason=reason,
+            cause=Cause.USER,
+            now=parts.now(),
+            whose=parts.pseudonym(scope.subject),
+        )
+        return counted(cleared, user_id)
+
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's entities, whole, in whatever state they are."""
+        parts = self._records.parts
+        return parts.exports.of_kind(self._records.scope.tenant, user_id, _ENTITY)
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def get(self, entity: str, *, at: When = None) -> dict[str, Any]:
+        """What is known of an entity now, or was true at a moment: attributes, and relations with their dates."""
+        record = self._resolve(entity)
+        when = self._parts.now() if at is None else moment(at, what="at")
+        facts = [fact for fact in self._facts([record.id]) if holds_at(fact, when)]
+        names = self._names(facts)
+        return {
+            "entity_id": record.id,
+            "name": record.metadata.get("name"),
+            "entity_type": record.metadata.get("entity_type"),
+            "description": record.metadata.get("description"),
+            "attributes": {f.name: f.value for f in facts if f.target is None and f.source == record.id},
+            "relations": [_shown(f, names) for f in facts if f.target is not None and _told(f, names)],
+            "metadata": record.metadata,
+        }
+
+    def history(self, entity: str, name: str | None = None) -> list[dict[str, Any]]:
+        """Every fact that holds or held of an entity, oldest first; with ``name``, of that attribute or relation."""
+        record = self._resolve(entity)
+        facts = [fact for fact in self._facts([record.id]) if name in (None, fact.name)]
+        names = self._names(facts)
+        return [_shown(fact, names) for fact in facts if _told(fact, names)]
+
+    def neighbours(
+        self,
+        entity: str,
+        relation: str | None = None,
+        *,
+        depth: int = 1,
+        direction: Literal["out", "in", "both"] = "both",
+        at: When = None,
+    ) -> list[dict[str, Any]]:
+        """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
+        check_count(depth, "depth", most=8)
+        if direction not in ("out", "in", "both"):
+            raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {told(direction)}")
+        when = self._parts.now() if at is None else moment(at, what="at")
+        start = self._resolve(entity).id
+        seen = {start}
+        found: list[dict[str, Any]] = []
+        frontier = deque([(start, 0)])
+        while frontier:
+            node, distance = frontier.popleft()
+            if distance == depth:
+                continue
+            facts = [f for f in self._facts([node]) if f.target and holds_at(f, when) and relation in (None, f.name)]
+            records = self._live(facts)
+            for fact in facts:
+                leads_out = fact.source == node
+                other = fact.target if leads_out else fact.source
+                if other in seen or other not in records or direction == ("in" if leads_out else "out"):
+                    continue
+                seen.add(str(other))
+                frontier.append((str(other), distance + 1))
+                found.append(
+                    {
+                        "entity_id": other,
+                        "name": records[str(other)].metadata.get("name"),
+                        "entity_type": records[str(other)].metadata.get("entity_type"),
+                        "relation": fact.name,
+                        "direction": "out" if leads_out else "in",
+                        "distance": distance + 1,
+                        "since": iso(fact.since),
+                    }
+                )
+        return found
+
+    # --- plain texts -------------------------------------------------------------------------------------------------
+
+    def add_texts(
+        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
+    ) -> tuple[list[str], Added]:
+        """Keep plain texts about entities; ``metadata`` may give one a ``name`` that it can be looked up by."""
+        given = check_metadata(metadata)
+        name = None if given.get("name") is None else _key(check_id(given["name"], "name"))
+        drafts = [
+            Draft(check_content(text), {**given, "description": text}, name=name, origin=origin) for text in contents
+        ]
+        ids, added = self._records.write(_ENTITY, drafts, prune=prune)
+        retell_entities(self._parts, self._records.scope.subject, added.gone)
+        return ids, added
+
+    # --- within ------------------------------------------------------------------------------------------------------
+
+    def _ensure(self, name: str, metadata: dict[str, Any], origin: Origin = UNSAID) -> str:
+        """The entity of a name with this metadata added to its own, and where it comes from; made if there is none."""
+        for _ in range(_TRIES):
+            there = self._records.named(_ENTITY, _key(name))
+            try:
+                if there is None:
+                    return self._records.write(_ENTITY, [Draft(name, metadata, name=_key(name), origin=origin)])[0][0]
+                merged = {**there.metadata, **metadata, "name": there.metadata.get("name", name)}
+                said = origin.fields(there.scope.agent_id)
+                if merged != there.metadata or any(getattr(there, field) != value for field, value in said.items()):
+                    self._records.change(there, metadata=merged, **said)
+            except AgentRemovedError:
+                raise
+            except ConflictError:
+                continue  # another writer made or changed it; look again
+            return there.id
+        raise StaleError(f"entity {name!r} keeps changing; try again")
+
+    def _known_or_new(self, entity: str) -> str:
+        if is_id(entity):
+            return self._resolve(entity).id
+        _check_name(entity)
+        there = self._records.named(_ENTITY, _key(entity))
+        return self._ensure(entity, {"name": entity}) if there is None else there.id
+
+    def _resolve(self, entity: str) -> Record:
+        if is_id(entity):
+            return self._records.read(entity, only=_ENTITY)
+        record = self._records.named(_ENTITY, _key(check_id(entity, "entity")))
+        if record is None:
+            raise NotFoundError(f"no entity {told(entity)} for user {self._records.scope.user_id!r}; add it first")
+        return record
+
+    def _facts(self, entity_ids: Sequence[str]) -> list[Fact]:
+        return self._parts.facts.facts(self._records.scope.subject, entity_ids)
+
+    def _standing(self, new: Fact) -> Fact:
+        """The fact that said so already."""
+        known = [fact for fact in self._facts([new.source]) if (fact.source, fact.name) == (new.source, new.name)]
+        return next(fact for fact in known if says_already(fact, new))
+
+    def _live(self, facts: Iterable[Fact]) -> dict[str, Record]:
+        ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
+        return self._parts.records.fetch(self._records.scope.subject, ids, now=self._parts.now())
+
+    def _names(self, facts: Iterable[Fact]) -> dict[str, str]:
+        return {record.id: str(record.metadata.get("name")) for record in self._live(facts).values()}
+
+    def _retell(self, entity_ids: Sequence[str]) -> None:
+        """Write what holds of entities into the texts and metadata that recall and filters see.
+
+        A relation is told by its source alone, so that there is one text to change when it ends.
+        """
+        for entity_id in entity_ids:
+            for _ in range(_TRIES):
+                record = self._records.read(entity_id, only=_ENTITY)
+                now = self._parts.now()
+                facts = [f for f in self._facts([entity_id]) if f.source == entity_id and holds_at(f, now)]
+                names = self._names(facts)
+                own = {f.name: f.value for f in facts if f.target is None}
+                metadata = {**record.metadata, "attributes": own}
+                content = _text(record, facts, names)
+                if (content, metadata) == (record.content, record.metadata):
+                    break
+                try:
+                    self._records.change(record, content=content, metadata=metadata)
+                except ConflictError:
+                    continue
+                break
+
+
+def retell_entities(parts: Parts, subject: str, record_ids: Sequence[str]) -> None:
+    """Entities came back, or went: let those that are related to them tell what holds now."""
+    tenant, user_id = subject.split("/", 1)
+    for record_id in record_ids:
+        record = parts.records.get(subject, record_id)
+        if record is not None and record.kind is _ENTITY:
+            entity = Entity(Durable(parts, Scope(tenant, user_id, record.scope.agent_id)))
+            try:
+                entity.retell_sources(record_id)
+            except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
+                _log.warning("an entity's text was left as it was: %s", problem)
+
+
+def _check_name(name: object) -> None:
+    if is_id(check_id(name, "name")):
+        raise InvalidInputError(f"the name {told(name)} has the form of a memory's id; give the entity another")
+
+
+def _check_attributes(attributes: object) -> dict[str, Any]:
+    """Attributes that can be kept: names, and JSON values of a reasonable size."""
+    if not isinstance(attributes, Mapping):
+        raise InvalidInputError(f"attributes must be an object (a dict), not {told(attributes)}")
+    if len(attributes) > _MAX_ATTRIBUTES:
+        raise InvalidInputError(
+            f"{len(attributes):,} attributes at once are too many (max: {_MAX_ATTRIBUTES}); set them in several calls"
+        )
+    for name, value in attributes.items():
+        check_id(name, "attribute")
+        size = len(dump_json(value, InvalidInputError, f"the attribute {told(name)}"))
+        if size > _MAX_VALUE_BYTES:
+            raise InvalidInputError(
+                f"the attribute {told(name)} of {size:,} characters is too large (max: {_MAX_VALUE_BYTES:,})"
+            )
+    return dict(attributes)
+
+
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _told(fact: Fact, names: Mapping[str, str]) -> bool:
+    """A relation is told while both its ends are there."""
+    return fact.target is None or (fact.source in names and fact.target in names)
+
+
+def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> str:
+    """An entity as a text: who it is, then what holds of it, newest last."""
+    head = [str(record.metadata.get("name") or "")]
+    if record.metadata.get("entity_type"):
+        head.append(f"({record.metadata['entity_type']})")
+    lines = [" ".join(head).strip(), str(record.metadata.get("description") or "")]
+    for fact in [fact for fact in facts if _told(fact, names)][-_TOLD:]:
+        name = fact.name.replace("_", " ")
+        if fact.target is None:
+            value = fact.value if isinstance(fact.value, str) else dump_json(fact.value, InvalidInputError, name)
+            lines.append(f"{name}: {value}")
+        else:
+            lines.append(f"{names[fact.source]} {name} {names[fact.target]}")
+    return "\n".join(line for line in lines if line)[:_MAX_TEXT]
+
+
+def _shown(fact: Fact, names: Mapping[str, str]) -> dict[str, Any]:
+    shown = {
+        "fact_id": fact.id,
+        "name": fact.name,
+        "since": iso(fact.since),
+        "until": None if fact.until is None else iso(fact.until),
+        "recorded_at": iso(fact.recorded_at),
+    }
+    if fact.target is None:
+        return {**shown, "value": fact.value}
+    ends = {"source": names.get(fact.source), "target": names.get(fact.target)}
+    return {**shown, **ends, "source_id": fact.source, "target_id": fact.target}

@@ -1,0 +1,211 @@
+"""Episodic memory: tasks that an agent went through, with their steps, messages, tool calls and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from holdfast.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from holdfast.core.errors import InvalidContentError, InvalidInputError, told
+from holdfast.core.ids import is_id
+from holdfast.core.provenance import MAX_DERIVED_FROM, UNSAID, Origin
+from holdfast.core.records import ALL, Message, Record
+from holdfast.core.times import SECOND, iso, moment
+from holdfast.core.types import MemoryType
+from holdfast.lifecycle.bulk_delete import clear_aged
+from holdfast.memory.records import Draft, Durable
+from holdfast.ports.records import Added
+from holdfast.recall.service import Ask
+
+_EPISODIC: Final = MemoryType.EPISODIC
+#: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more
+#: than people like to read, and agents to pay for, with each of several episodes found. The task is kept beside it.
+_SUMMARY_PART: Final = 5
+_SUMMARY_LEAST, _SUMMARY_MOST = 300, 4_000
+#: Clocks of two machines may differ by so much before an end counts as being in the future.
+_CLOCK_TOLERANCE: Final = 300 * SECOND
+
+Step = str | Mapping[str, Any]
+
+
+class Episodic:
+    """``memory.episodic``: the agent's episodes with this user."""
+
+    def __init__(self, records: Durable) -> None:
+        self._records = records
+        self._parts = records.parts
+
+    def record_episode(
+        self,
+        task: str,
+        steps: Sequence[Step] = (),
+        *,
+        messages: Sequence[Step] = (),
+        tool_calls: Sequence[Step] = (),
+        summary: str | None = None,
+        timestamp: datetime | float | str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> str:
+        """Keep an episode; its id.
+
+        ``steps``, ``messages`` and ``tool_calls`` are texts or JSON objects (a message has ``role`` and ``content``).
+        The episode ended at ``timestamp`` (an aware datetime, seconds since 1970 or ISO 8601; now, if not given). A
+        summary that is not given is made. Where ``derived_from`` is not given, it is derived from those of the messages
+        that have a ``message_id``, as a conversation's history gives them (the last 1,000).
+        """
+        check_content(task, "task")
+        origin = self._records.origin(source, derived_from)
+        body: dict[str, Any] = {
+            "task": task,
+            "steps": _listed(steps, "steps"),
+            "messages": _listed(messages, "messages"),
+            "tool_calls": _listed(tool_calls, "tool_calls"),
+        }
+        size = len(dump_json(body, InvalidContentError, "the episode"))
+        if size > self._parts.max_content_bytes:
+            raise InvalidContentError(
+                f"an episode of {size:,} characters is too large (max: {self._parts.max_content_bytes:,}); "
+                "leave out bulky tool results, or record it as several episodes"
+            )
+        draft = Draft(
+            content=self._summary(body) if summary is None else check_content(summary, "summary"),
+            metadata={**check_metadata(metadata), "task": task},
+            body=body,
+            dated_at=self._ended_at(timestamp),
+            origin=origin if derived_from is not None else origin._replace(derived_from=_message_ids(body["messages"])),
+        )
+        return self._records.write(_EPISODIC, [draft])[0][0]
+
+    def query_similar_episodes(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+        """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
+        now = self._parts.now()
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        ask = Ask(check_count(top_k, "top_k"), now, include_archived=True)
+        pairs = self._records.search(_EPISODIC, asked, ask)
+        return [
+            {
+                "episode_id": record.id,
+                "task": record.metadata.get("task"),
+                "summary": record.content,
+                "date": iso(record.dated_at),
+                "score": hit.score,
+                "is_archived": record.is_archived(now),
+            }
+            for record, hit in pairs
+        ]
+
+    def get_messages(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The messages of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "messages")
+
+    def get_steps(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The steps of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "steps")
+
+    def get_tool_calls(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
+        """The tool calls of an episode; ``"archived"`` once only its summary is kept."""
+        return self._detail(episode_id, "tool_calls")
+
+    def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+        """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
+        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        now = self._parts.now()
+        pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
+        places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
+        items = [
+            Message(place, "", _text(message), record.dated_at, {})
+            for place, (record, _, message) in places.items()
+            if str(message.get("content", "")).strip()
+        ]
+        hits = self._parts.recall.search_loose(self._records.scope, items, asked, Ask(top_k, now))
+        return [_shown_message(*places[hit.id], score=hit.score) for hit in hits]
+
+    def cleanup_old_episodes(self) -> int:
+        """Send episodes that are past their active time (90 days, unless a rule says otherwise) to the recycle bin,
+        without waiting for a sweep, which would archive them; how many. With the agent ``*``: of all agents.
+        """
+        scope = self._records.scope
+        cleared = clear_aged(
+            self._parts.dues,
+            self._parts.records,
+            scope.tenant,
+            _EPISODIC,
+            now=self._parts.now(),
+            subject=None if scope.user_id == ALL else scope.subject,
+            agent_id=None if scope.agent_id == ALL else scope.agent_id,
+        )
+        return cleared.moved
+
+    def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
+        record = self._records.read(episode_id, only=_EPISODIC)
+        if record.is_archived(self._parts.now()):
+            return "archived"
+        found: list[dict[str, Any]] = (record.body or {}).get(part, [])
+        return found
+
+    def _summary(self, body: Mapping[str, Any]) -> str:
+        texts = [text for part in ("steps", "messages") for item in body[part] if (text := _text(item))]
+        most = min(_SUMMARY_MOST, max(_SUMMARY_LEAST, sum(map(len, texts)) // _SUMMARY_PART))
+        return self._parts.summarizer.summarize(texts, max_chars=most) or body["task"]
+
+    def _ended_at(self, timestamp: datetime | float | str | None) -> int | None:
+        if timestamp is None:
+            return None
+        ended = moment(timestamp, what="timestamp")
+        if ended > self._parts.now() + _CLOCK_TOLERANCE:
+            raise InvalidInputError(
+                f"timestamp {iso(ended)} is in the future; an episode is recorded when it has ended"
+            )
+        return ended
+
+    def add_texts(
+        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
+    ) -> tuple[list[str], Added]:
+        """Keep plain texts as episodes that are nothing but their summary."""
+        drafts = [
+            Draft(check_content(content), {**check_metadata(metadata)}, _EMPTY, origin=origin) for content in contents
+        ]
+        return self._records.write(_EPISODIC, drafts, prune=prune)
+
+
+_EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}
+
+
+def _listed(items: object, what: str) -> list[dict[str, Any]]:
+    """Texts and objects as a list of objects."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+        raise InvalidContentError(f"{what} must be a list of texts or objects, not {told(items)}")
+    listed = []
+    for place, item in enumerate(items):
+        if not isinstance(item, str | Mapping):
+            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {told(item)}")
+        listed.append({"content": item} if isinstance(item, str) else dict(item))
+    return listed
+
+
+def _message_ids(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The ids that messages of a conversation have there, each once."""
+    ids = [message["message_id"] for message in messages if is_id(message.get("message_id"))]
+    return tuple(dict.fromkeys(ids))[-MAX_DERIVED_FROM:]
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    """What an item says: its content, after who said it."""
+    content = item.get("content")
+    if not isinstance(content, str):
+        return " ".join(f"{key}: {value}" for key, value in item.items() if isinstance(value, str | int | float))
+    return f"{item['role']}: {content}" if item.get("role") else content
+
+
+def _shown_message(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> dict[str, Any]:
+    return {
+        "episode_id": record.id,
+        "position": place,
+        "role": message.get("role"),
+        "content": message.get("content"),
+        "date": iso(record.dated_at),
+        "score": score,
+    }

@@ -1,0 +1,93 @@
+"""What can be said of a memory, a message or a note: where it is, what comes next, and what protects it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.errors import NotFoundError, told
+from holdfast.core.ids import is_id
+from holdfast.core.records import Message, Scope
+from holdfast.core.rules import HISTORY
+from holdfast.core.selections import labels_of
+from holdfast.core.times import iso
+from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
+from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
+from holdfast.lifecycle.holds import as_held_message
+from holdfast.memory.services import Parts
+from holdfast.ports.conversations import Turn
+
+
+def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
+    """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
+    if not is_id(memory_id):
+        raise NotFoundError(f"{told(memory_id)} is not the id of a memory")
+    now = parts.now()
+    found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
+    if found is not None:
+        entries = parts.audit.of_item(found.scope.subject, memory_id)
+        life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
+        derived = _live_derived(parts, found.scope.subject, memory_id)
+        agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
+        said = explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
+        return explain_waiting(said, parts.trust.look, now)
+    if subject is None:
+        raise NotFoundError(
+            f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
+        )
+    turn = parts.history.find_message(subject, memory_id)
+    if turn is not None:
+        return explain_turn(parts, turn)
+    entries = parts.audit.of_item(subject, memory_id)
+    if not entries:
+        raise NotFoundError(f"no memory {memory_id} is there, and none of this id was ever removed from this user")
+    gone = explain_gone(memory_id, entries)
+    if gone is None:
+        last = entries[-1]
+        raise NotFoundError(
+            f"no memory {memory_id} is there; the last that the audit chain says of it is {last.action!r} on "
+            f"{iso(last.at)}, and of a message that went with its whole session it says no more"
+        )
+    return gone
+
+
+def explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
+    """What can be said of a message of the conversation history."""
+    now = parts.now()
+    session, message = turn.session, turn.message
+    tenant, user_id = session.subject.split("/", 1)
+    scope = Scope(tenant, user_id, session.agent_id, session.session_id)
+    holds = [hold for hold in parts.holds.list(tenant) if hold.covers(as_held_message(turn))]
+    if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
+        hold = parts.history.hold_on(session.subject, session.id)
+        holds = [] if hold is None else [hold]
+    said = explain_message(
+        turn,
+        parts.rules.life(HISTORY, scope, session.id),
+        holds,
+        parts.audit.of_item(session.subject, message.id),
+        now,
+        derived=_live_derived(parts, session.subject, message.id),
+        agent=parts.removed_agent(scope),
+    )
+    return explain_waiting(said, parts.trust.look, now)
+
+
+def _live_derived(parts: Parts, subject: str, memory_id: str) -> list[str]:
+    """What is live and says that it was derived from a memory or a message."""
+    found = parts.provenance.derived(subject, [memory_id])
+    return [written.standing.id for written in found if written.standing.state in LIVE]
+
+
+def explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | None) -> dict[str, Any]:
+    ends = "its task ends" if kind.name is MemoryType.WORKING else f"{ttl} seconds from now, unless a message comes"
+    return {
+        "memory_id": item.id,
+        "memory_type": kind.name.value,
+        "state": State.ACTIVE.value,
+        "is_visible": True,
+        "is_archived": False,
+        "created_at": seen["created_at"],
+        "next": {"action": "delete", "at": None, "due": False, "rule": f"the rule for {kind.name}", "reason": ends},
+        "protected_by": [],
+        "summary": f"This {kind.name} memory is gone when {ends}." if ttl is None else f"It is gone {ends}.",
+    }

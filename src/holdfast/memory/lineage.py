@@ -1,0 +1,163 @@
+"""Where a user's memories came from, and what was derived from them: shown, removed and brought back with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.core.decisions import Standing
+from holdfast.core.errors import StaleError
+from holdfast.core.filters import MISSING, Filter, matches, value_at
+from holdfast.core.holds import standing
+from holdfast.core.ids import is_id
+from holdfast.core.records import Cause, Outcome, Record
+from holdfast.core.types import LIVE, MemoryType
+from holdfast.lifecycle.explanation import as_standing
+from holdfast.lifecycle.provenance import descendants, recycle_together
+from holdfast.lifecycle.recycle_bin import bundled, not_restored, restoring
+from holdfast.memory.records import Durable, held
+from holdfast.ports.records import Written
+
+_log = logging.getLogger("holdfast.lineage")
+_PAGE: Final = 1_000
+
+
+class Lineage:
+    """The lineage of the records that a scope selects.
+
+    What goes to the recycle bin because of what it was derived from goes as a bundle, which has the id of that.
+    """
+
+    def __init__(self, records: Durable) -> None:
+        self._records = records
+        self._parts = records.parts
+        self._subject = records.scope.subject
+
+    def derived(self, source_id: str, *, deep: bool) -> list[Record]:
+        """Records within the scope that were derived from a memory or a message and are to be seen (``deep``: or from
+        those, and so on), nearest first.
+        """
+        store = self._parts.provenance
+        found = descendants(store, self._subject, [source_id]) if deep else store.derived(self._subject, [source_id])
+        return self._readable(found)
+
+    def live_derived(self, source_id: str) -> list[Standing]:
+        """All that is live and was derived from a memory or a message, or from that in turn, whichever agent has it."""
+        if not is_id(source_id):
+            return []
+        found = descendants(self._parts.provenance, self._subject, [source_id])
+        return [written.standing for written in found if written.standing.state in LIVE]
+
+    def of_source(
+        self,
+        name: MemoryType,
+        source: str,
+        where: Filter | None,
+        *,
+        limit: int,
+        include_archived: bool,
+        before: str | None = None,
+    ) -> list[Record]:
+        """Records of a kind that a source wrote and that pass a filter, newest first (older than ``before``)."""
+        found = [one for one in self._written(name, source) if before is None or one.standing.id < before]
+        written = sorted(found, key=lambda one: one.standing.id, reverse=True)
+        now = self._parts.now()
+        chosen: list[Record] = []
+        for start in range(0, len(written), _PAGE):
+            chosen += [
+                record
+                for record in self._readable(written[start : start + _PAGE])
+                if (include_archived or not record.is_archived(now)) and _passes(record, where)
+            ]
+            if len(chosen) >= limit:
+                break
+        return chosen[:limit]
+
+    def _written(self, name: MemoryType, source: str) -> list[Written]:
+        """All records of a kind that a source wrote."""
+        found: list[Written] = []
+        place, store = 0, self._parts.provenance
+        while True:
+            some, place = store.of_source(self._records.scope.tenant, source, self._subject, after=place, limit=_PAGE)
+            found += [one for one in some if one.standing.kind == name.value]
+            if len(some) < _PAGE:
+                return found
+
+    def _readable(self, found: Sequence[Written]) -> list[Record]:
+        """Those of some records that are to be seen in this scope, in their order."""
+        ids = [written.standing.id for written in found if written.standing.state in LIVE]
+        records = self._parts.records.fetch(self._subject, ids, now=self._parts.now())
+        return [record for record in records.values() if self._records.selects(record)]
+
+    # --- going and coming back together -------------------------------------------------------------------------------
+
+    def recycle(self, record_id: str, *, reason: str) -> tuple[Record, list[str]]:
+        """Move a live record into the recycle bin together with all that was derived from it, whichever agent has
+        that; the record, and the ids of what went with it. What a hold keeps stays; if it keeps the record, all stays.
+        """
+        record = self._records.read(record_id)
+        first = as_standing(record)
+        if standing(first.thing, self._parts.holds.list(self._records.scope.tenant)) is not None:
+            self._records.recycle(record_id, reason=reason)  # is refused, and that is written down
+            return record, self.recycle_derived(record_id, reason=reason)  # unless the hold was lifted just now
+        outcomes = self._recycle([first, *self.live_derived(record_id)], reason, record_id)
+        became = outcomes.pop(record_id)
+        if became is Outcome.HELD:  # since a moment ago
+            raise held(record_id)
+        if became is not Outcome.DONE:
+            raise StaleError(f"memory {record_id} keeps changing; try again")
+        return record, _gone(outcomes)
+
+    def recycle_derived(self, source_id: str, *, reason: str) -> list[str]:
+        """Move all that was derived from a memory or a message into the recycle bin; the ids of what went."""
+        return _gone(self._recycle(self.live_derived(source_id), reason, source_id))
+
+    def _recycle(self, standings: Sequence[Standing], reason: str, bundle: str) -> dict[str, Outcome]:
+        return recycle_together(
+            self._parts.records,
+            self._subject,
+            standings,
+            reason=reason,
+            cause=Cause.USER,
+            bundle=bundle,
+            now=self._parts.now(),
+        )
+
+    def restore_derived(self, record: Record) -> list[str]:
+        """A record came back: bring back what went to the recycle bin because of it; the ids of what came."""
+        if record.bundle != record.id:
+            return []
+        now = self._parts.now()
+        found = [
+            one
+            for one in bundled(self._parts.records, self._records.scope.tenant, record.id)
+            if one.scope.subject == self._subject and (one.purge_at or 0) > now
+        ]
+        outcomes = self._parts.records.transition(self._subject, [restoring(one, now) for one in found], now=now)
+        for one, outcome in zip(found, outcomes, strict=True):
+            if outcome is not Outcome.DONE:  # what it was derived from is back all the same
+                _log.warning("%s", not_restored(one, outcome, self._parts.registry, now))
+        return _gone({one.id: outcome for one, outcome in zip(found, outcomes, strict=True)})
+
+
+def _gone(outcomes: dict[str, Outcome]) -> list[str]:
+    return [one for one, outcome in outcomes.items() if outcome is Outcome.DONE]
+
+
+def _passes(record: Record, where: Filter | None) -> bool:
+    """Whether a record passes a filter."""
+
+    def field(path: tuple[str, ...]) -> object:
+        match path[0]:
+            case "metadata":
+                return value_at(record.metadata, path[1:])
+            case "memory_type":
+                return record.kind.value
+            case "agent_id" | "session_id":
+                value = getattr(record.scope, path[0])
+                return MISSING if value is None else value
+            case _:
+                return getattr(record, path[0])
+
+    return where is None or matches(where, field)

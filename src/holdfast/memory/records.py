@@ -1,0 +1,275 @@
+"""Durable records of one scope: written, read, changed, recycled and restored in one way for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.core.content import check_content
+from holdfast.core.errors import (
+    ConflictError,
+    HeldError,
+    InvalidKindError,
+    NotFoundError,
+    StaleError,
+    told,
+)
+from holdfast.core.filters import Filter
+from holdfast.core.ids import is_id
+from holdfast.core.provenance import UNSAID, Origin
+from holdfast.core.records import Cause, Entry, Keeping, Move, Outcome, Record, Scope
+from holdfast.core.rules import BIN
+from holdfast.core.times import iso
+from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
+from holdfast.lifecycle.recycle_bin import not_restored, restoring
+from holdfast.memory.services import Parts
+from holdfast.ports.records import Added
+from holdfast.recall.index import Hit
+from holdfast.recall.service import Ask, Query
+
+#: A writer that finds a record changed under its hands reads it again and retries, this often.
+_TRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record to be, before it has an id and a time."""
+
+    content: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] | None = None
+    name: str | None = None
+    dated_at: int | None = None
+    origin: Origin = UNSAID
+
+
+class Durable:
+    """The durable records that a scope selects."""
+
+    def __init__(self, parts: Parts, scope: Scope) -> None:
+        self.parts = parts
+        self.scope = scope
+        self.check_source: Callable[[str], None] = lambda _source: None
+        """Raises where whoever calls may not name a source."""
+
+    def origin(self, source: object, derived_from: object) -> Origin:
+        """What a caller says of where a memory comes from, if it can be kept and the caller may say it. Every verb that
+        takes it asks here, before it does anything.
+        """
+        origin = Origin.checked(source, derived_from)
+        if origin.source is not None:
+            self.check_source(origin.source)
+        return origin
+
+    def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
+        """Add all drafts as records of a kind, or none of them."""
+        self.scope.check_one()
+        now = self.parts.now()
+        kind = TYPES[name]
+        records = [
+            Record(
+                id=record_id,
+                kind=name,
+                scope=self.scope,
+                content=check_content(draft.content, max_bytes=self.parts.max_content_bytes),
+                created_at=now,
+                updated_at=now,
+                dated_at=now if draft.dated_at is None else draft.dated_at,
+                metadata=draft.metadata,
+                body=draft.body,
+                name=draft.name,
+                **draft.origin.fields(self.scope.agent_id),
+            )
+            for draft, record_id in zip(drafts, self.parts.new_ids(now, len(drafts)), strict=True)
+        ]
+        entries = [Entry(*pair) for pair in zip(records, self.parts.recall.encode(records), strict=True)]
+        added = self.parts.records.insert(self.scope.subject, kind, entries, prune=prune, now=now)
+        return [record.id for record in records], added
+
+    def find(self, record_id: str) -> Record | None:
+        """The record if it is within the scope, in whatever state."""
+        if not is_id(record_id):
+            return None
+        record = self.parts.records.get(self.scope.subject, record_id)
+        return record if record is not None and self.selects(record) else None
+
+    def read(self, record_id: str, only: MemoryType | None = None) -> Record:
+        """The live record; ``NotFoundError`` says why there is none."""
+        record = self.find(record_id)
+        if record is None or (only is not None and record.kind is not only):
+            what = "memory" if only is None else f"{only} memory"
+            raise NotFoundError(f"no {what} {told(record_id)} for user {self.scope.user_id!r}")
+        if record.state is State.RECYCLED:
+            raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
+        if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
+            agent = self.parts.removed_agent(record.scope) if "agent" in TYPES[record.kind].scope else None
+            if agent is not None:
+                raise NotFoundError(
+                    f"memory {record_id} belongs to agent {agent.id!r}, which was removed on "
+                    f"{iso(agent.moved_at or 0)}, and follows it into the recycle bin once no hold keeps it; to see it "
+                    f"again, restore the agent until {iso(agent.purge_at or 0)}: holdfast agent restore {agent.id}"
+                )
+            raise NotFoundError(f"memory {record_id} has come to the end of its time")
+        return record
+
+    def named(self, kind: MemoryType, name: str) -> Record | None:
+        """The live record of a kind that goes by a name."""
+        return self.parts.records.named(self.scope.subject, TYPES[kind], name, now=self.parts.now())
+
+    def change(self, record: Record, **changes: Any) -> Record:
+        """Write a new version of a record; ``StaleError`` if another writer was faster."""
+        check_at_hand(record)
+        changed = replace(record, **changes, updated_at=self.parts.now())
+        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
+        (encoding,) = self.parts.recall.encode([changed])
+        if not self.parts.records.replace(Entry(changed, encoding)):
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+        return replace(changed, version=record.version + 1)
+
+    def check_agent(self) -> None:
+        """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
+        self.parts.check_agent(self.scope)
+
+    def supplant(self, record: Record, content: str, metadata: dict[str, Any], origin: dict[str, Any]) -> Record:
+        """Let a record say something else in all of it. One in cold storage comes back with that, and its age counts
+        anew, in one step: where it is refused, nothing has changed.
+        """
+        if record.pack is None:
+            return self.change(record, content=content, metadata=metadata, **origin)
+        now = self.parts.now()
+        changed = replace(record, content=content, metadata=metadata, **origin, updated_at=now)
+        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
+        (encoding,) = self.parts.recall.encode([changed])
+        back = Move(
+            record.id,
+            record.version,
+            record.state,
+            State.ACTIVE,
+            "brought back from cold storage, to be changed",
+            Cause.RESTORE,
+            aged_from=now,
+            keeping=Keeping(changed.content, None, changed.metadata, encoding, None),
+        )
+        if not self.parts.records.replace(Entry(changed, encoding), back=back):
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+        self._tidy(record.pack, now)
+        return changed
+
+    def recycle(self, record_id: str, *, reason: str) -> Record:
+        """Move a live record into the recycle bin."""
+        for _ in range(_TRIES):
+            record = self.read(record_id)
+            now = self.parts.now()
+            move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
+            (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+            if outcome is Outcome.DONE:
+                return record
+            if outcome is Outcome.HELD:
+                raise held(record_id)
+        raise StaleError(f"memory {record_id} keeps changing; try again")
+
+    def restore(self, record_id: str) -> Record:
+        """Bring a record back from the recycle bin, exactly as it was."""
+        record = self.find(record_id)
+        if record is None:
+            raise NotFoundError(f"no memory {told(record_id)} for user {self.scope.user_id!r}, in the bin or out of it")
+        if "agent" not in TYPES[record.kind].scope:  # what is its own is refused, and that written down, further on
+            self.check_agent()
+        if record.state is not State.RECYCLED:
+            raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
+        now = self.parts.now()
+        move = restoring(record, now)
+        (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+        if outcome is not Outcome.DONE:
+            raise not_restored(record, outcome, self.parts.registry, now)
+        return replace(record, state=move.target)
+
+    def rehydrate(self, record: Record) -> Record:
+        """Bring a record back from cold storage."""
+        now = self.parts.now()
+        back = self.parts.archives.rehydrate(record, now=now)
+        if record.pack is not None:
+            self._tidy(record.pack, now)
+        return back
+
+    def _tidy(self, pack: int, now: int) -> None:
+        """Take what has left a pack out of it, unless another is at work there; the next sweep does it then."""
+        with self.parts.leadership.held() as lease:
+            if lease is not None:
+                self.parts.archives.tidy(pack, now=now, lease=lease)
+
+    def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
+        """The best matches of a kind with their records, best first."""
+        kind = TYPES[name]
+        pairs: list[tuple[Record, Hit]] = []
+        for _ in range(3):  # a match deleted between ranking and reading would leave its place empty: rank again
+            hits = self.parts.recall.search(self.scope, kind, query, ask)
+            records = self.parts.records.fetch(self.scope.subject, [hit.id for hit in hits], now=ask.now)
+            pairs = [(records[hit.id], hit) for hit in hits if hit.id in records]
+            if len(pairs) == len(hits):
+                break
+        return pairs
+
+    def select(
+        self,
+        name: MemoryType,
+        where: Filter | None,
+        *,
+        limit: int,
+        include_archived: bool,
+        before: str | None = None,
+    ) -> list[Record]:
+        """Records of a kind that pass a filter, newest first; with ``before``, those older than that one.
+
+        Fewer than ``limit`` means that there are no more.
+        """
+        found: list[Record] = []
+        now = self.parts.now()
+        while True:  # what is deleted between choosing and reading leaves no gap: others are chosen in its place
+            ask = Ask(limit - len(found), now, where, include_archived, before=before)
+            ids = self.parts.recall.select(self.scope, TYPES[name], ask)
+            found += self.parts.records.fetch(self.scope.subject, ids, now=now).values()
+            if len(ids) < ask.top_k or len(found) >= limit:
+                return found
+            before = ids[-1]
+
+    def selects(self, record: Record) -> bool:
+        """Whether a record is within the scope: of some kinds, each agent has its own."""
+        kind = TYPES[record.kind]
+        return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
+
+
+def shown(record: Record, now: int) -> dict[str, Any]:
+    """A record as callers see it."""
+    metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
+    created = iso(record.created_at)
+    return {
+        "memory_id": record.id,
+        "content": record.content,
+        "memory_type": record.kind.value,
+        "metadata": metadata,
+        "agent_id": record.scope.agent_id,
+        "session_id": record.scope.session_id,
+        "created_at": created,
+        "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
+        "is_archived": record.is_archived(now),
+        "source": record.written_by,
+        "derived_from": list(record.derived_from),
+    }
+
+
+def held(record_id: str) -> HeldError:
+    """The error for a memory that a hold keeps."""
+    return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: holdfast hold list")
+
+
+def check_at_hand(record: Record) -> None:
+    """``ConflictError`` where a record cannot be changed because the rest of it lies in cold storage."""
+    if record.pack is not None:
+        raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")
+
+
+def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:
+    """The error for a verb that a kind does not have."""
+    return InvalidKindError(f"{kind.name} memory cannot be {verb}; {instead}")

@@ -1,0 +1,146 @@
+"""What a memory is made of: the engine's parts, handed to every kind."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.core.content import MAX_CONTENT_BYTES
+from holdfast.core.ids import IdSource, name_in_logs
+from holdfast.core.records import Scope
+from holdfast.core.times import Clock, moment
+from holdfast.core.types import State
+from holdfast.lifecycle.archive import Archives
+from holdfast.lifecycle.clock import ClockTrust
+from holdfast.lifecycle.registry import AGENT
+from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.lifecycle.sweeping.sweep import Leaves, Sweeper
+from holdfast.memory.latency import Latencies
+from holdfast.memory.working_store import WorkingStore
+from holdfast.ports.audit import AuditStore
+from holdfast.ports.conversations import History, ShortTermStore
+from holdfast.ports.models import Summarizer
+from holdfast.ports.objects import ObjectStore, PackStore
+from holdfast.ports.records import FactStore, ProvenanceStore, RecordStore, SchemaStore
+from holdfast.ports.registry import Registered, RegistryStore, removed_agent
+from holdfast.ports.rules import DueStore, HoldStore, RuleStore
+from holdfast.ports.subjects import SubjectReader
+from holdfast.privacy.erasure import Erasure
+from holdfast.privacy.export.export import Exports
+from holdfast.privacy.export.readers import Sources
+from holdfast.recall.service import Recall
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The engine's parts, shared by all memories of one engine and safe for many threads."""
+
+    records: RecordStore
+    provenance: ProvenanceStore
+    history: History
+    short_term: ShortTermStore
+    facts: FactStore
+    schemas: SchemaStore
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    audit: AuditStore
+    packs: PackStore
+    registry: RegistryStore
+    reader: SubjectReader
+    leadership: Leadership
+    """Whoever writes to cold storage, or sweeps, does so alone."""
+    trust: ClockTrust
+    """How far the clock is believed: what cannot be undone is done as far as that."""
+    objects: Callable[[], ObjectStore]
+    """Cold storage, opened when it is first needed."""
+    recall: Recall
+    summarizer: Summarizer
+    clock: Clock
+    erase: Callable[[str], Erasure]
+    """Erases a subject for good, in every place."""
+    check: Callable[[], None]
+    """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
+    max_content_bytes: int = MAX_CONTENT_BYTES
+    working: WorkingStore = field(default_factory=WorkingStore)
+    latencies: Latencies = field(default_factory=Latencies)
+    _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))
+    _ids_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def archives(self) -> Archives:
+        """Archives records, and brings them back."""
+        return Archives(
+            self.records, self.packs, self.objects, self.summarizer, new_id=self.new_id, encode=self.recall.encode
+        )
+
+    @property
+    def exports(self) -> Exports:
+        """Gathers what is held on people."""
+        sources = Sources(
+            self.reader,
+            self.records,
+            self.short_term,
+            self.schemas,
+            self.rules,
+            self.holds,
+            self.archives,
+            self.working.of_user,
+        )
+        return Exports(sources, self.now)
+
+    def sweeper(
+        self,
+        tenant: str,
+        erase_session: Callable[..., int],
+        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        most_collected: Callable[[], int] | None = None,
+        leaving: Leaves | None = None,
+    ) -> Sweeper:
+        """Plans and sweeps for a tenant."""
+        return Sweeper(
+            tenant,
+            dues=self.dues,
+            records=self.records,
+            history=self.history,
+            holds=self.holds,
+            archives=self.archives,
+            erase_session=erase_session,
+            retell=retell,
+            most_collected=most_collected,
+            leaving=leaving,
+        )
+
+    def pseudonym(self, subject: str) -> str:
+        """What logs call a subject."""
+        return name_in_logs(self.reader.alias(subject))
+
+    def removed_agent(self, scope: Scope) -> Registered | None:
+        """The agent of a scope, if it is in the recycle bin."""
+        agent = self.registry.get(scope.tenant, AGENT, scope.agent_id)
+        return None if agent is None or agent.state is State.ACTIVE else agent
+
+    def check_agent(self, scope: Scope) -> None:
+        """``AgentRemovedError`` if the agent of a scope is in the recycle bin: it changes nothing from there.
+
+        Whoever changes something as an agent asks this first; adding asks again in the transaction that writes.
+        """
+        agent = self.removed_agent(scope)
+        if agent is not None:
+            raise removed_agent(agent.id, agent.purge_at or 0)
+
+    def now(self) -> int:
+        """The present moment, by the engine's clock; every verb asks for it before it takes a lock."""
+        self.check()
+        return moment(self.clock(), what="the clock's time")
+
+    def new_ids(self, now: int, count: int) -> list[str]:
+        """Ids for ``count`` records made now, in their order."""
+        with self._ids_lock:
+            return [self._ids.next(now) for _ in range(count)]
+
+    def new_id(self, now: int) -> str:
+        """An id for a record made now."""
+        return self.new_ids(now, 1)[0]

@@ -1,0 +1,246 @@
+"""Structured memory: JSON documents in named collections, with an optional schema, queried by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.core.content import check_count, check_id, check_metadata, dump_json
+from holdfast.core.errors import (
+    AgentRemovedError,
+    ConflictError,
+    InvalidContentError,
+    InvalidInputError,
+    MissingExtraError,
+    SchemaViolationError,
+    StaleError,
+    told,
+)
+from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
+from holdfast.core.provenance import UNSAID, Origin, agent_source
+from holdfast.core.records import Cause, Record, Scope
+from holdfast.core.types import MemoryType
+from holdfast.lifecycle.bulk_delete import clear, counted
+from holdfast.memory.records import Draft, Durable, shown
+from holdfast.ports.records import Added, SchemaStore
+
+_STRUCTURED: Final = MemoryType.STRUCTURED
+_MOST: Final = 1_000_000
+_TRIES: Final = 64
+
+
+class Structured:
+    """``memory.structured``: the user's documents."""
+
+    def __init__(self, records: Durable, schemas: SchemaStore) -> None:
+        self._records = records
+        self._schemas = schemas
+
+    def define(self, collection: str, schema: Mapping[str, Any] | None) -> None:
+        """Give a collection a JSON Schema that later documents must match (``None``: take it away)."""
+        self._records.check_agent()
+        name = check_id(collection, "collection")
+        if schema is not None:
+            _refuse_foreign_references(schema, name)
+            jsonschema = _jsonschema()
+            try:
+                jsonschema.validators.validator_for(schema).check_schema(schema)
+            except (jsonschema.SchemaError, TypeError, AttributeError, RecursionError) as problem:
+                raise InvalidInputError(f"the schema of {name!r} is not valid: {str(problem)[:200]}") from problem
+        text = None if schema is None else dump_json(schema, InvalidInputError, "the schema")
+        self._schemas.put(self._records.scope.tenant, name, text)
+
+    def put(
+        self,
+        collection: str,
+        document: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        derived_from: Sequence[str] | None = None,
+    ) -> str:
+        """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it, and comes
+        from where is said now, whatever was said of that.
+        """
+        self._records.check_agent()
+        origin = self._records.origin(source, derived_from)
+        draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
+        for _ in range(_TRIES):
+            there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)
+            try:
+                if there is None:
+                    return self._records.write(_STRUCTURED, [replace(draft, origin=origin)])[0][0]
+                said = _all_said(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
+                return self._records.supplant(there, draft.content, draft.metadata, said).id
+            except AgentRemovedError:
+                raise
+            except ConflictError:
+                continue  # another writer put the same key; look again
+        raise StaleError(f"document {key!r} of {collection!r} keeps changing; try again")
+
+    def get(self, collection: str, key: str) -> dict[str, Any] | None:
+        """The document that has a key."""
+        record = self._records.named(_STRUCTURED, _name(collection, key))
+        if record is None:
+            return None
+        if record.pack is not None:  # looked up by its key, it is read where it lies, and stays there
+            whole = self._records.parts.archives.read(record)
+            return whole.document["metadata"]["document"]  # type: ignore[no-any-return]
+        return record.metadata["document"]  # type: ignore[no-any-return]
+
+    def delete_user_data(self, user_id: str) -> int:
+        """Send all of a user's documents to the recycle bin; how many."""
+        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
+        parts = self._records.parts
+        reason = "deleted by the user, with all of its kind"
+        cleared = clear(
+            parts.records,
+            scope.subject,
+            _STRUCTURED,
+            reason=reason,
+            cause=Cause.USER,
+            now=parts.now(),
+            whose=parts.pseudonym(scope.subject),
+        )
+        return counted(cleared, user_id)
+
+    def export_all(self, user_id: str) -> list[dict[str, Any]]:
+        """All of a user's documents, whole, in whatever state they are."""
+        parts = self._records.parts
+        return parts.exports.of_kind(self._records.scope.tenant, user_id, _STRUCTURED)
+
+    def find(
+        self,
+        collection: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
+        """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
+        check_count(limit, "limit", most=_MOST)
+        if order_by is not None and not (isinstance(order_by, str) and order_by):
+            raise InvalidInputError(f"order_by must be the name of a field, not {told(order_by)}")
+        parts: list[Filter] = []
+        if collection is not None:
+            parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
+        if (asked := parse(where)) is not None:
+            parts.append(within(asked, "document"))
+        wanted = limit if order_by is None else _MOST
+        records = self._records.select(_STRUCTURED, Every(tuple(parts)), limit=wanted, include_archived=False)
+        if order_by is not None:
+            path = ("document", *order_by.split("."))
+            records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
+        now = self._records.parts.now()
+        return [_shown(record, now) for record in records[:limit]]
+
+    def delete(self, collection: str, key: str) -> bool:
+        """Send the document that has a key to the recycle bin; whether there was one."""
+        self._records.check_agent()
+        record = self._records.named(_STRUCTURED, _name(collection, key))
+        if record is not None:
+            self._records.recycle(record.id, reason="deleted by the user")
+        return record is not None
+
+    def add_documents(
+        self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
+    ) -> tuple[list[str], Added]:
+        """Keep several documents at once; ``metadata`` may name their ``collection``."""
+        drafts = [replace(self.draft(content, metadata), origin=origin) for content in contents]
+        return self._records.write(_STRUCTURED, drafts, prune=prune)
+
+    def draft(self, document: object, metadata: Mapping[str, Any] | None) -> Draft:
+        """A document, given as an object or as JSON text, that is not written yet."""
+        if isinstance(document, str):
+            try:
+                document = json.loads(document)
+            except (ValueError, RecursionError) as problem:
+                raise InvalidContentError(
+                    f"structured memory takes a JSON object; this is not JSON: {problem}"
+                ) from None
+        if not isinstance(document, Mapping) or not document:
+            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {told(document)}")
+        given = check_metadata(metadata, max_bytes=2 * self._records.parts.max_content_bytes)
+        collection = check_id(given.get("collection") or "default", "collection")
+        key = None if given.get("key") is None else check_id(given["key"], "key")
+        text = dump_json(document, InvalidContentError, "the document")
+        self._check_schema(collection, document)
+        most = self._records.parts.max_content_bytes
+        if len(text.encode("utf-8", "replace")) > most:
+            raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
+        kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
+        return Draft(text, kept, name=None if key is None else _name(collection, key))
+
+    def _check_schema(self, collection: str, document: Mapping[str, Any]) -> None:
+        text = self._schemas.get(self._records.scope.tenant, collection)
+        if text is None:
+            return
+        schema = json.loads(text)
+        validator = _jsonschema().validators.validator_for(schema)(schema)
+        try:
+            problem = next(iter(sorted(validator.iter_errors(document), key=lambda error: str(list(error.path)))), None)
+        except RecursionError:
+            raise SchemaViolationError(f"a document for {collection!r} is nested too deep for its schema") from None
+        if problem is not None:
+            where = ".".join(map(str, problem.path)) or "the document"
+            raise SchemaViolationError(
+                f"a document for {collection!r} does not match its schema: {where}: {problem.message[:200]}"
+            )
+
+
+def _all_said(origin: Origin, agent_id: str) -> Origin:
+    """Where a document that takes another's place comes from: what is not said of it is not as it was of that."""
+    return Origin(origin.source or agent_source(agent_id), origin.derived_from or ())
+
+
+def _refuse_foreign_references(schema: object, name: str) -> None:
+    """A schema may refer to its own parts; what lies elsewhere is neither fetched nor read."""
+    if isinstance(schema, Mapping):
+        for word, inner in schema.items():
+            if word in ("$ref", "$dynamicRef") and not _leads_within(inner):
+                raise InvalidInputError(
+                    f"the schema of {name!r} refers to {told(inner)}; only its own parts, such as #/$defs/x, are read"
+                )
+            _refuse_foreign_references(inner, name)
+    elif isinstance(schema, list | tuple):
+        for inner in schema:
+            _refuse_foreign_references(inner, name)
+
+
+def _leads_within(reference: object) -> bool:
+    return isinstance(reference, str) and reference.startswith(("#/$defs/", "#/definitions/"))
+
+
+def _name(collection: str, key: str) -> str:
+    return f"{check_id(collection, 'collection')}\x1f{check_id(key, 'key')}"
+
+
+def _rank(value: object) -> tuple[int, Any]:
+    """A sort key over mixed values: numbers, then texts, then the rest as text, missing ones last."""
+    if value is MISSING or value is None:
+        return 3, ""
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (2, str(value))
+
+
+def _shown(record: Record, now: int) -> dict[str, Any]:
+    metadata = record.metadata
+    return {
+        **shown(record, now),
+        "collection": metadata["collection"],
+        "key": metadata.get("key"),
+        "document": metadata.get("document"),
+    }
+
+
+def _jsonschema() -> Any:
+    try:
+        import jsonschema  # noqa: PLC0415 - only those who define schemas need it
+    except ImportError:
+        raise MissingExtraError("schemas need jsonschema: pip install 'holdfast[schema]'") from None
+    return jsonschema

@@ -1,5 +1,0 @@
-"""Backups: all that a store holds, sealed for each user under the user's key, in objects that describe themselves."""
-
-from holdfast.privacy.backups.service import Backups
-
-__all__ = ["Backups"]

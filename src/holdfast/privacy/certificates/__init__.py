@@ -1,0 +1,1 @@
+"""Certificates: signed statements of what was erased."""

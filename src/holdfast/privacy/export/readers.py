@@ -1,0 +1,244 @@
+"""How what is held on a person is read, place by place, in pages: no more than one of them is in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeVar
+
+from holdfast.core.errors import (
+    HoldfastError,
+    KeyMissingError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    StaleError,
+)
+from holdfast.core.packs import Packed
+from holdfast.core.records import Message, Record, Scope
+from holdfast.core.types import TYPES, MemoryType
+from holdfast.lifecycle.archive import Archives
+from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.records import RecordStore, SchemaStore
+from holdfast.ports.rules import HoldStore, RuleStore
+from holdfast.ports.subjects import SubjectReader
+from holdfast.privacy.export import rows
+from holdfast.privacy.export.rows import Line
+
+T = TypeVar("T")
+_PAGE: Final = 500
+#: A record that moves to another cold object whenever it is read is looked up again, this often.
+_TRIES: Final = 16
+#: Cold objects that are kept at hand: records that follow one another mostly lie in the same one.
+_AT_HAND: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where everything that is held on people lies."""
+
+    reader: SubjectReader
+    records: RecordStore
+    short_term: ShortTermStore
+    schemas: SchemaStore
+    rules: RuleStore
+    holds: HoldStore
+    archives: Archives
+    working: Callable[[str], Sequence[tuple[Scope, Sequence[Message]]]]
+    """The working memory of this process, by subject."""
+
+
+class File(NamedTuple):
+    """A file of an export: ``.jsonl`` has a line for each thing, ``.json`` a list of them."""
+
+    name: str
+    lines: Iterator[Line]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone whose data is gathered."""
+
+    sources: Sources
+    tenant: str
+    user_id: str
+    collections: set[str] = field(default_factory=set)
+    """The collections that their documents are in, noted as those are read."""
+    pointed_at: set[str] = field(default_factory=set)
+    """Those of their memories, conversations and messages that rules or holds name, noted as they are read."""
+    _packs: dict[int, dict[str, Packed] | None] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """The person as the stores know them."""
+        return f"{self.tenant}/{self.user_id}"
+
+    @cached_property
+    def sessions(self) -> frozenset[tuple[str, str | None]]:
+        """The agents and sessions of their conversations."""
+        reader = self.sources.reader
+        found = _paged(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
+        return frozenset((session.agent_id, session.session_id) for session in found)
+
+    @cached_property
+    def own_sessions(self) -> frozenset[str]:
+        """Those of the sessions that rules and holds name which are theirs alone: what erasing removes, too."""
+        rules = {rule.session_id for rule in self.sources.rules.rules(self.tenant) if rule.user_id is None}
+        holds = {hold.session_id for hold in self.sources.holds.list(self.tenant, released=True) if not hold.user_id}
+        return self.sources.reader.own_sessions(self.subject, sorted({name for name in rules | holds if name}))
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """What rules and holds name, whoever's it is."""
+        rules = {rule.memory_id for rule in self.sources.rules.rules(self.tenant)}
+        holds = {hold.memory_id for hold in self.sources.holds.list(self.tenant, released=True)}
+        return frozenset(item for item in rules | holds if item is not None)
+
+    def note(self, item_id: str) -> None:
+        """Something of theirs was read."""
+        if item_id in self._named:
+            self.pointed_at.add(item_id)
+
+    def pack(self, number: int) -> dict[str, Packed] | None:
+        """What lies in a cold object, by id; ``None`` if it is not there any more."""
+        if number not in self._packs:
+            while len(self._packs) >= _AT_HAND:
+                self._packs.pop(next(iter(self._packs)))
+            self._packs[number] = self.sources.archives.contents(number)
+        return self._packs[number]
+
+
+def _paged(read: Callable[[Any], tuple[list[T], Any]], after: Any) -> Iterator[T]:
+    while True:
+        found, after = read(after)
+        if not found:
+            return
+        yield from found
+
+
+# --- memories -----------------------------------------------------------------------------------------------------
+
+
+def memories(person: Person, name: MemoryType) -> Iterator[Line]:
+    """Every record of a kind, whole, in whatever state it is."""
+    reader, kind = person.sources.reader, TYPES[name]
+    for record in _paged(lambda after: reader.records(person.subject, kind, after=after, limit=_PAGE), 0):
+        whole, note = _whole(person, record)
+        if whole is None:
+            continue  # deleted for good meanwhile
+        person.note(whole.id)
+        collection = whole.metadata.get("collection")
+        if name is MemoryType.STRUCTURED and isinstance(collection, str):
+            person.collections.add(collection)
+        yield rows.memory(whole, note)
+
+
+def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
+    """A record with what lies of it in cold storage, or with a note of why that is lost.
+
+    A store that does not answer is an error: it has lost nothing. A record that was brought back, or moved to another
+    cold object, since it was read is read again.
+    """
+    for _ in range(_TRIES):
+        if record.pack is None:
+            return record, None
+        problem: HoldfastError | str = "it does not lie where it should in cold storage"
+        try:
+            packed = (person.pack(record.pack) or {}).get(record.id)
+        except (KeyMissingError, ObjectMissingError, ObjectDamagedError) as error:
+            packed, problem = None, error
+        if packed is not None:
+            document = packed.document
+            whole = {name: document[name] for name in ("content", "body", "metadata")}
+            return replace(record, **whole), None
+        again = person.sources.records.get(person.subject, record.id)
+        if again is None or again.pack == record.pack:
+            return again, f"only this is left of it; the rest cannot be read: {problem}"
+        record = again
+    raise StaleError(f"memory {record.id} keeps moving in cold storage; try again when the sweep is done")
+
+
+def working(person: Person) -> Iterator[Line]:
+    """The notes that this process has in mind."""
+    for scope, items in person.sources.working(person.subject):
+        yield from (rows.working(scope, item) for item in items)
+
+
+def short_term(person: Person) -> Iterator[Line]:
+    """Messages that expire."""
+    found = person.sources.short_term.windows(person.tenant, person.user_id, known=person.sessions)
+    for window in found:
+        yield from (rows.short_term(window, message) for message in window.messages)
+
+
+# --- conversations ------------------------------------------------------------------------------------------------
+
+
+def conversations(person: Person) -> Iterator[File]:
+    """A file for each conversation."""
+    reader = person.sources.reader
+    found = _paged(lambda after: reader.sessions(person.subject, after=after, limit=_PAGE), 0)
+    for number, session in enumerate(found, 1):
+        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.conversation(session)))
+
+
+def _conversation(person: Person, head: Line) -> Iterator[Line]:
+    """The conversation itself, then its messages."""
+    reader, item_id = person.sources.reader, head["conversation_id"]
+    person.note(item_id)
+    yield head
+    for kept in _paged(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
+        person.note(kept.message.id)
+        yield rows.message(kept)
+
+
+# --- what is said of them -----------------------------------------------------------------------------------------
+
+
+def facts(person: Person) -> Iterator[Line]:
+    """Facts of their entities, current and ended."""
+    after = ""
+    while True:
+        found, after = person.sources.reader.facts(person.subject, after=after, limit=_PAGE)
+        if not found:
+            return
+        ids = sorted({end for fact in found for end in (fact.source, fact.target) if end is not None})
+        entries = person.sources.records.entries(person.subject, ids)
+        names = {entity: str(entry.record.metadata.get("name")) for entity, entry in entries.items()}
+        yield from (rows.fact(fact, names) for fact in found)
+
+
+def collections(person: Person) -> Iterator[Line]:
+    """The collections of the documents that have been read, with their schemas."""
+    for name in sorted(person.collections):
+        yield rows.collection(name, person.sources.schemas.get(person.tenant, name))
+
+
+def quotas(person: Person) -> Iterator[Line]:
+    """Limits that were set for them."""
+    yield from map(rows.quota, person.sources.reader.quotas(person.tenant, person.user_id))
+
+
+def rules(person: Person) -> Iterator[Line]:
+    """Rules that name them, a session that is theirs alone, or one of their memories that have been read."""
+    for rule in person.sources.rules.rules(person.tenant):
+        theirs = rule.session_id in person.own_sessions or rule.memory_id in person.pointed_at
+        if rule.user_id == person.user_id or (rule.user_id is None and theirs):
+            yield rows.rule(rule)
+
+
+def holds(person: Person) -> Iterator[Line]:
+    """Holds, also released ones, on them, on a session that is theirs alone, or on something of theirs that has been
+    read.
+    """
+    for hold in person.sources.holds.list(person.tenant, released=True):
+        theirs = hold.session_id in person.own_sessions or hold.memory_id in person.pointed_at
+        if hold.user_id == person.user_id or (hold.user_id is None and theirs):
+            yield rows.hold(hold)
+
+
+def audit(person: Person) -> Iterator[Line]:
+    """What their audit chain says."""
+    reader = person.sources.reader
+    found = _paged(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
+    yield from map(rows.audit_entry, found)

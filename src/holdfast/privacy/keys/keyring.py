@@ -1,0 +1,379 @@
+"""The keyring: a random key for each user, wrapped by the master key, outside of the data and of every backup.
+
+A key goes by the user's pseudonym. Destroying it makes everything that was sealed under it unreadable, wherever a copy
+of that may be; a user who comes back has another pseudonym, and another key. The private half of the key that
+certificates are signed with is wrapped in the same way, and lies beside them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from holdfast.core.content import to_json
+from holdfast.core.errors import (
+    ConflictError,
+    KeyMissingError,
+    MasterKeyError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    StaleError,
+)
+from holdfast.core.times import iso
+from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.master import MasterKey, make_master, master_reader, read_previous
+from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, new_key, seal, unseal
+
+FOLDER: Final = "keys/"
+SIGNING: Final = f"{FOLDER}signing/"
+#: Where keys are set aside whose master key was lost: ``keys/abandoned/<id>/<digest>.json``.
+ABANDONED: Final = f"{FOLDER}abandoned/"
+#: What tells one keyring from another: made with the first key, and never changed.
+_ID_FOLDER: Final = f"{FOLDER}keyring/"
+_ID: Final = f"{_ID_FOLDER}id"
+_NAME: Final = re.compile(r"keys/([0-9a-f]{2}|signing)/([0-9a-f]{32})\.json")
+_ID_FORM: Final = re.compile(r"[0-9a-f]{32}")
+_GONE: Final = (
+    "the master key is gone, and keys are there that only it opens; bring it back from where you keep it: "
+    "without it, cold memories and backups cannot be read again"
+)
+
+
+Purpose = Literal["data", "signing"]
+
+
+class KeptKey(NamedTuple):
+    """What can be said of a key without opening it."""
+
+    id: str
+    purpose: Purpose
+    master: str | None
+    """The master key that it is wrapped with; ``None`` if what is kept of it is damaged."""
+    made_at: str | None
+
+
+class Keyring:
+    """Data keys in an object store. ``master`` reads the master key if there is one; ``make`` makes it; ``previous``
+    reads the one before, while the master key is being changed. ``bind`` is given the keyring's id (``None`` if it has
+    none yet) before the first key is made, and raises ``KeyringError`` if the store belongs to another keyring.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        master: Callable[[], MasterKey | None],
+        make: Callable[[], MasterKey],
+        previous: Callable[[], MasterKey | None] = lambda: None,
+        bind: Callable[[str | None], None] = lambda _keyring_id: None,
+    ) -> None:
+        self._objects = objects
+        self._bind = bind
+        self._claimed = False
+        self._read_master = master
+        self._make = make
+        self._previous = previous
+        self._master: MasterKey | None = None
+        self._lock = threading.Lock()
+
+    # --- which keyring it is -------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it is, as it may be shown."""
+        return self._objects.url
+
+    def id(self) -> str | None:
+        """What tells this keyring from another; ``None`` if no key was ever made in it."""
+        if _ID not in self._objects.names(_ID_FOLDER):  # where nothing was ever kept there is no place either
+            return None
+        found = self._objects.get(_ID).decode("ascii", errors="replace").strip()
+        if not _ID_FORM.fullmatch(found):
+            raise ObjectDamagedError(f"{_ID} in {self.url} is damaged; bring it back from a copy of the keyring")
+        return found
+
+    def claim(self) -> str:
+        """The keyring's id, made if there is none. ``KeyringError``, before anything is made, if the store belongs to
+        another keyring.
+        """
+        known = self.id()
+        if known is None:
+            self._bind(None)
+            known = self.make_id()
+        self._bind(known)
+        self._claimed = True
+        return known
+
+    def make_id(self) -> str:
+        """The keyring's id, made if there is none, whichever store it is for."""
+        if self.id() is None:
+            self._objects.prepare()
+            with suppress(ConflictError):  # another was faster
+                self._objects.put(_ID, secrets.token_hex(16).encode() + b"\n", absent=True)
+        return self.id() or self.make_id()
+
+    def claim_once(self) -> None:
+        """The same, unless it was done before."""
+        if not self._claimed:
+            self.claim()
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    def get(self, key_id: str) -> DataKey:
+        """The key of a pseudonym; ``KeyMissingError`` if it is not there. Whether it was destroyed, the ledger says."""
+        try:
+            data = self._objects.get(_name(key_id))
+        except ObjectMissingError as problem:
+            raise KeyMissingError(
+                f"key {key_id} is not in the keyring in {self._objects.url}: what was sealed under it cannot be read; "
+                "check HOLDFAST_STATE_URL, or bring the key back from where the keyring was, or from a copy of it"
+            ) from problem
+        return self.unwrap(key_id, data)
+
+    def ensure(self, key_id: str, *, now: int) -> DataKey:
+        """The key of a pseudonym, made if there is none."""
+        self.claim_once()
+        with suppress(KeyMissingError):
+            return self.get(key_id)
+        with suppress(ConflictError):  # another was faster
+            self.keep(_name(key_id), new_key(key_id), now=now)
+        return self.get(key_id)
+
+    def destroy(self, key_id: str) -> int:
+        """Destroy a key for good, with those of its id that were set aside; how many there were."""
+        names = list(self._kept_of(key_id))
+        if names:
+            self._objects.delete(names)
+        return len(names)
+
+    def has(self, key_id: str) -> bool:
+        """Whether there is a key of a pseudonym, in use or set aside."""
+        return next(self._kept_of(key_id), None) is not None
+
+    def _kept_of(self, key_id: str) -> Iterator[str]:
+        try:
+            self._objects.get(_name(key_id))  # in a place that is gone, unlike in an empty one, this raises
+        except ObjectMissingError:
+            pass
+        else:
+            yield _name(key_id)
+        yield from self._objects.names(f"{ABANDONED}{key_id}/")
+
+    def ids(self) -> Iterator[str]:
+        """The pseudonyms that have a key."""
+        return (key_id for _, purpose, key_id in self._all() if purpose == "data")
+
+    def kept(self) -> Iterator[KeptKey]:
+        """Every key that is wrapped with a master key, as far as that can be said without opening it."""
+        for name, purpose, key_id in self._all():
+            with suppress(ObjectMissingError):  # destroyed meanwhile
+                try:
+                    said = _parsed(key_id, self._objects.get(name))
+                except ObjectDamagedError:
+                    yield KeptKey(key_id, purpose, None, None)
+                else:
+                    yield KeptKey(key_id, purpose, said["master"], said.get("made_at"))
+
+    def _all(self) -> Iterator[tuple[str, Purpose, str]]:
+        """The names of all wrapped keys, what each is for, and its id."""
+        for name in self._objects.names(FOLDER):
+            found = _NAME.fullmatch(name)
+            if found:
+                yield name, "signing" if found[1] == "signing" else "data", found[2]
+
+    # --- the master key ------------------------------------------------------------------------------------------
+
+    def rewrap(self, new: MasterKey, *, now: int, progress: Callable[[int], None] = lambda _count: None) -> int:
+        """Wrap every key with another master key; how many were not yet. Done again, it goes on where it stopped.
+
+        A key that another process makes meanwhile under the old one is found, too: it ends when a look at all of them
+        finds none. Whoever still holds the old master key after that must let go of it before making another key.
+        What cannot be opened is left as it is: ``check`` names it.
+        """
+        done = 0
+        while again := sum(self._rewrapped(name, key_id, new, now, progress) for name, _, key_id in self._all()):
+            done += again
+        with self._lock:
+            self._master = new
+        return done
+
+    def _rewrapped(self, name: str, key_id: str, new: MasterKey, now: int, progress: Callable[[int], None]) -> bool:
+        """Wrap one key with another master key; whether that was to be done. One that is destroyed stays so."""
+        try:
+            data, tag = self._objects.get_with_tag(name)
+            said = _parsed(key_id, data)
+            if said["master"] == new.id:
+                return False
+            fresh = _wrapped(self.unwrap(key_id, data), new, made_at=said.get("made_at"), wrapped_at=iso(now))
+            self._objects.put(name, fresh, match=tag)
+        except (ObjectMissingError, ObjectDamagedError, MasterKeyError):
+            return False
+        except StaleError:  # another has rewrapped or destroyed it: the next look tells
+            return True
+        progress(1)
+        return True
+
+    def check(self) -> list[str]:
+        """The ids of keys, of users and for signing, that this master key does not open, or that are damaged."""
+        return [key_id for _, key_id in self.unopened()]
+
+    def unopened(self) -> Iterator[tuple[Purpose, str]]:
+        """The keys that this master key does not open, or that are damaged, and what each is for."""
+        for name, purpose, key_id in self._all():
+            try:
+                self.unwrap(key_id, self._objects.get(name))
+            except (MasterKeyError, ObjectDamagedError):
+                yield purpose, key_id
+            except ObjectMissingError:  # destroyed meanwhile
+                continue
+
+    # --- keys that were lost -------------------------------------------------------------------------------------
+
+    def require_master(self) -> None:
+        """``MasterKeyError`` unless there is a master key that another key could be made under."""
+        if self._read_master() is None:
+            raise MasterKeyError(
+                "there is no master key to make other keys under; make one with holdfast key new, and set "
+                "HOLDFAST_MASTER_KEY to it first"
+            )
+
+    def set_aside(self, purpose: Purpose, key_id: str) -> None:
+        """Keep a key under another name, so that another can be made in its place; destroying that one destroys both.
+
+        Cut short, it is there twice, and doing it again goes on.
+        """
+        name = _name(key_id) if purpose == "data" else f"{SIGNING}{key_id}.json"
+        with suppress(ObjectMissingError):  # destroyed meanwhile
+            data = self._objects.get(name)
+            self._objects.put(f"{ABANDONED}{key_id}/{hashlib.sha256(data).hexdigest()[:16]}.json", data)
+            self._objects.delete([name])
+
+    def is_abandoned(self, key_id: str) -> bool:
+        """Whether a key of this id was set aside."""
+        return next(self._objects.names(f"{ABANDONED}{key_id}/"), None) is not None
+
+    def _to_wrap_with(self) -> MasterKey:
+        """The master key of this moment, read anew; made if there is none, and nothing that one would have opened."""
+        with self._lock:
+            master = self._read_master()
+            if master is None:
+                if next(self._all(), None) is not None:
+                    raise MasterKeyError(_GONE)
+                master = self._make()
+            self._master = master
+            return master
+
+    def _to_unwrap(self, master_id: str) -> MasterKey | None:
+        """The master key of an id: the one that is known, the one that is there by now, or the one before it."""
+        with self._lock:
+            if self._master is None or self._master.id != master_id:
+                self._master = self._read_master() or self._master
+            if self._master is None:
+                raise MasterKeyError(_GONE)
+            previous = None if self._master.id == master_id else self._previous()
+            return next((one for one in (self._master, previous) if one is not None and one.id == master_id), None)
+
+    # --- how a key is kept ---------------------------------------------------------------------------------------
+
+    def keep(self, name: str, key: DataKey, *, now: int) -> None:
+        """Keep a key, wrapped with the master key, under a name that nothing has: else ``ConflictError``."""
+        self.claim_once()
+        master = self._to_wrap_with()
+        tag = self._objects.put(name, _wrapped(key, master, made_at=iso(now)), absent=True)
+        current = self._read_master()
+        if current is not None and current.id != master.id:  # it was changed just now, and this key was not seen
+            with suppress(StaleError):
+                self._objects.put(name, _wrapped(key, current, made_at=iso(now)), match=tag)
+
+    def unwrap(self, key_id: str, data: bytes) -> DataKey:
+        """The key that was kept as ``data``; ``MasterKeyError`` if it takes another master key."""
+        kept = _parsed(key_id, data)
+        master = self._to_unwrap(kept["master"])
+        if master is None:
+            raise MasterKeyError(
+                f"key {key_id} was wrapped with master key {kept['master']}, which HOLDFAST_MASTER_KEY is not; "
+                "give the right one, or if that is lost for good, go on without with: holdfast key abandon"
+            )
+        try:
+            secret = unseal(
+                DataKey(_as_id(master), master.secret), _bound(key_id), base64.b64decode(kept["wrapped"], validate=True)
+            )
+        except (SealBrokenError, ValueError) as problem:
+            raise _damaged(key_id, problem) from problem
+        return DataKey(key_id, secret)
+
+
+def why_abandoned(key_id: str) -> str:
+    """Why nothing that was sealed under a key can be read, if that was set aside."""
+    return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
+
+
+def sealed_elsewhere(keyring: Keyring) -> str:
+    """What is to be said of something that was sealed under another keyring than this one."""
+    return (
+        f"was sealed under another keyring than the one in {keyring.url}; name the keyring that belongs to it in "
+        "HOLDFAST_STATE_URL, and its master key in HOLDFAST_MASTER_KEY"
+    )
+
+
+def open_keyring(
+    objects: ObjectStore,
+    setting: str,
+    default: Path,
+    bind: Callable[[str | None], None] = lambda _keyring_id: None,
+) -> Keyring:
+    """The keyring in an object store, its master key as a setting says, or in the ``default`` file."""
+    return Keyring(
+        objects,
+        master_reader(setting, default),
+        lambda: make_master(default),
+        lambda: read_previous(setting, default),
+        bind,
+    )
+
+
+def _wrapped(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
+    sealed = seal(DataKey(_as_id(master), master.secret), _bound(key.id), key.secret)
+    kept = {
+        "holdfast_key": 1,
+        "id": key.id,
+        "master": master.id,
+        "wrapped": base64.b64encode(sealed).decode(),
+        **moments,
+    }
+    return to_json(kept).encode() + b"\n"
+
+
+def _parsed(key_id: str, data: bytes) -> dict[str, Any]:
+    try:
+        kept = json.loads(data)
+        if kept["holdfast_key"] != 1 or kept["id"] != key_id or not isinstance(kept["master"], str):
+            raise ValueError("it is not the key that it should be")  # noqa: TRY301 - one message for all
+        str(kept["wrapped"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise _damaged(key_id, problem) from problem
+    found: dict[str, Any] = kept
+    return found
+
+
+def _damaged(key_id: str, problem: Exception) -> ObjectDamagedError:
+    return ObjectDamagedError(f"key {key_id} is damaged ({problem}); bring it back from a copy of the keyring")
+
+
+def _name(key_id: str) -> str:
+    return f"{FOLDER}{key_id[:2]}/{key_id}.json"
+
+
+def _as_id(master: MasterKey) -> str:
+    return master.id.rjust(32, "0")
+
+
+def _bound(key_id: str) -> str:
+    return f"key {key_id}"

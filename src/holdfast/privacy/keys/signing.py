@@ -1,0 +1,176 @@
+"""The key that certificates are signed with: Ed25519, made when it is first needed.
+
+Its private half is wrapped with the master key and lies beside the data keys (``keys/signing/<id>.json``);
+``keys/signing/current`` says which one signs. Public halves (``keys/signing/<id>.pub``, in PEM) are in clear and stay
+for ever: what was signed can be verified after a rotation, and after the master key was lost.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from holdfast.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    MasterKeyError,
+    ObjectDamagedError,
+    ObjectMissingError,
+)
+from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.keyring import SIGNING, Keyring
+from holdfast.privacy.keys.sealing import KEY_BYTES, DataKey
+from holdfast.privacy.keys.signatures import public_id, public_pem, read_public
+
+_CURRENT: Final = f"{SIGNING}current"
+_PUBLIC: Final = re.compile(rf"{SIGNING}([0-9a-f]{{32}})\.pub")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class SigningKey(NamedTuple):
+    """A private key, its public half, and the name that both go by: the beginning of a digest of the public half."""
+
+    id: str
+    secret: bytes
+    public: bytes
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.id})"
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - costs time
+
+        return Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)
+
+
+class SigningKeys:
+    """The signing key in use and the public halves of all that ever were, in an object store."""
+
+    def __init__(self, objects: ObjectStore, keyring: Keyring) -> None:
+        self._objects = objects
+        self._keyring = keyring
+
+    def current(self, *, now: int) -> SigningKey:
+        """The key to sign with, made if there is none."""
+        self._objects.prepare()
+        while True:
+            key_id = self.current_id()
+            if key_id is None:
+                with suppress(ConflictError):  # another was faster
+                    return self._install(self._made(now), absent=True)
+                continue
+            with suppress(ObjectMissingError):
+                return self._opened(key_id, self._objects.get(_private_name(key_id)))
+            if self.current_id() == key_id:  # it is no rotation that has removed it
+                raise ObjectDamagedError(
+                    f"the private half of signing key {key_id} is missing; bring it back from a copy of the keyring, "
+                    "or make another key with: holdfast key rotate --signing"
+                )
+
+    def rotate(self, *, now: int) -> SigningKey:
+        """Another key to sign with from now on. The private half of the one before is destroyed, the public one stays.
+
+        The old one need not be opened: this is also how to go on after the master key was lost.
+        """
+        self._objects.prepare()
+        while True:
+            try:
+                before, tag = self._objects.get_with_tag(_CURRENT)
+            except ObjectMissingError:
+                before, tag = b"", None
+            key = self._made(now)
+            with suppress(ConflictError):  # another has rotated meanwhile: that one is replaced, too
+                self._install(key, absent=tag is None, match=tag)
+                old = before.decode("ascii", errors="replace").strip()
+                self._objects.delete([_private_name(old)] if _ID.fullmatch(old) else [])
+                return key
+
+    def public(self, key_id: str) -> bytes | None:
+        """The public half of a key that this store has signed with; ``None`` if it never had one of that id."""
+        if not _ID.fullmatch(key_id):
+            return None
+        try:
+            public = read_public(self._objects.get(_public_name(key_id)))
+        except ObjectMissingError:
+            return None
+        except InvalidInputError as problem:
+            raise _damaged(key_id) from problem
+        if public_id(public) != key_id:
+            raise _damaged(key_id)
+        return public
+
+    def public_ids(self) -> Iterator[str]:
+        """The ids of all keys that this store has ever signed with."""
+        for name in self._objects.names(SIGNING):
+            found = _PUBLIC.fullmatch(name)
+            if found:
+                yield found[1]
+
+    def current_id(self) -> str | None:
+        """The id of the key in use; ``None`` if none has been needed yet."""
+        try:
+            said = self._objects.get(_CURRENT).decode("ascii", errors="replace").strip()
+        except ObjectMissingError:
+            return None
+        if not _ID.fullmatch(said):
+            raise ObjectDamagedError(
+                f"{_CURRENT} in {self._objects.url} is damaged; bring it back from a copy of the keyring, or make "
+                "another signing key with: holdfast key rotate --signing"
+            )
+        return said
+
+    # --- how it is kept ------------------------------------------------------------------------------------------
+
+    def _made(self, now: int) -> SigningKey:
+        """A new key, both halves kept, not in use yet."""
+        self._keyring.claim_once()
+        secret = secrets.token_bytes(KEY_BYTES)
+        public = _public_of(secret)
+        key = SigningKey(public_id(public), secret, public)
+        self._objects.put(_public_name(key.id), public_pem(public))
+        self._keyring.keep(_private_name(key.id), DataKey(key.id, secret), now=now)
+        return key
+
+    def _install(self, key: SigningKey, *, absent: bool, match: str | None = None) -> SigningKey:
+        """Make it the key in use; if another was faster, what was kept of this one goes again: it signed nothing."""
+        try:
+            self._objects.put(_CURRENT, key.id.encode() + b"\n", absent=absent, match=match)
+        except ConflictError:
+            self._objects.delete([_private_name(key.id), _public_name(key.id)])
+            raise
+        return key
+
+    def _opened(self, key_id: str, data: bytes) -> SigningKey:
+        try:
+            secret = self._keyring.unwrap(key_id, data).secret
+        except MasterKeyError as problem:
+            raise MasterKeyError(
+                f"the signing key cannot be opened: {problem}; another signing key alone is made with: holdfast key "
+                "rotate --signing"
+            ) from problem
+        public = _public_of(secret)
+        if public_id(public) != key_id:
+            raise _damaged(key_id)
+        return SigningKey(key_id, secret, public)
+
+
+def _public_of(secret: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - costs time
+
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def _private_name(key_id: str) -> str:
+    return f"{SIGNING}{key_id}.json"
+
+
+def _public_name(key_id: str) -> str:
+    return f"{SIGNING}{key_id}.pub"
+
+
+def _damaged(key_id: str) -> ObjectDamagedError:
+    return ObjectDamagedError(f"signing key {key_id} is damaged; bring it back from a copy of the keyring")

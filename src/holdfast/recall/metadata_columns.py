@@ -1,0 +1,214 @@
+"""Columns: the fields of an index's records, laid out so that a filter costs one test for each distinct value.
+
+A column is made when a filter first names its field, and extended when records have been added since. All fields of a
+filter are read in one pass over the records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from operator import ge, gt, le, lt
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.core.deadline import check_deadline, watch
+from holdfast.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
+from holdfast.core.types import MemoryType
+from holdfast.ports.feed import IndexRow
+
+Mask = npt.NDArray[np.bool_]
+_RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
+_OPPOSITE: Final = {"ne": "eq", "nin": "in"}
+#: Whole numbers up to here are exact as floats.
+_EXACT: Final = 1 << 53
+#: So many columns are kept, those that were asked for last.
+_MOST_COLUMNS: Final = 256
+
+
+class Columns:
+    """The fields of records numbered from 0, in the order in which they were added."""
+
+    def __init__(self, memory_type: MemoryType) -> None:
+        self._memory_type = str(memory_type)
+        self._rows: list[tuple[str, str | None, int, int, str]] = []
+        self._columns: OrderedDict[tuple[str, ...], _Column] = OrderedDict()
+        self._text_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: Iterable[IndexRow]) -> None:
+        """Add records. Their metadata is read when a filter asks for it."""
+        start = len(self._rows)
+        self._rows += [(row.agent_id, row.session_id, row.created_at, row.updated_at, row.metadata) for row in rows]
+        self._text_bytes += sum(len(row[4]) for row in self._rows[start:])
+
+    def keep(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Go on with these records only, numbered anew in that order."""
+        self._rows = [self._rows[number] for number in numbers.tolist()]
+        self._text_bytes = sum(len(row[4]) for row in self._rows)
+        self._columns.clear()
+
+    def mask(self, where: Filter) -> Mask:
+        """Which of the records pass a filter."""
+        self._read(dict.fromkeys(_paths(where)))
+        return self._mask(where)
+
+    def _mask(self, where: Filter) -> Mask:
+        check_deadline()
+        match where:
+            case Condition(path):
+                return self._columns[path].test(where)
+            case Every(parts):
+                passed = np.ones(len(self._rows), bool)
+                for part in parts:
+                    passed &= self._mask(part)
+                return passed
+            case Some(parts):
+                passed = np.zeros(len(self._rows), bool)
+                for part in parts:
+                    passed |= self._mask(part)
+                return passed
+            case Negated(part):
+                return ~self._mask(part)
+
+    @property
+    def nbytes(self) -> int:
+        """About what the records' fields hold in memory."""
+        return self._text_bytes + 200 * len(self._rows) + sum(column.nbytes for column in self._columns.values())
+
+    def _read(self, paths: Iterable[tuple[str, ...]]) -> None:
+        """Bring the columns of these fields up to date; those that nobody asked for in a long time go."""
+        behind: dict[int, list[tuple[str, ...]]] = {}
+        for path in paths:
+            column = self._columns.setdefault(path, _Column())
+            self._columns.move_to_end(path)
+            if len(column) < len(self._rows):
+                behind.setdefault(len(column), []).append(path)
+        for start, late in behind.items():
+            for path, values in zip(late, self._values(late, start), strict=True):
+                self._columns[path].extend(values)
+        while len(self._columns) > _MOST_COLUMNS:
+            self._columns.popitem(last=False)
+
+    def _values(self, paths: list[tuple[str, ...]], start: int) -> list[list[object]]:
+        """The values of fields, of the records from ``start`` on; the metadata of each is read once."""
+        rows = self._rows[start:]
+        inner = [path[1:] for path in paths if path[0] == "metadata"]
+        seen: dict[str, list[object]] = {}
+        if inner:
+            for row in watch(rows):
+                if row[4] not in seen:
+                    document = json.loads(row[4])
+                    seen[row[4]] = [value_at(document, path) for path in inner]
+        place = iter(range(len(inner)))
+        found: list[list[object]] = []
+        for path in paths:
+            match path[0]:
+                case "agent_id":
+                    found.append([row[0] for row in rows])
+                case "session_id":
+                    found.append([MISSING if row[1] is None else row[1] for row in rows])
+                case "created_at":
+                    found.append([row[2] for row in rows])
+                case "updated_at":
+                    found.append([row[3] for row in rows])
+                case "memory_type":
+                    found.append([self._memory_type] * len(rows))
+                case _:
+                    at = next(place)
+                    found.append([seen[row[4]][at] for row in rows])
+        return found
+
+
+def _paths(where: Filter) -> Iterator[tuple[str, ...]]:
+    """The fields that a filter names."""
+    match where:
+        case Condition(path):
+            yield path
+        case Every(parts) | Some(parts):
+            for part in parts:
+                yield from _paths(part)
+        case Negated(part):
+            yield from _paths(part)
+
+
+class _Column:
+    """One field's value of every record, as the number of a distinct value."""
+
+    def __init__(self) -> None:
+        self._codes: list[int] = []
+        self._array: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._values: list[object] = []
+        self._numbers: npt.NDArray[np.float64] | None = None
+        self._code_of: dict[object, int] = {}
+        self._nested: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def extend(self, values: Iterable[object]) -> None:
+        """Add the values of further records."""
+        for value in values:
+            key = _key(value)
+            code = self._code_of.get(key)
+            if code is None:
+                code = self._code_of[key] = len(self._values)
+                self._values.append(value)
+                if isinstance(value, list | dict):
+                    self._nested.append(code)
+            self._codes.append(code)
+        self._array = np.array(self._codes, np.int64)
+        self._numbers = None
+
+    def test(self, condition: Condition) -> Mask:
+        """Which records pass: each distinct value is asked at most once."""
+        compare = _RANGES.get(condition.operator)
+        if condition.operator in ("eq", "in"):
+            passing = self._equal(condition)
+        elif condition.operator in ("ne", "nin"):
+            passing = ~self._equal(Condition(condition.path, _OPPOSITE[condition.operator], condition.operand))
+        elif compare and _is_number(condition.operand) and (numbers := self._as_numbers()) is not None:
+            passing = compare(numbers, condition.operand)  # what is no number is NaN, and compares as false
+        else:
+            passing = np.fromiter(map(condition.test, watch(self._values)), bool, len(self._values))
+        return passing.take(self._array)
+
+    @property
+    def nbytes(self) -> int:
+        return 16 * len(self._codes) + 200 * len(self._values)
+
+    def _equal(self, condition: Condition) -> Mask:
+        """Which distinct values equal an operand: looked up, but for lists and objects, which are asked."""
+        operands = condition.operand if condition.operator == "in" else [condition.operand]
+        passing = np.zeros(len(self._values), bool)
+        codes = [self._code_of[key] for key in map(_key, operands) if key in self._code_of]
+        for code in watch(codes + self._nested):
+            passing[code] = condition.test(self._values[code])
+        return passing
+
+    def _as_numbers(self) -> npt.NDArray[np.float64] | None:
+        """The distinct values as numbers; ``None`` if that would round one of them."""
+        if self._numbers is None:
+            if any(isinstance(value, int) and not -_EXACT <= value <= _EXACT for value in self._values):
+                return None
+            numbers = (value if _is_number(value) else np.nan for value in self._values)
+            self._numbers = np.fromiter(numbers, np.float64, len(self._values))
+        return self._numbers
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and -_EXACT <= value <= _EXACT
+    )
+
+
+def _key(value: object) -> object:
+    """Unequal for values that a filter tells apart: ``true`` is not 1. A number is what it is, whole or not."""
+    if isinstance(value, list | dict):
+        return "json", json.dumps(value, sort_keys=True)
+    return isinstance(value, bool), value

@@ -1,0 +1,251 @@
+"""Bringing rows back into a store that is in use: what a backup holds of a subject, in batches, each whole or not.
+
+A batch has the subject to itself, and asks within whether its owner was erased: an erasure closes the tenant's gate, so
+that it comes before a batch, which then writes nothing, or after it, and finds what was written. What is there is told
+by its id; so a restore that was cut short is finished by doing it again. Quotas are not asked, and nothing is counted
+as a move: it was all there before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.chain import Event
+from holdfast.core.content import to_json
+from holdfast.core.errors import ConflictError, StaleError
+from holdfast.core.records import Cause
+from holdfast.core.types import State
+from holdfast.ports.objects import ObjectStore
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.facts import SQL as FACTS
+from holdfast.storage.relational.moves import KINDS, PACKS
+from holdfast.storage.relational.restore_records import PackRow, RecordBatch, WantedError
+from holdfast.storage.relational.restore_sessions import Conversation, SessionBatch
+from holdfast.storage.relational.rules import Profiles
+from holdfast.storage.relational.scopes import SQL as RECORDS
+
+SQL: Final = Names("adopting")
+#: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
+_TRIES: Final = 5
+Values = Mapping[str, Any]
+
+
+class Owner(NamedTuple):
+    """Whose rows they are: a subject's, under the pseudonym that it had when they were backed up."""
+
+    subject: str
+    alias: str
+
+    @property
+    def tenant(self) -> str:
+        """The subject's tenant."""
+        return self.subject.split("/", 1)[0]
+
+
+class Origin(NamedTuple):
+    """Where rows come from."""
+
+    backup_id: str
+    models: Mapping[int, str]
+    """The models of their vectors, by the codes that they have there."""
+    fetch: Callable[[str], bytes | None]
+    """Reads a cold object as it was backed up; ``None`` if it was not."""
+
+
+class Adopted(NamedTuple):
+    """What a batch has brought back."""
+
+    counts: Counter[str]
+    entities: frozenset[str] = frozenset()
+    """The entities that were made."""
+    to_retell: frozenset[str] = frozenset()
+    """The entities whose texts may not say what holds."""
+
+
+class StrangerError(Exception):
+    """Another goes by the owner's name, whose rows these are not; nothing was written."""
+
+
+class ErasedError(Exception):
+    """The owner was erased; nothing was written."""
+
+
+class SqlAdopter:
+    """Takes in what comes from a backup. ``cold`` is where cold objects lie, as they are."""
+
+    def __init__(
+        self,
+        database: Database,
+        origin: Origin,
+        *,
+        is_erased: Callable[[str], bool],
+        cold: Callable[[], ObjectStore],
+        now: int,
+    ) -> None:
+        self._database = database
+        self._origin = origin
+        self._is_erased = is_erased
+        self._cold = cold
+        self._now = now
+        self._profiles = Profiles()
+
+    # --- what a subject has ------------------------------------------------------------------------------------------
+
+    def records(
+        self,
+        owner: Owner,
+        rows: Sequence[Values],
+        packs: Mapping[int, PackRow],
+        *,
+        overwrite: bool,
+        alone: bool = False,
+    ) -> Adopted:
+        """Take in records that are missing; with ``overwrite``, also those that are there and that no hold keeps.
+
+        ``packs`` has the cold objects that they lie in, by the numbers that these have in the backup; ``alone`` says
+        that one record was asked for.
+        """
+        objects: dict[str, bytes | None] = {}
+        for _ in range(_TRIES):
+            try:
+                with self._writing(owner) as (tx, number):
+                    batch = RecordBatch(tx, owner.subject, number, self._profiles, now=self._now)
+                    batch.take(rows, overwrite=overwrite)
+                    put = batch.find_packs(packs, objects)
+                    for name in put:
+                        self._cold().put(name, objects[name] or b"")
+                    counts, entities, replaced = batch.save(self._origin.models)
+                    counts["objects"] = len(put)
+                    self._note(tx, number, counts, rows[0] if alone else None)
+                    return Adopted(counts, entities, replaced)
+            except WantedError as wanted:
+                self._note_packs(owner, wanted.packs, objects)
+        raise StaleError("a sweep keeps letting go of cold objects that are being brought back; try again after it")
+
+    def _note_packs(self, owner: Owner, packs: Sequence[PackRow], objects: dict[str, bytes | None]) -> None:
+        """Fetch cold objects, and note them before they are put: a crash leaves a note for the next sweep to settle."""
+        objects |= {pack.name: self._origin.fetch(pack.name) for pack in packs}
+        fetched = [pack for pack in packs if objects[pack.name] is not None]
+        if not fetched:
+            return
+        self._cold().prepare()
+        with self._writing(owner) as (tx, number):
+            for pack in fetched:
+                row = tx.one(SQL["pack"], (number, pack.name))
+                if row is not None and row[1] == "leaving":
+                    raise ConflictError(
+                        f"the cold object {pack.name} is just being removed; try again after the next sweep"
+                    )
+                if row is None:
+                    tx.value(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
+
+    def conversations(self, owner: Owner, conversations: Sequence[Conversation]) -> Adopted:
+        """Take in conversations that are missing, and messages that are missing of those that are there."""
+        with self._writing(owner) as (tx, number):
+            batch = SessionBatch(tx, owner.subject, number, self._profiles, now=self._now)
+            for conversation in conversations:
+                batch.adopt(conversation)
+            self._note(tx, number, batch.counts)
+            return Adopted(batch.counts)
+
+    def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Adopted:
+        """Take in facts that are missing, of entities that are there; those who came with this restore were ``made``,
+        and say already what they said then.
+        """
+        with self._writing(owner) as (tx, number):
+            ends = {row[end] for row in rows for end in ("source", "target")} - {None}
+            found = tx.rows(SQL["there"], (to_json(sorted(ends)), number))
+            known = {row[0] for row in found if row[3] != State.DELETING}
+            there = {row[0] for row in tx.rows(SQL["facts_there"], (to_json([row["id"] for row in rows]), number))}
+            new = [row for row in rows if row["id"] not in there and row["source"] in known]
+            columns = ("id", "source", "name", "target", "value", "since", "until", "recorded_at")
+            tx.run_many(FACTS["add"], [(number, *(row[column] for column in columns)) for row in new])
+            counts = Counter(facts=len(new))
+            self._note(tx, number, counts)
+        unsaid = {
+            row["source"]
+            for row in new
+            if row["source"] not in made or (row["target"] is not None and row["target"] not in known)
+        }
+        return Adopted(counts, to_retell=frozenset(unsaid))
+
+    def holds(self, owner: Owner, rows: Sequence[Values]) -> Adopted:
+        """Take in holds on a subject that are missing."""
+        with self._database.govern(owner.tenant) as tx:
+            number = self._number(tx, owner)
+            counts = Counter(holds=sum(_insert_hold(tx, row) for row in rows))
+            self._note(tx, number, counts)
+        return Adopted(counts)
+
+    def common_holds(self, tenant: str, rows: Sequence[Values]) -> Adopted:
+        """Take in holds of a tenant that are on nobody in particular and are missing; one on a memory, a conversation
+        or a message only if that is there: whose it was may have been erased.
+        """
+        with self._database.govern(tenant) as tx:
+            on_nobody = [row for row in rows if row["user_id"] is None and _is_on_something(tx, row)]
+            counts = Counter(holds=sum(_insert_hold(tx, row) for row in on_nobody))
+            if counts["holds"]:
+                self._note(tx, tx.number_for(f"{tenant}/"), counts)
+        return Adopted(counts)
+
+    # --- within ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self, owner: Owner) -> Iterator[tuple[Transaction, int]]:
+        with self._database.write(owner.subject) as tx:
+            yield tx, self._number(tx, owner)
+
+    def _number(self, tx: Transaction, owner: Owner) -> int:
+        """The number of an owner. If nobody goes by that name they are made known, under their pseudonym: a later
+        erasure is to find the key of what was backed up. The ledger is asked once no erasure can come between.
+        """
+        number = tx.number_of(owner.subject)
+        if self._is_erased(owner.alias):
+            raise ErasedError
+        if number is None:
+            made = tx.one(SQL["new_subject"], (owner.subject, bytes.fromhex(owner.alias)))
+            if made is not None:
+                tx.run(SQL["new_turn"], made)
+            number = tx.number_of(owner.subject)  # or another was faster
+        row = None if number is None else tx.one(PACKS["alias"], (number,))
+        if number is None or row is None or row[0].hex() != owner.alias:
+            raise StrangerError
+        return number
+
+    def _note(self, tx: Transaction, number: int, counts: Counter[str], one: Values | None = None) -> None:
+        """Write into the subject's chain what came back, if anything did; of one record, which it is."""
+        brought = {
+            what: counts[what]
+            for what in ("memories", "expired", "sessions", "messages", "facts", "holds")
+            if counts[what]
+        }
+        if brought:
+            detail = {
+                "kind": "backup" if one is None else KINDS[one["kind"]].name.value,
+                "cause": Cause.RESTORE.value,
+                "reason": f"restored from backup {self._origin.backup_id}",
+                "backup": self._origin.backup_id,
+                **brought,
+            }
+            append(tx, number, [Event(self._now, "restored", None if one is None else one["id"], detail)])
+
+
+def _is_on_something(tx: Transaction, hold: Values) -> bool:
+    """Whether what a hold is on is there, if it is on one thing."""
+    where = (hold["memory_id"], hold["tenant"])
+    return (
+        hold["memory_id"] is None
+        or tx.one(RECORDS["find"], where) is not None
+        or tx.one(SQL["session_anywhere"], where) is not None
+        or tx.one(SQL["message_anywhere"], where) is not None
+    )
+
+
+def _insert_hold(tx: Transaction, row: Values) -> int:
+    columns = ("id", "tenant", "user_id", "agent_id", "session_id", "memory_id", "tag", "reason", "author")
+    moments = ("created_at", "released_at", "released_by")
+    return tx.run(SQL["insert_hold"], [row[column] for column in (*columns, *moments)])

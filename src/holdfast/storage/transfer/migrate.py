@@ -1,0 +1,128 @@
+"""The copy itself: all rows of one view of the source, then a comparison, and only then a store that can be opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Final
+
+from holdfast.core.chain import Finding
+from holdfast.core.errors import InvalidInputError, StaleError, StorageError
+from holdfast.storage.relational.audit import SqlAudit
+from holdfast.storage.relational.database import Database
+from holdfast.storage.transfer.checksums import Sum
+from holdfast.storage.transfer.postgres import Begun, Mark, PostgresTarget
+from holdfast.storage.transfer.tables import TABLES
+from holdfast.storage.transfer.views import Source, Survey, View, survey
+
+#: Rows that are committed together: what a kill costs at most.
+BATCH: Final = 20_000
+_STRIDE: Final = 1_000
+_MOST_FINDINGS: Final = 100
+Advance = Callable[[int], None]
+#: Shows that something is being done so many times; what it gives hears how many more times it was.
+Show = Callable[[str, int], AbstractContextManager[Advance]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """A copy that is finished and the same as its source."""
+
+    counts: dict[str, int]
+    begun: Begun
+    copied: int
+    """How many rows this run copied: fewer than all, if an earlier one was cut short."""
+    seconds: float
+    """How long that took, without the comparison."""
+    findings: tuple[Finding, ...]
+    """What is wrong with the audit chain; a copy has what its source has."""
+
+
+def transfer(source: Source, target: PostgresTarget, show: Show, *, batch: int = BATCH) -> Transferred:
+    """Copy a store. Whatever ends it, the same call goes on from there.
+
+    ``ConflictError`` if the target holds anything else, ``StaleError`` if the source was written meanwhile,
+    ``StorageError`` if the copy is not the same. Until it returns, nobody can open the target.
+    """
+    if source.place == target.place:
+        raise InvalidInputError(f"{source.place} is both the source and the target; name another database with --to")
+    with source.view() as view:
+        found = survey(view)
+        begun = target.begin(source.place, found.state)
+        began = time.perf_counter()
+        with show("copying", found.rows) as advance:
+            marks = copy_rows(view, target, begun.marks, advance, batch=batch)
+        seconds = time.perf_counter() - began
+    with show("comparing", found.rows) as advance:
+        compare_rows(found, marks, target, advance)
+    findings = _audit(source.database, target.database, found.counts["audit"], show)
+    _check_unchanged(source, target, found)
+    target.finish(found.counters)
+    before = sum(mark.rows for mark in begun.marks.values())
+    return Transferred(found.counts, begun, found.rows - before, seconds, findings)
+
+
+def copy_rows(
+    view: View, target: PostgresTarget, marks: dict[str, Mark], advance: Advance, *, batch: int = BATCH
+) -> dict[str, Mark]:
+    """Copy what the marks say is missing; where they are then."""
+    reached = {}
+    for table in TABLES:
+        mark = marks.get(table.name, Mark())
+        advance(mark.rows)
+        if not mark.done:
+            rows = view.rows(table, mark.after)
+            for first in rows:
+                moved = target.add(table, mark, chain((first,), islice(rows, batch - 1)), view.order(table))
+                advance(moved.rows - mark.rows)
+                mark = moved
+            mark = target.close_table(table, mark)
+        reached[table.name] = mark
+    return reached
+
+
+def compare_rows(found: Survey, marks: dict[str, Mark], target: PostgresTarget, advance: Advance) -> None:
+    """Read back everything and compare it with what the source gave. ``StorageError`` if anything is not the same."""
+    problems = []
+    with target.view() as view:
+        for table in TABLES:
+            here, gave, told = Sum(), marks[table.name].sum, 0
+            for row in view.heap(table):
+                here.add(row)
+                if here.rows - told == _STRIDE:
+                    told = here.rows
+                    advance(_STRIDE)
+            advance(here.rows - told)
+            if not here.rows == gave.rows == found.counts[table.name]:
+                problems.append(f"{table.name} has {here.rows:,} rows instead of {found.counts[table.name]:,}")
+            elif here.total != gave.total:
+                problems.append(f"{table.name} has other rows than the source")
+    if problems:
+        target.give_up()
+        raise StorageError(
+            f"the copy in {target.place} is not the same: {'; '.join(problems)}; it was not made usable. "
+            "See that nobody else writes there and run the command again: it begins anew"
+        )
+
+
+def _check_unchanged(source: Source, target: PostgresTarget, found: Survey) -> None:
+    """``StaleError`` if the source is not what it was when it was copied."""
+    with source.view() as view:
+        state = survey(view).state
+    if state != found.state:
+        raise StaleError(
+            f"{source.place} was written while it was copied, so the copy in {target.place} was not made usable; stop "
+            "whatever uses the store (agents, schedules) and run the command again: it begins anew"
+        )
+
+
+def _audit(source: Database, target: Database, entries: int, show: Show) -> tuple[Finding, ...]:
+    """What is wrong with the audit chain on either side. The source may know more: it may count what was written."""
+    found: dict[Finding, None] = {}
+    for what, database in (("verifying the audit chain of the source", source), ("and of the copy", target)):
+        with show(what, entries) as advance:
+            found |= dict.fromkeys(islice(SqlAudit(database).verify(advance), _MOST_FINDINGS))
+    return tuple(found)

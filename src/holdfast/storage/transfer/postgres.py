@@ -1,0 +1,366 @@
+"""Copying from PostgreSQL, and into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from holdfast.core.errors import ConflictError, StoreBusyError
+from holdfast.storage.postgres.database import PostgresDatabase, with_defaults
+from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.transactions import Connection, PostgresTransaction
+from holdfast.storage.relational.database import Row
+from holdfast.storage.transfer.backup_sets import COMMON
+from holdfast.storage.transfer.checksums import Sum
+from holdfast.storage.transfer.tables import COUNTERS, LEFT_OUT, TABLES, Counter, Table
+
+_TYPES: Final = {"int": "int8", "text": "text", "bytes": "bytea", "packed": "bytea", "flag": "bool"}
+#: The table that says how far a copy has come. While it is there, nobody opens the store.
+_MARKS: Final = "copying"
+_SOURCE: Final = "source"
+#: The option that names where a store is copied to.
+_TARGET: Final = "--to"
+_SET: Final = sql.SQL(
+    "SELECT setval({}::regclass, last) FROM (SELECT greatest(max({}), {}) FROM {}) AS given (last) WHERE last > 0"
+)
+
+
+class Mark(NamedTuple):
+    """How far the copy of a table has come."""
+
+    after: list[Any] | None = None
+    """The place of the last row, in the order that the source has."""
+    rows: int = 0
+    total: str = "0"
+    """The sum of the rows that the source gave."""
+    done: bool = False
+
+    @property
+    def sum(self) -> Sum:
+        """What the source gave so far."""
+        return Sum(self.rows, int(self.total, 16))
+
+
+class Begun(NamedTuple):
+    """A copy that may go on."""
+
+    marks: dict[str, Mark]
+    is_resumed: bool
+    is_anew: bool
+    """Whether a part was there that had to go, since the source is not what it was."""
+
+
+class PostgresView:
+    """A ``View`` of a PostgreSQL database."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def count(self, table: Table) -> int:
+        return self._number(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table.name)))
+
+    def order(self, table: Table) -> tuple[str, ...]:
+        return table.order
+
+    def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
+        later = sql.SQL("WHERE ({}) > ({}) ").format(
+            _listed(table.order), sql.SQL(", ").join(map(sql.Literal, after or ()))
+        )
+        order = sql.SQL("ORDER BY {}").format(_listed(table.order))
+        return self._read(table, order if after is None else later + order)
+
+    def heap(self, table: Table) -> Iterator[Row]:
+        return self._read(table, sql.SQL(""))
+
+    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        by = "no" if table.name == "subjects" else "subject"
+        if table.name in {"records", "scopes"}:
+            scopes = [subject << 3 | code for subject in subjects for code in codes]
+            within = (
+                "scope = wanted" if table.name == "scopes" else "key BETWEEN wanted << 29 AND (wanted + 1 << 29) - 1"
+            )
+            rest = sql.SQL(
+                f"JOIN unnest({{}}::int8[]) AS wanted ON {table.name}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
+            ).format(sql.Literal(scopes), _listed(table.order))
+        else:
+            rest = sql.SQL(f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}").format(
+                sql.Literal(list(subjects)), _listed(table.order)
+            )
+        return self._read(table, rest)
+
+    def _read(self, table: Table, rest: sql.Composable) -> Iterator[Row]:
+        columns = sql.SQL(", ").join(
+            sql.SQL("{}::int::int8" if kind == "flag" else "{}").format(sql.Identifier(table.name, name))
+            for name, kind in table.columns.items()
+        )
+        statement = sql.SQL("COPY (SELECT {} FROM {} {}) TO STDOUT (FORMAT binary)").format(
+            columns, sql.Identifier(table.name), rest
+        )
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(["int8" if kind == "flag" else _TYPES[kind] for kind in table.columns.values()])
+            yield from copy.rows()
+
+    def counters(self) -> dict[str, int]:
+        return {
+            counter.table: self._number(
+                sql.SQL("SELECT coalesce(pg_sequence_last_value({}::regclass), 0)").format(_sequence(counter))
+            )
+            for counter in COUNTERS
+        }
+
+    def _number(self, statement: sql.Composed) -> int:
+        row = self._connection.execute(statement).fetchone()
+        return 0 if row is None else int(row[0])
+
+
+class PostgresSource:
+    """A store in a PostgreSQL database."""
+
+    def __init__(self, url: str, *, busy_seconds: float, prepare: bool, called: str) -> None:
+        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, prepare=prepare, called=called)
+        self.place = f"{self.database.place}, schema {self.database.schema}"
+
+    @contextmanager
+    def view(self) -> Iterator[PostgresView]:
+        """The store as it is now."""
+        with patient_view(self.database) as view:
+            yield view
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+
+class PostgresTarget:
+    """A database that becomes a copy. What is copied, and how far that has come, is committed together."""
+
+    def __init__(self, url: str, *, busy_seconds: float, distribute: bool = False) -> None:
+        check_free(url)
+        self.database = PostgresDatabase(
+            url, busy_seconds=busy_seconds, pool_size=2, distribute=distribute, copying=True, called=_TARGET
+        )
+        self.place = f"{self.database.place}, schema {self.database.schema}"
+
+    def begin(self, source: str, state: str) -> Begun:
+        """Begin the copy of a source in a state, or go on with it. ``ConflictError`` if anything else is here.
+
+        A part of the same source in another state is removed: nobody has ever used it.
+        """
+        with self.database.alone(_MARKS) as tx:
+            _run(tx, f'CREATE TABLE IF NOT EXISTS {_MARKS} (name text COLLATE "C" PRIMARY KEY, said text NOT NULL)')
+            said = dict(tx.connection.execute(f"SELECT name, said FROM {_MARKS}".encode()).fetchall())  # noqa: S608
+            found = json.loads(said.pop(_SOURCE, "null"))
+            if found is not None and found["state"] == state:
+                return Begun({name: Mark(**json.loads(one)) for name, one in said.items()}, True, False)
+            if found is not None and found["place"] != source:
+                raise _other(self.place, found["place"])
+            if found is None and (used := _used(tx.connection)):
+                raise _in_use(self.place, used)
+            everything = ", ".join([*(table.name for table in TABLES), *LEFT_OUT, _MARKS])
+            _run(tx, f"TRUNCATE {everything}")
+            self._say(tx, _SOURCE, {"place": source, "state": state})
+            return Begun({}, False, found is not None)
+
+    def add(self, table: Table, mark: Mark, rows: Iterable[Row], order: Sequence[str]) -> Mark:
+        """Write rows, which come next after a mark, and move the mark."""
+        places = [list(table.columns).index(name) for name in order]
+        flags = [place for place, kind in enumerate(table.columns.values()) if kind == "flag"]
+        counted, row = mark.sum, None
+        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+            sql.Identifier(table.name), _listed(table.columns)
+        )
+        with self.database.alone(_MARKS) as tx:
+            _run(tx, "SET LOCAL synchronous_commit = off")  # the mark and the rows are lost together, if they are
+            self._check(tx, table, mark)
+            with tx.connection.cursor() as cursor, cursor.copy(into) as copy:
+                copy.set_types([_TYPES[kind] for kind in table.columns.values()])
+                for row in counted.counting(rows):
+                    copy.write_row(_flagged(row, flags) if flags else row)
+            after = mark.after if row is None else [row[place] for place in places]
+            moved = Mark(after, counted.rows, counted.hex)
+            self._say(tx, table.name, moved._asdict())
+        return moved
+
+    def close_table(self, table: Table, mark: Mark) -> Mark:
+        """Note that a table is copied whole."""
+        with self.database.alone(_MARKS) as tx:
+            self._check(tx, table, mark)
+            done = mark._replace(done=True)
+            self._say(tx, table.name, done._asdict())
+        return done
+
+    @contextmanager
+    def view(self) -> Iterator[PostgresView]:
+        """What is here now."""
+        with patient_view(self.database) as view:
+            yield view
+
+    def give_up(self) -> None:
+        """Note that what is here is not what the source gave, so that the next copy begins anew."""
+        with self.database.alone(_MARKS) as tx:
+            row = tx.connection.execute(f"SELECT said FROM {_MARKS} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
+            self._say(tx, _SOURCE, json.loads((row.fetchone() or ("{}",))[0]) | {"state": ""})
+
+    def finish(self, counters: Mapping[str, int]) -> None:
+        """Go on numbering where the source stopped, and let everyone use the store."""
+        with self.database.alone(_MARKS) as tx:
+            for counter in COUNTERS:
+                tx.connection.execute(
+                    _SET.format(
+                        _sequence(counter),
+                        sql.Identifier(counter.column),
+                        sql.Literal(counters[counter.table]),
+                        sql.Identifier(counter.table),
+                    )
+                )
+            _run(tx, f"ANALYZE {', '.join(table.name for table in TABLES)}")
+            _run(tx, f"DROP TABLE {_MARKS}")
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+    def _check(self, tx: PostgresTransaction, table: Table, mark: Mark) -> None:
+        """Refuse to go on from a mark that another process has moved."""
+        query = f"SELECT said FROM {_MARKS} WHERE name = %s".encode()  # noqa: S608
+        row = tx.connection.execute(query, (table.name,)).fetchone()
+        if (Mark() if row is None else Mark(**json.loads(row[0]))) != mark:
+            raise StoreBusyError(f"another process is copying into {self.place}; wait for it, or end it and try again")
+
+    @staticmethod
+    def _say(tx: PostgresTransaction, name: str, said: object) -> None:
+        tx.connection.execute(
+            f"INSERT INTO {_MARKS} (name, said) VALUES (%s, %s) "  # noqa: S608
+            "ON CONFLICT (name) DO UPDATE SET said = excluded.said".encode(),
+            (name, json.dumps(said)),
+        )
+
+
+def closed_fill(tx: PostgresTransaction) -> PostgresFill:
+    """A database that nobody else can look into until the transaction ends."""
+    _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
+    _run(tx, "LOCK TABLE subjects, turns IN ACCESS EXCLUSIVE MODE")
+    return PostgresFill(tx.connection)
+
+
+class PostgresFill:
+    """A ``Fill`` of a PostgreSQL database that nothing was ever kept in, within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def clear(self) -> None:
+        for table in TABLES:
+            if not table.is_data and table.name in COMMON:
+                self._connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+
+    def used(self) -> list[str]:
+        return [name for name in _used(self._connection) if name != "turns"]
+
+    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        kinds = [table.columns[name] for name in columns]
+        flags = [place for place, kind in enumerate(kinds) if kind == "flag"]
+        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(sql.Identifier(table.name), _listed(columns))
+        with self._connection.cursor() as cursor, cursor.copy(into) as copy:
+            copy.set_types([_TYPES[kind] for kind in kinds])
+            for row in rows:
+                copy.write_row(_flagged(row, flags) if flags else row)
+
+    def finish(self, counters: Mapping[str, int]) -> None:
+        self._connection.execute(
+            "INSERT INTO turns (subject) SELECT no FROM subjects UNION SELECT subject FROM chains "
+            "ON CONFLICT DO NOTHING"
+        )
+        for counter in COUNTERS:
+            if counters.get(counter.table):
+                self._connection.execute(
+                    _SET.format(
+                        _sequence(counter),
+                        sql.Identifier(counter.column),
+                        sql.Literal(counters[counter.table]),
+                        sql.Identifier(counter.table),
+                    )
+                )
+
+
+def check_free(url: str) -> str | None:
+    """Look, changing nothing, whether a database can take a copy; the source of the copy that was begun there, if any.
+
+    ``ConflictError`` if it is a store that has been used.
+    """
+    parts = check_url(url)
+    conninfo = make_conninfo("", **with_defaults(parts))
+    place, schema = place_of(conninfo), schema_of(parts)
+    try:
+        with closing(psycopg.connect(conninfo, autocommit=True)) as connection:
+            connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
+            if _is_there(connection, _MARKS):
+                row = connection.execute(f"SELECT said FROM {_MARKS} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
+                return str(json.loads((row.fetchone() or ('{"place": "?"}',))[0])["place"])
+            if used := _used(connection):
+                raise _in_use(f"{place}, schema {schema}", used)
+    except psycopg.Error as problem:
+        raise in_our_words(problem, place, _TARGET) from problem
+    return None
+
+
+def _used(connection: Connection) -> list[str]:
+    """The tables in which a store has something that it had not when it was opened first."""
+    return [
+        table.name
+        for table in TABLES
+        if table.is_data
+        and _is_there(connection, table.name)
+        and connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(table.name))).fetchone()
+    ]
+
+
+def _is_there(connection: Connection, table: str) -> bool:
+    row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
+    return row is not None and row[0] is not None
+
+
+def _in_use(place: str, used: Sequence[str]) -> ConflictError:
+    return ConflictError(
+        f"{place} is in use: it has rows in {', '.join(used)}; a store is copied into an empty database only "
+        "(or into another schema, by ?options=-csearch_path%3Dname); nothing was changed"
+    )
+
+
+def _other(place: str, source: str) -> ConflictError:
+    return ConflictError(
+        f"{place} holds an unfinished copy of {source}; finish that, or drop its schema; nothing was changed"
+    )
+
+
+@contextmanager
+def patient_view(database: PostgresDatabase) -> Iterator[PostgresView]:
+    """A view that the server does not end while nobody asks anything of it."""
+    with database.read() as tx:
+        _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
+        yield PostgresView(tx.connection)
+
+
+def _run(tx: PostgresTransaction, statement: str) -> None:
+    tx.connection.execute(statement.encode())
+
+
+def _flagged(row: Row, flags: Sequence[int]) -> Row:
+    return tuple(bool(value) if place in flags else value for place, value in enumerate(row))
+
+
+def _listed(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _sequence(counter: Counter) -> sql.Composable:
+    """What numbers a column, as an expression."""
+    if counter.sequence:
+        return sql.Literal(counter.sequence)
+    return sql.SQL("pg_get_serial_sequence({}, {})").format(sql.Literal(counter.table), sql.Literal(counter.column))

@@ -1,0 +1,179 @@
+"""Copying from the embedded engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from holdfast.core.errors import StorageError, StoreUnavailableError
+from holdfast.storage.relational.database import Row
+from holdfast.storage.sqlite.database import Database
+from holdfast.storage.transfer.backup_sets import COMMON
+from holdfast.storage.transfer.tables import COUNTERS, TABLES, Table
+
+
+class SqliteView:
+    """A ``View`` of an SQLite file."""
+
+    def __init__(self, connection: apsw.Connection, place: str) -> None:
+        self._connection = connection
+        self._place = place
+
+    def count(self, table: Table) -> int:
+        return self._number(f"SELECT count(*) FROM {table.sqlite_source or table.name}")  # noqa: S608 - our own names
+
+    def order(self, table: Table) -> tuple[str, ...]:
+        return table.sqlite_order
+
+    def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
+        columns = ", ".join(_column(table, name) for name in table.columns)
+        order = ", ".join(_column(table, name) for name in table.sqlite_order)
+        later = "" if after is None else f"WHERE ({order}) > ({', '.join('?' * len(after))})"
+        statement = f"SELECT {columns} FROM {table.sqlite_source or table.name} {later} ORDER BY {order}"  # noqa: S608
+        found = self._connection.execute(statement, tuple(after or ()))
+        return self._owned_by_someone(found, table)
+
+    def heap(self, table: Table) -> Iterator[Row]:
+        return self.rows(table)  # a scan of the table, as a rule
+
+    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        columns = ", ".join(_column(table, name, qualified=True) for name in table.columns)
+        asked: Sequence[int] = subjects
+        if table.name in {"records", "scopes"}:
+            asked = [subject << 3 | code for subject in subjects for code in codes]
+        found = self._connection.execute(_OWNED[table.name].format(columns=columns), (json.dumps(list(asked)),))
+        return self._owned_by_someone(found, table)
+
+    def _owned_by_someone(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
+        """The rows, each of which says whose it is: where SQLite has to look that up, it may find nobody."""
+        return self._checked(rows, table) if "subject" in table.sqlite else rows
+
+    def _checked(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
+        for row in rows:
+            if row[0] is None:
+                raise StorageError(
+                    f"{self._place} has a row of {table.name} that belongs to nobody (number {row[1]}); "
+                    "a sound store has none: restore a backup, and migrate that"
+                )
+            yield row
+
+    def counters(self) -> dict[str, int]:
+        given = dict(self._connection.execute("SELECT name, seq FROM sqlite_sequence"))
+        return {
+            counter.table: int(given[counter.table])
+            if counter.table in given
+            else self._number(
+                f"SELECT ifnull(max({'rowid' if counter.column == 'place' else counter.column}), 0) "  # noqa: S608
+                f"FROM {counter.table}"
+            )
+            for counter in COUNTERS
+        }
+
+    def _number(self, statement: str) -> int:
+        (row,) = self._connection.execute(statement)
+        return int(row[0])
+
+
+class SqliteSource:
+    """A store in a file. ``StoreUnavailableError`` if there is none."""
+
+    def __init__(self, path: Path, *, busy_seconds: float) -> None:
+        if not path.is_file():
+            raise StoreUnavailableError(f"there is no store at {path}; name the one to copy with --from")
+        self.place = str(path)
+        self.database = Database(path, busy_seconds=busy_seconds)
+
+    @contextmanager
+    def view(self) -> Iterator[SqliteView]:
+        """The store as it is now."""
+        with self.database.read() as tx:
+            yield SqliteView(tx.connection, self.place)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()
+
+
+class SqliteFill:
+    """A ``Fill`` of an SQLite file that nothing was ever kept in, within one transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def clear(self) -> None:
+        for table in TABLES:
+            if not table.is_data and table.name in COMMON:
+                self._connection.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our own names
+
+    def used(self) -> list[str]:
+        return [
+            table.name
+            for table in TABLES
+            if table.is_data
+            and not table.sqlite_source
+            and self._connection.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()  # noqa: S608
+        ]
+
+    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        kept = [place for place, name in enumerate(columns) if name not in table.sqlite]
+        packed = [place for place in kept if table.columns[columns[place]] == "packed"]
+        names = ", ".join(f'"{columns[place]}"' for place in kept)
+        into = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(kept))})"  # noqa: S608
+        stored: Iterable[Sequence[Any]] = (_as_stored(row, packed) for row in rows) if packed else rows
+        if len(kept) < len(columns):
+            stored = ([row[place] for place in kept] for row in stored)
+        self._connection.executemany(into, stored)
+
+    def finish(self, counters: Mapping[str, int]) -> None:
+        for counter in COUNTERS:
+            last = counters.get(counter.table)
+            if last:
+                self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (counter.table,))
+                self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (counter.table, last))
+
+
+def _as_stored(row: Row, packed: Sequence[int]) -> list[Any]:
+    """A canonical row as SQLite keeps it: text that is not compressed is text."""
+    values = list(row)
+    for place in packed:
+        value = values[place]
+        if value is not None and value[:1] == b"\0":
+            values[place] = value[1:].decode()
+    return values
+
+
+def _column(table: Table, name: str, *, qualified: bool = False) -> str:
+    """A column in its canonical form: text that may be compressed and is not comes as bytes, after a zero byte."""
+    plain = table.sqlite.get(name, f'{table.name}."{name}"' if qualified else f'"{name}"')
+    if table.columns[name] == "packed":
+        return f"CASE typeof({plain}) WHEN 'text' THEN CAST(char(0) || {plain} AS BLOB) ELSE {plain} END"
+    return plain
+
+
+def _owned(of: str, order: str = "") -> str:
+    by = f" ORDER BY wanted.key, {order}" if order else ""
+    return f"SELECT {{columns}} FROM json_each(?) AS wanted CROSS JOIN {of}{by}"  # noqa: S608 - our own names
+
+
+#: How the rows of subjects are found, in the order of the subjects and in the table's order for each of them. Runs of
+#: keys are in order by themselves, and too large to be sorted.
+_OWNED: Final = {
+    "subjects": _owned("subjects ON subjects.no = wanted.value"),
+    "scopes": _owned("scopes ON scopes.scope = wanted.value"),
+    "records": _owned("records ON records.key BETWEEN wanted.value << 29 AND (wanted.value + 1 << 29) - 1"),
+    "history": _owned(
+        "sessions INDEXED BY sessions_of_subject ON sessions.subject = wanted.value "
+        "CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1"
+    ),
+    "derivations": _owned("derivations ON derivations.subject = wanted.value", "source_id, derivations.key"),
+    "sessions": _owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
+    "facts": _owned("facts ON facts.subject = wanted.value", "facts.id"),
+    "packs": _owned("packs ON packs.subject = wanted.value", "packs.no"),
+    "totals": _owned("totals ON totals.subject = wanted.value", "kind, state, cause"),
+    "audit": _owned("audit INDEXED BY audit_by_place ON audit.subject = wanted.value"),
+}

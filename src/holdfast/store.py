@@ -1,0 +1,497 @@
+"""What all tenants of an open store share: the database and its stores, recall, keys, the ledger, the schedule."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import Any, Final
+
+from holdfast.access.keys import Access
+from holdfast.access.replies import Replies
+from holdfast.backups.catalog import Catalog, last_backup
+from holdfast.backups.lost_keys import Abandoned, Abandonment
+from holdfast.backups.restore import Restored
+from holdfast.backups.service import Backups, backup_runners
+from holdfast.core.chain import Event
+from holdfast.core.clock import Belief
+from holdfast.core.errors import (
+    ConfirmationNeededError,
+    LeaseLostError,
+    ObjectStoreUnavailableError,
+    StorageError,
+    StoreReadOnlyError,
+)
+from holdfast.core.ids import name_in_logs
+from holdfast.core.times import Clock, moment
+from holdfast.core.types import MemoryType
+from holdfast.core.version import SOFTWARE
+from holdfast.lifecycle.audit import Audit, begin_anew
+from holdfast.lifecycle.clock import ClockTrust
+from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.policies import Policies
+from holdfast.lifecycle.previews import Previews
+from holdfast.lifecycle.recycle_bin import Recycle
+from holdfast.lifecycle.registry import Registry
+from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.lifecycle.schedule.maintenance import Upkeep, runners
+from holdfast.lifecycle.schedule.schedule import Schedule, take_back
+from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
+from holdfast.lifecycle.sweeping.purge import Leaving
+from holdfast.memory.entity import retell_entities
+from holdfast.memory.services import Parts
+from holdfast.memory.working_store import WorkingStore
+from holdfast.ports.models import Embedder
+from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.certificates.certificates import Certificates, erasure_on
+from holdfast.privacy.erasure import Eraser, Erasure
+from holdfast.privacy.keys.keyring import open_keyring
+from holdfast.privacy.keys.signing import SigningKeys
+from holdfast.privacy.ledger import Ledger
+from holdfast.privacy.sealed_objects import SealedObjects
+from holdfast.privacy.store_state import Purpose, StoreState
+from holdfast.recall import terms
+from holdfast.recall.embedders import open_embedder
+from holdfast.recall.service import Recall
+from holdfast.recall.summaries import EXTRACTIVE, open_summarizer
+from holdfast.settings import Settings
+from holdfast.storage.objects import open_backups, open_cold, open_keeping
+from holdfast.storage.relational.jobs import new_holder
+from holdfast.storage.stores import (
+    large_scopes_in,
+    open_database,
+    open_short_term,
+    store_url,
+    stores_over,
+    witness_of,
+)
+
+_log = logging.getLogger("holdfast.store")
+_erasures = logging.getLogger("holdfast.erasure")
+_REVOKED: Final = "revoked/"
+
+
+def system_clock() -> datetime:
+    """The present, by the machine's clock."""
+    return datetime.now(UTC)
+
+
+def _wall() -> int:
+    """The machine's real time, in microseconds."""
+    return time.time_ns() // 1_000
+
+
+#: So many conversations of a tenant are summarized a night.
+MOST_SUMMARIES: Final = 1_000
+
+
+class Foundation:
+    """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
+
+    def __init__(self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use") -> None:
+        self.settings = settings
+        self.tenants = {tenant}
+        """Who it was opened for, beside those who have memories in it."""
+        self._purpose = purpose
+        self.embedder: Embedder = open_embedder(settings.embedder)
+        self._summarizer = open_summarizer(settings.summarizer)
+        self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
+        self.keyring = open_keyring(self.state, settings.master_key, settings.master_path(), self._bind_keyring)
+        self._store_state = StoreState(self.state, store_url(settings), lambda: last_backup(settings))
+        self._is_checked = False
+        self.database = open_database(settings, self._check_absent)
+        try:
+            self._assemble(clock)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _assemble(self, clock: Clock | None) -> None:
+        settings, database = self.settings, self.database
+        self._short_term_elsewhere = open_short_term(settings)
+        self.stores = stores_over(database, self._short_term_elsewhere)
+        self.ledger = Ledger(self.state)
+        with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
+            self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+        large = large_scopes_in(database, settings.index_records)
+        self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
+        self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
+        self.trust = ClockTrust(
+            self.stores.clock,
+            lambda: moment((clock or system_clock)(), what="the clock's time"),
+            tolerance=settings.clock_tolerance(),
+            watched=clock is None,
+        )
+        database.on_commit = self.trust.note_write
+        self.parts = self._make_parts(clock)
+        self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id, note=self._note_revoked)
+        self.replies = Replies(
+            self.stores.replies, self.parts.now, erasures=lambda: (self.stores.subjects.ledger_seen() or (0, ""))[0]
+        )
+        self.certificates = self._make_certificates()
+        self.eraser = self._make_eraser()
+        self._open_state()
+        with suppress(StoreReadOnlyError):  # nobody can find or read anything of what is being erased
+            self.eraser.finish_unfinished()
+        with suppress(StoreReadOnlyError):
+            self.stores.rules.adopt_defaults(now=self.parts.now)
+        self._backing_up = Leadership(
+            self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
+        )
+        self._belongings = Belongings()
+        self.schedule = self._make_schedule()
+        with suppress(StoreReadOnlyError):
+            self.schedule.enrol()
+
+    # --- the store and its state ---------------------------------------------------------------------------------
+
+    def _open_state(self) -> None:
+        """Hold the store against its state: nobody reads what was erased, wherever this store comes from.
+
+        Where the state store is away, a store goes without for now that is the very one that agreed with it before.
+        """
+        self._witness = witness_of(self.database)
+        with suppress(StoreReadOnlyError):
+            identity = self.stores.identity.make(secrets.token_hex(16))
+            if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.parts.now()):
+                for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
+                    begin_anew(self.audit(tenant))
+        try:
+            self.check_state()
+        except ObjectStoreUnavailableError as problem:
+            if self._witness is None or not self._witness.is_unbroken():
+                raise ObjectStoreUnavailableError(
+                    f"{problem}. The store was not opened: without the ledger of erasures it cannot be told whether "
+                    "someone is in it who was erased. Open it again when the state store is back"
+                ) from problem
+            _log.warning("the store was opened without its state store, which is away: %s", problem)
+
+    def check_state(self) -> None:
+        """See, once, that the store belongs to its state, and that whoever was erased is: before anything is done that
+        needs the state. What is away is tried again each time.
+        """
+        if self._is_checked:
+            return
+        if self._purpose == "use":
+            self._store_state.check_present(self.stores.identity)
+        if self._purpose != "abandon":
+            self._store_state.check_keyring(self.stores.identity, self.keyring)
+        self.eraser.replay()
+        if self._witness is not None:
+            with suppress(StoreReadOnlyError):
+                self._witness.confirm()
+        self.note_data()
+        self._is_checked = True
+
+    def note_data(self) -> None:
+        """Note in the state store that there is data in this one, once there is. Where that cannot be written (a full
+        disk, one that is for reading only) the store is used all the same.
+        """
+        try:
+            self._store_state.note_data(self.stores.identity, now=self.parts.now())
+        except StorageError as problem:
+            _log.info("it could not be noted that the store holds data: %s", problem)
+
+    def _check_absent(self) -> None:
+        if self._purpose not in {"new", "restore"}:
+            self._store_state.check_absent()
+
+    def _bind_keyring(self, found: str | None) -> None:
+        self._store_state.bind(self.stores.identity, found)
+
+    def _go_on(self) -> int:
+        """Go on with erasures that were cut short; what the state store is needed for waits while that is away."""
+        try:
+            self.check_state()
+            self.note_data()
+        except StorageError as problem:
+            _log.warning("the store and its state cannot be compared just now: %s", problem)
+            return self.eraser.finish_unfinished()
+        return self.eraser.go_on()
+
+    def _make_parts(self, clock: Clock | None) -> Parts:
+        stores = self.stores
+        return Parts(
+            records=stores.records,
+            provenance=stores.provenance,
+            history=stores.history,
+            short_term=stores.short_term,
+            facts=stores.facts,
+            schemas=stores.schemas,
+            rules=stores.rules,
+            dues=stores.dues,
+            holds=stores.holds,
+            audit=stores.audit,
+            packs=stores.packs,
+            registry=stores.registry,
+            reader=stores.reader,
+            leadership=self.leadership,
+            trust=self.trust,
+            objects=cache(self._open_cold),
+            erase=self.erase,
+            recall=self.recall,
+            working=WorkingStore(stores.subjects.erased_within, self.recall.forget_user),
+            summarizer=self._summarizer,
+            clock=clock or system_clock,
+            check=self.database.check_usable,
+            max_content_bytes=self.settings.max_content_bytes,
+        )
+
+    def _open_cold(self) -> ObjectStore:
+        """Cold storage, in which everything is sealed under its user's key."""
+        plain = open_cold(self.settings)
+        return SealedObjects(plain, self.keyring, self.parts.now, self._is_erased)
+
+    def _make_certificates(self) -> Certificates:
+        parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
+        return Certificates(
+            self.state,
+            SigningKeys(self.state, self.keyring),
+            engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
+            short_term_elsewhere=self._short_term_elsewhere is not None,
+            software=SOFTWARE,
+            audited=lambda alias: erasure_on(audit, (*self.tenants, *dues.tenants()), alias),
+            now=parts.now,
+            new_id=lambda: parts.new_id(parts.now()),
+        )
+
+    def _make_eraser(self) -> Eraser:
+        def forget(subject: str) -> dict[str, int]:
+            self.recall.forget_user(subject)
+            return {MemoryType.WORKING.value: self.parts.working.clear_user(subject)}
+
+        return Eraser(
+            self.stores.subjects,
+            self.ledger,
+            self.keyring,
+            self.parts.objects,
+            now=self.parts.now,
+            forget=forget,
+            short_term=self._short_term_elsewhere,
+            certify=self.certificates.certify,
+        )
+
+    def backups(self, tenant: str) -> Backups:
+        """Backups of the whole store; single users are restored for a tenant."""
+        settings, stores = self.settings, self.stores
+
+        def check_clock(now: int, confirmed: bool) -> Belief:  # noqa: FBT001 - the order of the contract
+            if confirmed:
+                self.trust.confirm(now, tenant)
+            return self.trust.check(now)
+
+        def check_state() -> None:
+            self.check_state()
+            self.keyring.claim_once()
+            self.note_data()
+
+        def settle(restored: Restored) -> None:
+            """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
+            if restored.whole:
+                stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+                stores.rules.adopt_defaults(now=self.parts.now)
+                self.schedule.enrol()
+                self.eraser.replay()
+                self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
+            for subject, ids in restored.entities.items():
+                retell_entities(self.parts, subject, ids)
+
+        return Backups(
+            self.database,
+            tenant,
+            open_objects=partial(open_backups, settings),
+            open_cold=partial(open_cold, settings),
+            keys=SigningKeys(self.state, self.keyring),
+            keyring=self.keyring,
+            ledger=self.ledger,
+            leadership=self._backing_up,
+            now=self.parts.now,
+            new_id=self.parts.new_id,
+            check_clock=check_clock,
+            is_revoked=self._is_revoked,
+            settle=settle,
+            check_state=check_state,
+        )
+
+    def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
+        """Set the keys aside that the master key does not open, once that is confirmed."""
+        self.check_state()
+        with self._backing_up.held() as lease:
+            if lease is None:
+                raise LeaseLostError(f"nothing was done: {self._backing_up.other()}; try again when it is done")
+            signing = SigningKeys(self.state, self.keyring)
+            catalog = Catalog(open_backups(self.settings), signing, self.keyring, self._is_erased)
+            cold = open_cold(self.settings)
+            abandonment = Abandonment(
+                self.keyring, signing, catalog, cold, identity=self.stores.identity, is_erased=self._is_erased
+            )
+            found = abandonment.look()
+            if found and not confirm:
+                raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
+            if found:
+                now = self.parts.now()
+                self.stores.audit.append(f"{tenant}/", [Event(now, "keys.abandoned", None, found.as_dict())])
+                abandonment.run(now=now)
+            return found
+
+    def _is_erased(self, alias: str) -> bool:
+        return self.ledger.is_carried_out(alias)
+
+    def _make_schedule(self) -> Schedule:
+        jobs = runners(self.stores.dues, self.upkeep)
+        jobs["minutely"] = self._tending(jobs["minutely"])
+        jobs["daily"] = self._summarizing(jobs["daily"])
+        jobs |= backup_runners(self.backups(next(iter(self.tenants))))
+        return Schedule(
+            self.stores.jobs,
+            self.leadership,
+            jobs,
+            clock=self.parts.clock,
+            timezone=self.settings.timezone,
+            trust=self.trust,
+        )
+
+    def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """A job that then makes large scopes ready to be searched."""
+
+        def run() -> dict[str, Any]:
+            result = job()
+            made = sum(self.recall.tend(tenant, thorough=False) for tenant in self.stores.dues.tenants())
+            return {**result, "made_searchable": made} if made else result
+
+        return run
+
+    def _summarizing(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """A job that then has idle conversations summarized, if the settings name a summarizer for that."""
+
+        def run() -> dict[str, Any]:
+            result = job()
+            made = sum(self.summarize_conversations(tenant) for tenant in self.stores.dues.tenants())
+            return {**result, "conversations_summarized": made} if made else result
+
+        return run
+
+    def summarize_conversations(self, tenant: str, limit: int = MOST_SUMMARIES) -> int:
+        """Have the summarizer of the settings summarize a tenant's idle conversations; how many. The extractive one is
+        at work while messages come, so that there is nothing left for it to do here.
+        """
+        if self.settings.summarizer.strip() == EXTRACTIVE:
+            return 0
+        summaries = ConversationSummaries(self.stores.history, self._summarizer, tenant, self.parts.now)
+        return summaries.refresh(limit)
+
+    def _note_revoked(self, key_id: str) -> None:
+        """Note outside of the store that a key was revoked: no backup of before makes it valid again."""
+        self.state.prepare()
+        self.state.put(f"{_REVOKED}{key_id}", b"")
+
+    def _is_revoked(self, key_id: str) -> bool:
+        return f"{_REVOKED}{key_id}" in self.state.names(_REVOKED)
+
+    def erase(self, subject: str) -> Erasure:
+        """Erase a subject for good, in every place."""
+
+        def prepare() -> None:
+            self.check_state()
+            self.certificates.prepare()  # what could not be certified is not begun
+
+        erasure = self.eraser.erase(subject, prepare)
+        _erasures.info(
+            "erased user %s for good: %s%s",
+            name_in_logs(erasure.alias),
+            {kind: count for kind, count in erasure.kinds.items() if count} or "no memories",
+            f"; pending: {'; '.join(erasure.waiting_for)}" if erasure.pending else "",
+        )
+        return erasure
+
+    def audit(self, tenant: str) -> Audit:
+        """A tenant's audit chain."""
+        return Audit(
+            self.stores.audit, tenant, self.settings.home / "state", self.parts.clock, believed=self.trust.look
+        )
+
+    def sessions(self, tenant: str) -> Sessions:
+        """A tenant's sessions."""
+        return Sessions(
+            self.stores.history,
+            self.stores.short_term,
+            tenant=tenant,
+            now=self.parts.now,
+            belongings=self._belongings,
+        )
+
+    def policies(self, tenant: str) -> Policies:
+        """A tenant's rules."""
+        stores, now = self.stores, self.parts.now
+        previews = Previews(stores.rules, stores.dues, stores.holds, stores.history, tenant=tenant, now=now)
+        return Policies(stores.rules, previews, tenant, now, self.parts.new_id)
+
+    def registry(self, tenant: str) -> Registry:
+        """A tenant's agents and tools."""
+        return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.parts.now)
+
+    def upkeep(self, tenant: str) -> Upkeep:
+        """Sweeps a tenant."""
+        retell = partial(retell_entities, self.parts)
+        domains = self.domains(tenant)
+        registry = self.registry(tenant)
+        leaving = Leaving(tenant, self.stores.dues, self.stores.history, registry)
+        return Upkeep(
+            tenant,
+            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell, domains.most_collected, leaving.due),
+            self.leadership,
+            dues=self.stores.dues,
+            rules=self.stores.rules,
+            leaving=leaving,
+            short_term=self.stores.short_term,
+            policies=self.policies(tenant),
+            registry=registry,
+            registered=self.stores.registry,
+            audit=self.audit(tenant),
+            now=self.parts.now,
+            trust=self.trust,
+            load=self.settings.sweep_load,
+            finish_erasures=self._go_on,
+            domains=domains,
+            shrink=self.stores.subjects.scrub,
+            take_back=lambda: take_back(self.stores.jobs, self.parts.now()),
+        )
+
+    def domains(self, tenant: str) -> Domains:
+        """A tenant's retention domains."""
+        return Domains(
+            tenant,
+            state=self.state,
+            objects=self.parts.objects,
+            rules=self.stores.rules,
+            dues=self.stores.dues,
+            holds=self.stores.holds,
+            now=self.parts.now,
+            new_id=self.parts.new_id,
+        )
+
+    def recycle(self, tenant: str) -> Recycle:
+        """A tenant's recycle bin."""
+        return Recycle(
+            tenant,
+            records=self.stores.records,
+            history=self.stores.history,
+            dues=self.stores.dues,
+            registry=self.registry(tenant),
+            registered=self.stores.registry,
+            now=self.parts.now,
+            purge=self.upkeep(tenant).empty_bin,
+            retell=partial(retell_entities, self.parts),
+        )
+
+    def close(self) -> None:
+        """Close the store. What is called afterwards raises ``ClosedError``."""
+        if self._is_checked and self.database.usable:
+            self.note_data()
+        self.database.close()
+        self.parts.working.forget()
+        self.recall.forget()
