@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.content import check_id, check_tenant
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import Scope
 from holdfast.core.times import Clock
 from holdfast.core.types import DURABLE
@@ -25,15 +25,15 @@ from holdfast.lifecycle.provenance import Sources
 from holdfast.lifecycle.quotas import Quotas
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
-from holdfast.memory.entity import retell_entities
+from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.explain import explain
 from holdfast.memory.latency import Latencies
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
 from holdfast.settings import Settings, read_settings
-from holdfast.store import Foundation
+from holdfast.store import Store
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 #: Tenants of an open store whose engines are kept ready.
@@ -53,13 +53,13 @@ class Holdfast:
         purpose: Purpose = "use",
     ) -> None:
         if not isinstance(settings, Settings):
-            raise InvalidInputError(f"Holdfast is opened with Holdfast.open({told(settings)}), not with Holdfast(...)")
+            raise InvalidInputError(f"Holdfast is opened with Holdfast.open({quote(settings)}), not with Holdfast(...)")
         check_tenant(tenant)
         if clock is not None and not callable(clock):
-            raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {told(clock)}")
-        self._stand_on(Foundation(settings, clock, tenant, purpose), tenant)
+            raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {quote(clock)}")
+        self._bind(Store(settings, clock, tenant, purpose), tenant)
 
-    def _stand_on(self, base: Foundation, tenant: str) -> None:
+    def _bind(self, base: Store, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
         self._base, self.tenant, self.settings = base, check_tenant(tenant), base.settings
         self._others: dict[str, Holdfast] = {tenant: self}
@@ -95,7 +95,7 @@ class Holdfast:
             provenance=parts.provenance,
             holds=parts.holds,
             now=parts.now,
-            retell=partial(retell_entities, parts),
+            retell=partial(refresh_entity_text, parts),
         )
 
     def of_tenant(self, tenant: str) -> Holdfast:
@@ -107,7 +107,7 @@ class Holdfast:
         others = self._others
         if tenant not in others:
             other = object.__new__(Holdfast)
-            other._stand_on(self._base, tenant)
+            other._bind(self._base, tenant)
             other._others = others
             if len(others) >= _MOST_TENANTS:
                 others.clear()
@@ -145,7 +145,7 @@ class Holdfast:
         return MemoryManager(user_id, agent_id, auto_prune, session_id=session_id, engine=self)
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> Services:
         """What memories are made of."""
         return self._parts
 
@@ -186,7 +186,7 @@ class Holdfast:
         """
         if dry_run and digest is not None:
             raise InvalidInputError(
-                f"digest {told(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
+                f"digest {quote(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
             )
         if dry_run:
             return self.upkeep.plan(at, confirm=confirm)
@@ -285,7 +285,7 @@ class MemoryManager(Memory):
         """``auto_prune``: whether ``add`` makes room at the quota by recycling the oldest tenth of the kind."""
         if not isinstance(auto_prune, bool):
             raise TypeError(
-                f"auto_prune must be True or False, not {told(auto_prune)}; a session is named with session_id="
+                f"auto_prune must be True or False, not {quote(auto_prune)}; a session is named with session_id="
             )
         engine = engine or default_engine()
         scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)

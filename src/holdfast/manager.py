@@ -14,7 +14,7 @@ from holdfast.core.errors import (
     InvalidContentError,
     InvalidInputError,
     LeaseLostError,
-    told,
+    quote,
 )
 from holdfast.core.filters import Filter, parse
 from holdfast.core.ids import is_id
@@ -33,14 +33,14 @@ from holdfast.core.types import (
 )
 from holdfast.lifecycle.bulk_delete import Cleared, clear, clear_conversations, counted
 from holdfast.lifecycle.sweeping.due import Extent
-from holdfast.memory.entity import Entity, retell_entities
+from holdfast.memory.entity import Entity, refresh_entity_text
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.explain import explain, explain_item, explain_turn
 from holdfast.memory.latency import Stopwatch
 from holdfast.memory.lifetimes import describe_rules
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import Draft, Durable, check_at_hand, refuse_kind, shown
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
@@ -61,7 +61,7 @@ class Memory:
     Safe for many threads. Every method that fails raises a ``HoldfastError`` and leaves the store as it was.
     """
 
-    def __init__(self, parts: Parts, scope: Scope, *, auto_prune: bool = False) -> None:
+    def __init__(self, parts: Services, scope: Scope, *, auto_prune: bool = False) -> None:
         self.auto_prune = auto_prune
         self._parts = parts
         self._scope = scope
@@ -302,7 +302,7 @@ class Memory:
         """
         kind = kind_of(memory_type)
         if before is not None and not is_id(before):
-            raise InvalidInputError(f"before must be the id of a memory, not {told(before)}")
+            raise InvalidInputError(f"before must be the id of a memory, not {quote(before)}")
         check_count(limit, "limit", most=_MOST_AT_ONCE)
         where: Filter | None = parse(filters)
         if not kind.durable:
@@ -334,7 +334,7 @@ class Memory:
         ``deep``, what was derived from those too, and so on, nearest first.
         """
         if not is_id(memory_id):
-            raise InvalidInputError(f"{told(memory_id)} is not the id of a memory or a message")
+            raise InvalidInputError(f"{quote(memory_id)} is not the id of a memory or a message")
         now = self._parts.now()
         return [shown(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
 
@@ -425,7 +425,7 @@ class Memory:
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
             if record.kind is MemoryType.ENTITY:
                 self.entity.retell_sources(record.id)
-        retell_entities(self._parts, self._scope.subject, went)
+        refresh_entity_text(self._parts, self._scope.subject, went)
         left = [one.id for one in self._lineage.live_derived(memory_id)]
         more = {"deleted_with": went, "derived": left}
         return {**result, **{name: ids for name, ids in more.items() if ids}}
@@ -438,7 +438,7 @@ class Memory:
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
             self.entity.retell_sources(record.id)
-        retell_entities(self._parts, self._scope.subject, came)
+        refresh_entity_text(self._parts, self._scope.subject, came)
         back = shown(self._records.read(memory_id), self._parts.now())
         return {**back, "restored_with": came} if came else back
 
@@ -678,7 +678,7 @@ def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | 
         return [kind_of(several)]
     if not isinstance(several, Sequence) or not several:
         raise InvalidInputError(
-            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {told(several)}"
+            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {quote(several)}"
         )
     return list(dict.fromkeys(kind_of(name) for name in several))
 

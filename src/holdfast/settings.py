@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import platformdirs
 
 from holdfast.core.content import MAX_CONTENT_BYTES
-from holdfast.core.errors import InvalidSettingsError, told
+from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.core.times import DAY
 from holdfast.core.types import MIB
 
@@ -230,7 +230,7 @@ def sqlite_path(url: str) -> Path:
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite" or not rest:
         raise InvalidSettingsError(
-            f"the store URL {told(without_password(url))} is not understood; write it as sqlite:///path/to/holdfast.db"
+            f"the store URL {quote(without_password(url))} is not understood; write it as sqlite:///path/to/holdfast.db"
         )
     if rest.startswith(":memory:"):
         raise InvalidSettingsError(
@@ -242,12 +242,12 @@ def sqlite_path(url: str) -> Path:
 def _path(text: str, name: str) -> Path:
     """The place that a setting names."""
     if "\x00" in text:
-        raise InvalidSettingsError(f"the {name} {told(text)} has a NUL character; no file has one")
+        raise InvalidSettingsError(f"the {name} {quote(text)} has a NUL character; no file has one")
     try:
         text.encode()
         return Path(text).expanduser().absolute()
     except (UnicodeError, RuntimeError, OSError) as problem:
-        raise InvalidSettingsError(f"the {name} {told(text)} names no place: {problem}") from problem
+        raise InvalidSettingsError(f"the {name} {quote(text)} names no place: {problem}") from problem
 
 
 def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:

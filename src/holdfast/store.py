@@ -42,8 +42,8 @@ from holdfast.lifecycle.schedule.maintenance import Upkeep, runners
 from holdfast.lifecycle.schedule.schedule import Schedule, take_back
 from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
 from holdfast.lifecycle.sweeping.purge import Leaving
-from holdfast.memory.entity import retell_entities
-from holdfast.memory.services import Parts
+from holdfast.memory.entity import refresh_entity_text
+from holdfast.memory.services import Services
 from holdfast.memory.working_store import WorkingStore
 from holdfast.ports.models import Embedder
 from holdfast.ports.objects import ObjectStore
@@ -89,7 +89,7 @@ def _wall() -> int:
 MOST_SUMMARIES: Final = 1_000
 
 
-class Foundation:
+class Store:
     """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
 
     def __init__(self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use") -> None:
@@ -213,9 +213,9 @@ class Foundation:
             return self.eraser.finish_unfinished()
         return self.eraser.go_on()
 
-    def _make_parts(self, clock: Clock | None) -> Parts:
+    def _make_parts(self, clock: Clock | None) -> Services:
         stores = self.stores
-        return Parts(
+        return Services(
             records=stores.records,
             provenance=stores.provenance,
             history=stores.history,
@@ -298,7 +298,7 @@ class Foundation:
                 self.eraser.replay()
                 self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
             for subject, ids in restored.entities.items():
-                retell_entities(self.parts, subject, ids)
+                refresh_entity_text(self.parts, subject, ids)
 
         return Backups(
             self.database,
@@ -436,7 +436,7 @@ class Foundation:
 
     def upkeep(self, tenant: str) -> Upkeep:
         """Sweeps a tenant."""
-        retell = partial(retell_entities, self.parts)
+        retell = partial(refresh_entity_text, self.parts)
         domains = self.domains(tenant)
         registry = self.registry(tenant)
         leaving = Leaving(tenant, self.stores.dues, self.stores.history, registry)
@@ -485,7 +485,7 @@ class Foundation:
             registered=self.stores.registry,
             now=self.parts.now,
             purge=self.upkeep(tenant).empty_bin,
-            retell=partial(retell_entities, self.parts),
+            retell=partial(refresh_entity_text, self.parts),
         )
 
     def close(self) -> None:

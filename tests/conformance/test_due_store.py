@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
-from holdfast.core.decisions import Standing, Window, windows
+from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.records import Keeping, Outcome, Record
 from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
 from holdfast.core.times import DAY, SECOND
@@ -42,7 +42,7 @@ def profile_of(engine: Engine, who: Person, kind: str) -> Profile:
 
 def all_due(
     engine: Engine, profile: Profile, state: State, window: Window, *, page: int = 999, tags: bool = True
-) -> list[Standing]:
+) -> list[RecordFacts]:
     """Everything in a window, page by page."""
     found, last = engine.dues.due(profile, state, window, limit=page, tags=tags)
     seen = list(found)
@@ -53,7 +53,7 @@ def all_due(
     return seen
 
 
-def all_binned(engine: Engine, tenant: str, now: int, *, page: int = 999, sessions: bool = False) -> list[Standing]:
+def all_binned(engine: Engine, tenant: str, now: int, *, page: int = 999, sessions: bool = False) -> list[RecordFacts]:
     found, last = engine.dues.binned(tenant, now, limit=page, tags=True, sessions=sessions)
     seen = list(found)
     while found:
@@ -213,7 +213,7 @@ def as_standing(record: Record, *, tags: bool = True) -> tuple[Any, ...]:
     return (*known, record.purge_at if record.state not in LIVE else None, size, record.pack is not None)
 
 
-def totalled(standings: Sequence[Standing]) -> dict[tuple[str, str], tuple[int, int]]:
+def totalled(standings: Sequence[RecordFacts]) -> dict[tuple[str, str], tuple[int, int]]:
     counts: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for standing in standings:
@@ -276,7 +276,7 @@ def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | L
         assert shared(shares, rule) == (len(selected), sum(item.size for item in selected))
         for user in (*USERS, "nobody"):
             subject = f"{world.tenant}/{user}"
-            seen: list[Standing] = []
+            seen: list[RecordFacts] = []
             found, after = engine.dues.due_of(subject, profile, state, window, limit=page, tags=True)
             while found:
                 assert len(found) <= page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.decisions import Decision, Standing, decide, next_move, reason_for, told_decision, windows
+from holdfast.core.decisions import Decision, RecordFacts, decide, next_move, reason_for, told_decision, windows
 from holdfast.core.holds import Held, Hold
 from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
 from holdfast.core.times import DAY
@@ -23,10 +23,10 @@ HOLD = Hold("h", "acme", "a lawsuit", "ann", 0, user_id="bob")
 
 
 @st.composite
-def standings(draw: st.DrawFn) -> Standing:
+def standings(draw: st.DrawFn) -> RecordFacts:
     state = draw(States)
     binned = state in (State.RECYCLED, State.DELETING)
-    return Standing(
+    return RecordFacts(
         "id-1",
         draw(Kinds),
         "acme/bob",
@@ -40,7 +40,7 @@ def standings(draw: st.DrawFn) -> Standing:
     )
 
 
-def applied(record: Standing, decision: Decision, now: int) -> Standing | None:
+def applied(record: RecordFacts, decision: Decision, now: int) -> RecordFacts | None:
     """The record after its move; ``None`` once it is gone."""
     if decision.target is State.DELETED:
         return None
@@ -49,7 +49,7 @@ def applied(record: Standing, decision: Decision, now: int) -> Standing | None:
 
 
 @given(standings(), Lives)
-def test_every_decision_is_a_legal_move_that_is_due_and_says_why(record: Standing, life: Life) -> None:
+def test_every_decision_is_a_legal_move_that_is_due_and_says_why(record: RecordFacts, life: Life) -> None:
     decision = decide(record, life, (), NOW)
     if decision is None:
         return
@@ -62,19 +62,19 @@ def test_every_decision_is_a_legal_move_that_is_due_and_says_why(record: Standin
 
 
 @given(standings(), Lives)
-def test_what_is_on_hold_never_moves(record: Standing, life: Life) -> None:
+def test_what_is_on_hold_never_moves(record: RecordFacts, life: Life) -> None:
     begun = record.state is State.DELETING  # before the hold stood
     assert decide(record, life, [HOLD], NOW) is None or begun
 
 
 @given(standings(), Lives)
-def test_a_hold_on_someone_else_changes_nothing(record: Standing, life: Life) -> None:
+def test_a_hold_on_someone_else_changes_nothing(record: RecordFacts, life: Life) -> None:
     other = Hold("h", "acme", "a lawsuit", "ann", 0, user_id="bo")
     assert decide(record, life, [other], NOW) == decide(record, life, (), NOW)
 
 
 @given(standings(), Lives)
-def test_nothing_is_left_to_decide_once_a_live_record_has_moved(record: Standing, life: Life) -> None:
+def test_nothing_is_left_to_decide_once_a_live_record_has_moved(record: RecordFacts, life: Life) -> None:
     decision = decide(record, life, (), NOW)
     if decision is not None and record.state in LIVE:
         after = applied(record, decision, NOW)
@@ -83,9 +83,9 @@ def test_nothing_is_left_to_decide_once_a_live_record_has_moved(record: Standing
 
 
 @given(standings(), Lives)
-def test_what_is_to_be_deleted_is_gone_after_two_moves_at_most(record: Standing, life: Life) -> None:
+def test_what_is_to_be_deleted_is_gone_after_two_moves_at_most(record: RecordFacts, life: Life) -> None:
     moves = 0
-    now: Standing | None = record
+    now: RecordFacts | None = record
     while now is not None and now.state not in LIVE and (decision := decide(now, life, (), NOW)) is not None:
         now = applied(now, decision, NOW)
         moves += 1
@@ -94,7 +94,7 @@ def test_what_is_to_be_deleted_is_gone_after_two_moves_at_most(record: Standing,
 
 
 @given(standings(), Lives, st.integers(0, 100 * DAY))
-def test_once_due_for_removal_always_due_for_removal(record: Standing, life: Life, later: int) -> None:
+def test_once_due_for_removal_always_due_for_removal(record: RecordFacts, life: Life, later: int) -> None:
     decision = decide(record, life, (), NOW)
     if decision is not None and decision.target is not State.ARCHIVED:
         again = decide(record, life, (), NOW + later)
@@ -103,7 +103,7 @@ def test_once_due_for_removal_always_due_for_removal(record: Standing, life: Lif
 
 
 @given(standings(), Lives)
-def test_decisions_agree_with_the_windows_that_sweeps_read_by(record: Standing, life: Life) -> None:
+def test_decisions_agree_with_the_windows_that_sweeps_read_by(record: RecordFacts, life: Life) -> None:
     found = [
         window.target
         for window in windows(life, record.state, NOW)
@@ -118,7 +118,7 @@ def test_decisions_agree_with_the_windows_that_sweeps_read_by(record: Standing, 
 
 
 @given(standings(), Lives, st.integers(0, 60 * DAY))
-def test_what_comes_next_is_what_is_decided_at_its_time(record: Standing, life: Life, wait: int) -> None:
+def test_what_comes_next_is_what_is_decided_at_its_time(record: RecordFacts, life: Life, wait: int) -> None:
     """Looking ahead and waiting come to the same, unless a later move overtakes an earlier one meanwhile."""
     coming = next_move(record, life, NOW)
     if coming is None:
@@ -147,7 +147,7 @@ def test_each_kind_lives_as_long_as_the_design_says_to_the_microsecond(
 ) -> None:
     life = resolve(kind, ())
     assert kind in DEFAULTS
-    record = Standing("i", kind, "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, NOW - age * DAY, None, 1)
+    record = RecordFacts("i", kind, "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, NOW - age * DAY, None, 1)
     decision = decide(record, life, (), NOW)
     assert (decision and decision.target) == target
     if target is not None:
@@ -157,7 +157,7 @@ def test_each_kind_lives_as_long_as_the_design_says_to_the_microsecond(
 
 def test_a_record_long_unswept_moves_once() -> None:
     life = resolve("episodic", ())
-    record = Standing("i", "episodic", "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, 0, None, 1)
+    record = RecordFacts("i", "episodic", "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, 0, None, 1)
     decision = decide(record, life, (), NOW)
     assert decision is not None
     assert decision.target is State.RECYCLED

@@ -19,7 +19,7 @@ from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryMan
 from holdfast.core.domains import DEFAULT_POLICY, normalised
 from holdfast.lifecycle.domains.rules import wanted_by
 from holdfast.lifecycle.sweeping.plan import Plan
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from homes import ENGINES, Homes, fewer, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
 
@@ -63,7 +63,7 @@ def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
     labels = [{"source_type": "context", "context_id": number} for number in range(3)]
     same = [holdfast.parts.new_id(0)] * 3
     with monkeypatch.context() as ids:  # two of one id: by then the profile was made, and found twice
-        ids.setattr(Parts, "new_ids", lambda *_: same)
+        ids.setattr(Services, "new_ids", lambda *_: same)
         with pytest.raises(ConflictError, match="has this id"):
             memory.add_many(["a", "b", "c"], metadata=labels)
 

@@ -25,7 +25,7 @@ from holdfast.core.access import (
 )
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id
-from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, told
+from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.records import ALL
 from holdfast.core.times import SECOND, iso, moment
@@ -116,7 +116,7 @@ class Access:
         """One key, be it valid or not."""
         found = self._store.get(key_id) if is_id(key_id) else None
         if found is None:
-            raise NotFoundError(f"there is no API key {told(key_id)}; see them with: holdfast access list")
+            raise NotFoundError(f"there is no API key {quote(key_id)}; see them with: holdfast access list")
         return found[0]
 
     def revoke(self, key_id: str) -> ApiKey:

@@ -29,7 +29,7 @@ from holdfast.core.errors import (
     InDoubtError,
     InvalidInputError,
     RequestInProgressError,
-    told,
+    quote,
 )
 from holdfast.core.times import DAY, SECOND
 from holdfast.ports.access import ReplyStore
@@ -226,7 +226,7 @@ class Once:
         """The reply that is kept; ``None`` of a request that was cut short."""
         if found.fingerprint != self._claim.fingerprint:
             raise IdempotencyKeyReusedError(
-                f"the idempotency key {told(self._key)} was used for another request within the last day; "
+                f"the idempotency key {quote(self._key)} was used for another request within the last day; "
                 "use a new key for each request, and the same one only to repeat it as it was"
             )
         if found.body is not None:
@@ -289,7 +289,7 @@ def _check_key(key: object) -> str:
     if not isinstance(key, str) or not key.strip() or not key.isprintable() or len(key) > _MAX_KEY_CHARS:
         raise InvalidInputError(
             f"an idempotency key is a text of 1 to {_MAX_KEY_CHARS} printable characters, such as a random UUID, "
-            f"not {told(key)}"
+            f"not {quote(key)}"
         )
     return key
 
@@ -313,18 +313,18 @@ def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: i
         content = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed)
     except SealBrokenError as problem:
         raise ConflictError(
-            f"the request with the idempotency key {told(key)} was carried out, but its reply is damaged: {problem}"
+            f"the request with the idempotency key {quote(key)} was carried out, but its reply is damaged: {problem}"
         ) from problem
     head, _, body = content.partition(b"\n")
     said = json.loads(head)
     if said.get("erasures", 0) != erasures:
         raise ConflictError(
-            f"the request with the idempotency key {told(key)} was carried out; its reply is no longer told, since "
+            f"the request with the idempotency key {quote(key)} was carried out; its reply is no longer told, since "
             "someone was erased meanwhile, and it is not carried out again"
         )
     if said["large"]:
         raise ConflictError(
-            f"the request with the idempotency key {told(key)} was carried out; its reply was too large to keep "
+            f"the request with the idempotency key {quote(key)} was carried out; its reply was too large to keep "
             f"(max: {MAX_REPLY_BYTES:,} bytes), and it is not carried out again"
         )
     return Reply(said["status"], said["headers"], body)
@@ -332,5 +332,5 @@ def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: i
 
 def _in_progress(key: str) -> RequestInProgressError:
     return RequestInProgressError(
-        f"the request with the idempotency key {told(key)} is still at work; ask again a little later"
+        f"the request with the idempotency key {quote(key)} is still at work; ask again a little later"
     )

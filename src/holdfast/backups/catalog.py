@@ -33,7 +33,7 @@ from holdfast.core.errors import (
     ObjectMissingError,
     OtherKeyringError,
     StoreTooNewError,
-    told,
+    quote,
 )
 from holdfast.core.frames import Frame, FrameDamagedError, read_frames
 from holdfast.core.times import iso
@@ -71,7 +71,7 @@ class Catalog:
     def get(self, backup_id: str) -> Manifest:
         """The manifest of a backup, as it was signed."""
         if not is_backup_id(backup_id):
-            raise NotFoundError(f"there is no backup {told(backup_id)}; see: holdfast backup list")
+            raise NotFoundError(f"there is no backup {quote(backup_id)}; see: holdfast backup list")
         name = manifest_name(backup_id)
         missing = NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list")
         if name not in self.objects.names(f"{FOLDER}{backup_id}/"):  # where none was ever made there is no place either

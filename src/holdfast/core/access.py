@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import check_id, check_tenant
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import ALL
 from holdfast.core.times import iso
 
@@ -118,7 +118,7 @@ class ApiKey(NamedTuple):
 def check_rights(rights: Iterable[Right | str]) -> frozenset[Right]:
     """Rights that a caller named, at least one."""
     if isinstance(rights, str) or not isinstance(rights, Iterable):
-        raise InvalidInputError(f"rights must be a list of rights, such as ['read'], not {told(rights)}")
+        raise InvalidInputError(f"rights must be a list of rights, such as ['read'], not {quote(rights)}")
     checked = frozenset(map(_right, rights))
     if not checked:
         raise InvalidInputError(f"a key needs at least one right: {', '.join(Right)}")
@@ -130,7 +130,7 @@ def check_bounds(ids: Iterable[str] | None, what: str) -> frozenset[str] | None:
     if ids is None:
         return None
     if isinstance(ids, str) or not isinstance(ids, Iterable):
-        raise InvalidInputError(f"{what}s must be a list of ids, or None for all of them, not {told(ids)}")
+        raise InvalidInputError(f"{what}s must be a list of ids, or None for all of them, not {quote(ids)}")
     checked = frozenset(check_id(one, f"{what}_id") for one in ids)
     if not 1 <= len(checked) <= MAX_BOUND:
         raise InvalidInputError(
@@ -154,4 +154,4 @@ def _right(value: object) -> Right:
     try:
         return Right(value)  # type: ignore[arg-type]  # whatever is not a right is refused
     except ValueError:
-        raise InvalidInputError(f"unknown right {told(value)}; use one of: {', '.join(Right)}") from None
+        raise InvalidInputError(f"unknown right {quote(value)}; use one of: {', '.join(Right)}") from None

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import json_problem
-from holdfast.core.errors import InvalidInputError, StorageError, told
+from holdfast.core.errors import InvalidInputError, StorageError, quote
 
 #: What the first entry of a chain, and the first checkpoint, go on from.
 GENESIS: Final = bytes(32)
@@ -182,7 +182,7 @@ def closing_of(event: Event) -> str:
             text.encode()
     except (ValueError, TypeError, RecursionError) as error:
         problem = json_problem(event.detail) or error
-        raise InvalidInputError(f"the audit event {told(event.action)} is not JSON: {problem}") from None
+        raise InvalidInputError(f"the audit event {quote(event.action)} is not JSON: {problem}") from None
     return text
 
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, told
+from holdfast.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, quote
 
 #: Content larger than this is stored compressed.
 COMPRESS_OVER_BYTES: Final = 1_024
@@ -57,7 +57,7 @@ def dump_metadata(metadata: object, *, max_bytes: int = MAX_METADATA_BYTES) -> s
         return "{}"
     if not isinstance(metadata, Mapping):
         raise InvalidMetadataError(
-            f"metadata must be an object (a dict), not {type(metadata).__name__}: {told(metadata)}"
+            f"metadata must be an object (a dict), not {type(metadata).__name__}: {quote(metadata)}"
         )
     wanted = {key: value for key, value in metadata.items() if key not in DERIVED_METADATA}
     text = dump_json(wanted, InvalidMetadataError, "metadata")
@@ -123,7 +123,7 @@ def _flaw(value: object, depth: int, room: _Room) -> tuple[str, str, list[str]] 
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                return f"the key {told(key)} of ", " is not text", []
+                return f"the key {quote(key)} of ", " is not text", []
             if flaw := _flaw(inner, depth + 1, room):
                 flaw[2].append(f".{key}")
                 return flaw
@@ -135,7 +135,7 @@ def _flaw(value: object, depth: int, room: _Room) -> tuple[str, str, list[str]] 
                 return flaw
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
-    return "", f" is a {type(value).__name__} ({told(value)}){advice}", []
+    return "", f" is a {type(value).__name__} ({quote(value)}){advice}", []
 
 
 def _strings(value: object) -> str:
@@ -174,7 +174,7 @@ def json_key(value: object) -> object:
 def check_id(value: object, what: str) -> str:
     """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
     if not isinstance(value, str) or not value or value.isspace():
-        raise InvalidScopeError(f"{what} must be a text that is not empty, not {told(value)}")
+        raise InvalidScopeError(f"{what} must be a text that is not empty, not {quote(value)}")
     if len(value) > MAX_ID_CHARS:
         raise InvalidScopeError(
             f"{what} of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…"
@@ -183,7 +183,7 @@ def check_id(value: object, what: str) -> str:
         raise InvalidScopeError(f"{what} '*' means all of them and is accepted by maintenance verbs only; name one")
     _utf8_size(value, InvalidScopeError, what)
     if not value.isprintable():
-        raise InvalidScopeError(f"{what} {told(value)} has control or unprintable characters; remove them")
+        raise InvalidScopeError(f"{what} {quote(value)} has control or unprintable characters; remove them")
     return value
 
 
@@ -198,7 +198,7 @@ def check_tenant(value: object) -> str:
 def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
     """``value`` itself, if it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {told(value)}")
+        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {quote(value)}")
     return value
 
 

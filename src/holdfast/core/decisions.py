@@ -17,7 +17,7 @@ BIN_REASON: Final = f"{spoken(BIN)} in the recycle bin"
 NO_LIFE: Final = Life(None, None, None, "", "", None)
 
 
-class Standing(NamedTuple):
+class RecordFacts(NamedTuple):
     """What a decision needs to know of a record, or of a session's conversation."""
 
     id: str
@@ -89,7 +89,7 @@ def split_window(kind: str, life: Life, window: Window, upto: int) -> tuple[Wind
     return window._replace(upto=bound), window._replace(after=bound)
 
 
-def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:
+def decide(record: RecordFacts, life: Life, holds: Iterable[Hold], now: int) -> Decision | None:
     """The last move that a record is due, if there is one and no hold keeps it.
 
     What had begun to be deleted before a hold stood is finished.
@@ -102,7 +102,7 @@ def decide(record: Standing, life: Life, holds: Iterable[Hold], now: int) -> Dec
     return due
 
 
-def next_move(record: Standing, life: Life, now: int) -> Decision | None:
+def next_move(record: RecordFacts, life: Life, now: int) -> Decision | None:
     """What happens to a record next, whenever that is, and whether or not something holds it."""
     if record.state is State.RECYCLED and record.purge_at is not None:
         target = State.DELETING if record.elsewhere else State.DELETED
@@ -142,12 +142,12 @@ def _said(life: Life, target: State) -> tuple[int, str]:
     return life.delete_after or 0, life.delete_by
 
 
-def _ruled(record: Standing, life: Life, target: State) -> Decision:
+def _ruled(record: RecordFacts, life: Life, target: State) -> Decision:
     after, rule = _said(life, target)
     return _decision(record, target, record.aged_from + after, rule, reason_for(record.kind, life, target))
 
 
-def _decision(record: Standing, target: State, due_at: int, rule: str, reason: str) -> Decision:
+def _decision(record: RecordFacts, target: State, due_at: int, rule: str, reason: str) -> Decision:
     return Decision(
         record.id, record.kind, record.subject, record.version, record.state, target, due_at, rule, reason, record.size
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.selections import Selection, context_number
 from holdfast.core.times import DAY, iso, moment
 
@@ -55,7 +55,7 @@ class RetentionPolicy:
         for name in FIELDS:
             value = getattr(self, name)
             if repr(_frozen(_value(name, value, ...))) != repr(value):  # 1, 1.0 and True are equal, and not the same
-                raise InvalidInputError(f"a policy's {name} cannot be {told(value)}; make one with normalised(...)")
+                raise InvalidInputError(f"a policy's {name} cannot be {quote(value)}; make one with normalised(...)")
 
     def as_dict(self) -> dict[str, Any]:
         """As callers and the state file have it."""
@@ -79,7 +79,7 @@ GC_FIELDS: Final = FIELDS[:-1]
 def check_domain(domain: object) -> str:
     """``domain`` itself, if there is such a one."""
     if not isinstance(domain, str) or domain not in DOMAINS:
-        raise InvalidInputError(f"there is no domain {told(domain)}; use one of: {', '.join(DOMAINS)}")
+        raise InvalidInputError(f"there is no domain {quote(domain)}; use one of: {', '.join(DOMAINS)}")
     return domain
 
 
@@ -162,11 +162,11 @@ def evaluate(policy: RetentionPolicy, resources: object, now: int) -> Evaluation
 def check_resources(resources: object) -> list[Mapping[str, Any]]:
     """Resources as a list, if each of them is a mapping."""
     if isinstance(resources, str | bytes | Mapping) or not isinstance(resources, Iterable):
-        raise InvalidInputError(f"resources must be a list of objects, not {told(resources)}")
+        raise InvalidInputError(f"resources must be a list of objects, not {quote(resources)}")
     listed = list(resources)
     for place, resource in enumerate(listed):
         if not isinstance(resource, Mapping) or not all(isinstance(name, str) for name in resource):
-            raise InvalidInputError(f"resource {place} must be an object with names, not {told(resource)}")
+            raise InvalidInputError(f"resource {place} must be an object with names, not {quote(resource)}")
     return listed
 
 
@@ -209,7 +209,7 @@ def _checked(config: object, known: tuple[str, ...], what: str) -> Mapping[str, 
     if config is None:
         return {}
     if not isinstance(config, Mapping):
-        raise InvalidInputError(f"{what} must be an object with any of: {', '.join(known)}; not {told(config)}")
+        raise InvalidInputError(f"{what} must be an object with any of: {', '.join(known)}; not {quote(config)}")
     if unknown := sorted(str(name) for name in config if name not in known):
         raise InvalidInputError(f"{what} has unknown fields {', '.join(unknown)}; known are: {', '.join(known)}")
     return config

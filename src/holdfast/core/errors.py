@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-def told(value: object, most: int = 60) -> str:
+def quote(value: object, most: int = 60) -> str:
     """A value as a message shows it: short, whatever it is."""
     try:
         text = repr(value)

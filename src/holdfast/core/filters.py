@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.core.content import json_key, json_problem
-from holdfast.core.errors import InvalidFilterError, InvalidInputError, told
+from holdfast.core.errors import InvalidFilterError, InvalidInputError, quote
 from holdfast.core.times import moment
 
 #: A value that is not there, as opposed to ``None``, which is JSON's null.
@@ -207,9 +207,7 @@ def parse(filters: Mapping[str, Any] | None) -> Filter | None:
     if filters is None:
         return None
     if not isinstance(filters, Mapping):
-        raise InvalidFilterError(
-            f"filters must be an object such as {{'category': 'sports'}}, not {type(filters).__name__}: {told(filters)}"
-        )
+        raise InvalidFilterError(f"filters must be an object such as {{'category': 'sports'}}, not {quote(filters)}")
     return _parse_object(filters, 0, _Size()) if filters else None
 
 
@@ -244,11 +242,11 @@ def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
     if depth > _MAX_DEPTH:
         raise InvalidFilterError(f"filters are nested more than {_MAX_DEPTH} deep")
     if not isinstance(filters, Mapping) or not filters:
-        raise InvalidFilterError(f"a filter must be an object with at least one field, not {told(filters)}")
+        raise InvalidFilterError(f"a filter must be an object with at least one field, not {quote(filters)}")
     parts: list[Filter] = []
     for name, wanted in filters.items():
         if not isinstance(name, str) or not name:
-            raise InvalidFilterError(f"a filter's field must be a name, not {told(name)}")
+            raise InvalidFilterError(f"a filter's field must be a name, not {quote(name)}")
         word = name.removeprefix("$").lower() if name.isupper() else name.removeprefix("$")
         if word == "not" and isinstance(wanted, Mapping):
             parts.append(Negated(_parse_object(wanted, depth + 1, size)))
@@ -257,7 +255,7 @@ def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
         elif name.startswith("$"):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
-                f"{told(name)} needs a list of filters (for $not: a filter); known here: {known}; got {told(wanted)}"
+                f"{quote(name)} needs a list of filters (for $not: a filter); known here: {known}; got {quote(wanted)}"
             )
         else:
             parts.extend(_parse_field(name, wanted, size))
@@ -277,10 +275,12 @@ def _parse_field(name: str, wanted: object, size: _Size) -> list[Filter]:
         tests = {_operator(name, word): operand for word, operand in wanted.items()}
         if not tests:
             raise InvalidFilterError(
-                f"the filter on {told(name)} is empty; say what it should be, such as {{'exists': True}}"
+                f"the filter on {quote(name)} is empty; say what it should be, such as {{'exists': True}}"
             )
         if len(tests) < len(wanted):
-            raise InvalidFilterError(f"the filter on {told(name)} has an operator twice: {', '.join(wanted)}; keep one")
+            raise InvalidFilterError(
+                f"the filter on {quote(name)} has an operator twice: {', '.join(wanted)}; keep one"
+            )
     else:
         tests = {"eq": wanted}
     for operand in tests.values():
@@ -295,7 +295,7 @@ def _path(name: str) -> tuple[str, ...]:
         return (name,)
     path = tuple(name.split("."))
     if not all(path):
-        raise InvalidFilterError(f"the field {told(name)} is not a path; write it as 'field' or 'outer.inner'")
+        raise InvalidFilterError(f"the field {quote(name)} is not a path; write it as 'field' or 'outer.inner'")
     return path if path[0] == "metadata" and len(path) > 1 else ("metadata", *path)
 
 
@@ -304,7 +304,7 @@ def _operator(name: str, word: object) -> str:
     if operator not in _OPERATORS:
         known = ", ".join(_OPERATORS)
         raise InvalidFilterError(
-            f"unknown operator {told(word)} in the filter on {told(name)}; use one of: {known} "
+            f"unknown operator {quote(word)} in the filter on {quote(name)}; use one of: {known} "
             f"(to reach into an object write {name[:40]}.{str(word)[:40]}; to compare with a whole one use 'eq')"
         )
     return operator
@@ -319,7 +319,7 @@ def _condition(name: str, path: tuple[str, ...], operator: str, operand: object)
         operand = operand.isoformat()
     problem = _OPERATORS[operator].check(operand)
     if problem:
-        raise InvalidFilterError(f"{operator!r} in the filter on {told(name)} {problem}, not {told(operand)}")
+        raise InvalidFilterError(f"{operator!r} in the filter on {quote(name)} {problem}, not {quote(operand)}")
     return Condition(path, operator, operand)
 
 
@@ -327,7 +327,7 @@ def _time(name: str, operand: object) -> int:
     try:
         return moment(operand, what=name)  # type: ignore[arg-type]  # anything else is refused there
     except InvalidInputError as problem:
-        raise InvalidFilterError(f"the filter on {told(name)} needs a time: {problem}") from None
+        raise InvalidFilterError(f"the filter on {quote(name)} needs a time: {problem}") from None
 
 
 def _refuse_empty_range(name: str, conditions: Sequence[Condition]) -> None:
@@ -337,11 +337,11 @@ def _refuse_empty_range(name: str, conditions: Sequence[Condition]) -> None:
         for high in highs:
             if isinstance(low.operand, str) != isinstance(high.operand, str):
                 raise InvalidFilterError(
-                    f"the range on {told(name)} mixes text and numbers: {told(low.operand)}, {told(high.operand)}"
+                    f"the range on {quote(name)} mixes text and numbers: {quote(low.operand)}, {quote(high.operand)}"
                 )
             closed = low.operator == "gte" and high.operator == "lte"
             if low.operand > high.operand or (low.operand == high.operand and not closed):
                 raise InvalidFilterError(
-                    f"nothing can match the range on {told(name)}: {low.operator} {told(low.operand)} and "
-                    f"{high.operator} {told(high.operand)}"
+                    f"nothing can match the range on {quote(name)}: {low.operator} {quote(low.operand)} and "
+                    f"{high.operator} {quote(high.operand)}"
                 )

@@ -21,7 +21,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 #: About how much plain text one object holds.
 PACK_BYTES: Final = 1024 * 1024
@@ -105,14 +105,14 @@ def pack_digest(data: bytes) -> bytes:
 def pack_name(alias_hex: str, pack_id: str) -> str:
     """Where a subject's pack lies in the object store."""
     if not _PACK_ID.fullmatch(pack_id):
-        raise InvalidInputError(f"a pack's id is lower-case letters, digits and '-', not {told(pack_id)}")
+        raise InvalidInputError(f"a pack's id is lower-case letters, digits and '-', not {quote(pack_id)}")
     return f"{pack_folder(alias_hex)}{pack_id}.pack"
 
 
 def pack_folder(alias_hex: str) -> str:
     """The beginning of the names of all packs of a subject."""
     if not _ALIAS.fullmatch(alias_hex):
-        raise InvalidInputError(f"a subject's alias is lower-case hexadecimal text, not {told(alias_hex)}")
+        raise InvalidInputError(f"a subject's alias is lower-case hexadecimal text, not {quote(alias_hex)}")
     return f"archive/{alias_hex[:2]}/{alias_hex}/"
 
 
@@ -146,14 +146,14 @@ def _line(item: Packed) -> bytes:
 
 def _packed(record_id: object, document: object) -> Packed:
     if not (isinstance(record_id, str) and isinstance(document, dict)):
-        raise TypeError(f"{told(record_id)} and {told(document)} are not an id and an object")
+        raise TypeError(f"{quote(record_id)} and {quote(document)} are not an id and an object")
     return Packed(record_id, document)
 
 
 def _split(data: bytes) -> tuple[Header, bytes]:
     """Header and payload of a pack that is whole and in a format that is known."""
     if not data.startswith(_MAGIC):
-        raise PackDamagedError(f"it is not a pack, or its beginning is damaged: {told(data[:20])}")
+        raise PackDamagedError(f"it is not a pack, or its beginning is damaged: {quote(data[:20])}")
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if pack_digest(body) != digest:
         raise PackDamagedError("the pack is damaged: its bytes do not have the digest it ends with")
@@ -173,14 +173,14 @@ def _header(line: bytes) -> Header:
         found = json.loads(line)
         header = Header(*(found[field.name] for field in fields(Header)))
     except (ValueError, KeyError, TypeError) as problem:
-        raise PackDamagedError(f"the pack's header is not understood: {told(line)}") from problem
+        raise PackDamagedError(f"the pack's header is not understood: {quote(line)}") from problem
     if list(map(type, astuple(header))) != [str, int, str, str]:
-        raise PackDamagedError(f"the pack's header is not understood: {told(line)}")
+        raise PackDamagedError(f"the pack's header is not understood: {quote(line)}")
     return header
 
 
 def _too_new(what: str, found: str, known: str) -> str:
     return (
-        f"the pack has {what} {told(found)}, this version of Holdfast knows {known!r}; "
+        f"the pack has {what} {quote(found)}, this version of Holdfast knows {known!r}; "
         "upgrade with: pip install --upgrade holdfast"
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import check_id
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.ids import is_id
 
 #: A memory may be derived from so many others.
@@ -36,7 +36,7 @@ def check_source(source: object) -> str:
 def check_derived_from(ids: object) -> tuple[str, ...]:
     """Ids of memories and messages, each once, in the order given. They need not be there (any more)."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
-        raise InvalidInputError(f"derived_from must be a list of the ids of memories or messages, not {told(ids)}")
+        raise InvalidInputError(f"derived_from must be a list of the ids of memories or messages, not {quote(ids)}")
     if len(ids) > MAX_DERIVED_FROM:
         raise InvalidInputError(
             f"derived_from has {len(ids):,} ids, which are too many (max: {MAX_DERIVED_FROM:,}); "
@@ -44,7 +44,7 @@ def check_derived_from(ids: object) -> tuple[str, ...]:
         )
     for one in ids:
         if not is_id(one):
-            raise InvalidInputError(f"derived_from has {told(one)}, which is not the id of a memory or a message")
+            raise InvalidInputError(f"derived_from has {quote(one)}, which is not the id of a memory or a message")
     return tuple(dict.fromkeys(ids))
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
-from holdfast.core.errors import InvalidRuleError, told
+from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.core.selections import Labels, Selection
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import DURABLE, TYPES, MemoryType
@@ -70,7 +70,7 @@ class EpisodicRetentionPolicy:
         flags = ("archive_on_expiry", "delete_after_archival_period")
         for name in flags:
             if not isinstance(getattr(self, name), bool):
-                raise InvalidRuleError(f"{name} must be true or false, not {told(getattr(self, name))}")
+                raise InvalidRuleError(f"{name} must be true or false, not {quote(getattr(self, name))}")
         off = [name for name in flags if not getattr(self, name)]
         if len(off) == len(flags):
             raise InvalidRuleError(
@@ -80,7 +80,7 @@ class EpisodicRetentionPolicy:
             )
         if off and self.archive_retention_days != _ARCHIVE_DAYS:
             raise InvalidRuleError(
-                f"archive_retention_days ({told(self.archive_retention_days)}) has no effect with {off[0]} = false; "
+                f"archive_retention_days ({quote(self.archive_retention_days)}) has no effect with {off[0]} = false; "
                 "leave one of them out"
             )
         active = days(self.active_retention_days, "active_retention_days")
@@ -280,7 +280,7 @@ def check_ruled(kind: object) -> str:
     """``kind`` itself, if rules can be made for it."""
     known = [EVERY, *DEFAULTS]
     if not isinstance(kind, str) or kind not in known:
-        raise InvalidRuleError(f"there are no rules for {told(kind)}; use one of: {', '.join(known)}")
+        raise InvalidRuleError(f"there are no rules for {quote(kind)}; use one of: {', '.join(known)}")
     if kind == MemoryType.WORKING:
         raise InvalidRuleError("working memory ends with its task; no rule changes that")
     return str(kind)
@@ -293,7 +293,7 @@ def days(value: object, what: str) -> int:
         return FOREVER
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
         raise InvalidRuleError(
-            f'{what} must be a number of days above 0 (at most 365,000), or "{endless}", not {told(value)}'
+            f'{what} must be a number of days above 0 (at most 365,000), or "{endless}", not {quote(value)}'
         )
     return round(value * DAY)
 

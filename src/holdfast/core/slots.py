@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.times import EPOCH, SECOND, moment, when
 
 #: ``missed`` counts no further.
@@ -35,17 +35,17 @@ def check_cron(cron: object) -> str:
     """The expression with single spaces, if it has five fields and fires at all."""
     example = "; write minute hour day month weekday, such as '0 3 * * *' (daily at 03:00)"
     if not isinstance(cron, str) or len(cron) > _MOST_CHARS:
-        raise InvalidInputError(f"cron must be a text of at most {_MOST_CHARS} characters, not {told(cron)}{example}")
+        raise InvalidInputError(f"cron must be a text of at most {_MOST_CHARS} characters, not {quote(cron)}{example}")
     fields = cron.split()
     if len(fields) != 5:
-        raise InvalidInputError(f"cron {told(cron)} has {len(fields)} fields instead of five{example}")
+        raise InvalidInputError(f"cron {quote(cron)} has {len(fields)} fields instead of five{example}")
     text = " ".join(fields)
     try:
         fires = next(CronSim(text, _SOME_DAY), None) is not None
     except (CronSimError, AssertionError, ValueError) as problem:
-        raise InvalidInputError(f"cron {told(cron)} is not understood: {problem}{example}") from problem
+        raise InvalidInputError(f"cron {quote(cron)} is not understood: {problem}{example}") from problem
     if not fires:
-        raise InvalidInputError(f"cron {told(cron)} names a day that never comes{example}")
+        raise InvalidInputError(f"cron {quote(cron)} names a day that never comes{example}")
     return text
 
 
@@ -75,7 +75,7 @@ def next_slot(cron: str, timezone: str, after: int) -> int:
     slots = _slots(check_cron(cron), _zone(timezone), after, back=False)
     first = next((slot for slot in slots if slot > after), None)
     if first is None:
-        raise InvalidInputError(f"cron {told(cron)} has no slot after {when(after)} that the calendar can tell")
+        raise InvalidInputError(f"cron {quote(cron)} has no slot after {when(after)} that the calendar can tell")
     return first
 
 
@@ -90,7 +90,7 @@ def _zone(timezone: object) -> ZoneInfo:
             return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # no such name, not a name, or a folder of names
         pass
-    raise InvalidInputError(f"timezone {told(timezone)} is not known; use a name such as 'UTC' or 'Europe/Berlin'")
+    raise InvalidInputError(f"timezone {quote(timezone)} is not known; use a name such as 'UTC' or 'Europe/Berlin'")
 
 
 def _slots(cron: str, zone: ZoneInfo, start: int, *, back: bool) -> Iterator[int]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 #: A clock is a callable without arguments that returns an aware datetime.
 Clock = Callable[[], datetime]
@@ -29,7 +29,7 @@ def moment(when: datetime | float | str, *, what: str = "time") -> int:
         try:
             when = datetime.fromisoformat(f"{when}T00:00:00+00:00" if _DATE.fullmatch(when) else when)
         except ValueError:
-            raise InvalidInputError(f"{what} {told(when)} is not an ISO 8601 date and time") from None
+            raise InvalidInputError(f"{what} {quote(when)} is not an ISO 8601 date and time") from None
     if isinstance(when, datetime):
         if when.tzinfo is None:
             raise InvalidInputError(
@@ -41,7 +41,7 @@ def moment(when: datetime | float | str, *, what: str = "time") -> int:
         return micros
     if isinstance(when, bool) or not isinstance(when, int | float) or not -6e10 < when < 2.5e11:
         raise InvalidInputError(
-            f"{what} {told(when)} is not a time; use a datetime with a time zone, or seconds since 1970"
+            f"{what} {quote(when)} is not a time; use a datetime with a time zone, or seconds since 1970"
         )
     return round(when * SECOND)
 

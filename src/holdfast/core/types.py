@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from holdfast.core.errors import InvalidKindError, told
+from holdfast.core.errors import InvalidKindError, quote
 
 
 class MemoryType(StrEnum):
@@ -117,4 +117,4 @@ def kind_of(value: MemoryType | str) -> Kind:
         return TYPES[MemoryType(value)]
     except ValueError:
         known = ", ".join(TYPES)
-        raise InvalidKindError(f"unknown kind of memory {told(value)}; use one of: {known}") from None
+        raise InvalidKindError(f"unknown kind of memory {quote(value)}; use one of: {known}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError, InvalidSettingsError, told
+from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.health.backups import check_backups
 from holdfast.health.checks import Check, Status, failed
 from holdfast.health.keys import check_master_key
@@ -51,7 +51,7 @@ def _check_store(settings: Settings) -> Iterator[Check]:
         yield from _check_postgres(settings)
     else:
         problem = InvalidSettingsError(
-            f"the store URL {told(without_password(settings.url))} is not understood; write it as "
+            f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
         yield failed("store", problem, "correct HOLDFAST_URL")

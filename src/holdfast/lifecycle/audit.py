@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
 from holdfast.core.clock import Belief
 from holdfast.core.content import check_count, check_id
-from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, told
+from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, quote
 from holdfast.core.times import Clock, iso, moment
 from holdfast.ports.audit import AuditStore
 
@@ -175,7 +175,7 @@ class _Mark(NamedTuple):
 
 def _reason(accept: str) -> str:
     if not isinstance(accept, str) or not accept.strip():
-        raise InvalidInputError(f"accept must say why, in words, not {told(accept)}")
+        raise InvalidInputError(f"accept must say why, in words, not {quote(accept)}")
     return accept
 
 
@@ -219,7 +219,7 @@ class _MarkFile:
         except OSError as problem:
             raise self._unavailable("read", problem) from problem
         if not isinstance(said, dict) or type(said.get("no")) is not int or not isinstance(said.get("hash"), str):
-            raise ValueError(f"it says {told(said)}")
+            raise ValueError(f"it says {quote(said)}")
         return _Mark(said["no"], said["hash"])
 
     def write(self, mark: _Mark) -> None:

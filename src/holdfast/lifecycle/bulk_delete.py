@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import Standing, Window
+from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.errors import HeldError
 from holdfast.core.records import Cause, Move, Outcome
 from holdfast.core.rules import BIN, spoken
@@ -112,7 +112,7 @@ def clear_aged(
     return Cleared(moved, held)
 
 
-def _recycle(records: RecordStore, standings: Sequence[Standing], reason: str, now: int) -> Counter[Outcome]:
+def _recycle(records: RecordStore, standings: Sequence[RecordFacts], reason: str, now: int) -> Counter[Outcome]:
     batches: dict[str, list[Move]] = defaultdict(list)
     for s in standings:
         move = Move(s.id, s.version, s.state, State.RECYCLED, reason, Cause.CLEANUP, purge_at=now + BIN)
@@ -121,7 +121,7 @@ def _recycle(records: RecordStore, standings: Sequence[Standing], reason: str, n
     return Counter(outcome for some in answers for outcome in some)
 
 
-def _pages(records: RecordStore, subject: str, kind: MemoryType) -> Iterator[list[Standing]]:
+def _pages(records: RecordStore, subject: str, kind: MemoryType) -> Iterator[list[RecordFacts]]:
     place = 0
     while True:
         some, place = records.live(subject, TYPES[kind], after=place, limit=_BATCH)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.chain import Entry as AuditEntry
 from holdfast.core.clock import Belief
-from holdfast.core.decisions import Decision, Standing, next_move, told_decision
+from holdfast.core.decisions import Decision, RecordFacts, next_move, told_decision
 from holdfast.core.holds import Hold
 from holdfast.core.records import Record, Scope
 from holdfast.core.rules import HISTORY, Life, spoken
@@ -104,7 +104,7 @@ def explain_message(
 
 def _explain(
     record: Record,
-    standing: Standing,
+    standing: RecordFacts,
     life: Life,
     *,
     what: str,
@@ -207,10 +207,10 @@ _BACK = "after it was brought back"
 _FAR = 253_402_300_799_000_000
 
 
-def as_standing(record: Record) -> Standing:
+def as_standing(record: Record) -> RecordFacts:
     """What a decision needs to know of a record."""
     scope = record.scope
-    return Standing(
+    return RecordFacts(
         record.id,
         record.kind.value,
         scope.subject,
@@ -237,7 +237,7 @@ def _shown_entry(entry: AuditEntry) -> dict[str, Any]:
     return {"at": iso(entry.at), "action": entry.action, **entry.detail}
 
 
-def _following(standing: Standing, agent: Registered) -> Decision:
+def _following(standing: RecordFacts, agent: Registered) -> Decision:
     """The move that takes a removed agent's own after it: with the next sweep, or, if a hold kept it then, with the
     first after the agent's time in the recycle bin.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.chain import Event
 from holdfast.core.content import check_content, check_id, to_json
-from holdfast.core.errors import InvalidInputError, NotFoundError, told
+from holdfast.core.errors import InvalidInputError, NotFoundError, quote
 from holdfast.core.holds import Held, Hold
 from holdfast.core.ids import is_id
 from holdfast.core.records import Record
@@ -89,12 +89,12 @@ class Holds:
         one, tag = whom["memory_id"], whom["tag"]
         if one is not None and not is_id(one) and not (_given(whom) == {"memory_id"} and self._is_tool(one)):
             raise InvalidInputError(
-                f"memory_id {told(one)} is not the id of a memory or a message, nor of a tool that is known; "
+                f"memory_id {quote(one)} is not the id of a memory or a message, nor of a tool that is known; "
                 "see ids with holdfast search or holdfast tool list"
             )
         if tag is not None and not all(tag.partition("=")[::2] if "=" in tag else (tag,)):
             raise InvalidInputError(
-                f"tag {told(tag)} lacks its key or its value; write key=value, or one of the texts in metadata['tags']"
+                f"tag {quote(tag)} lacks its key or its value; write key=value, or one of the texts in metadata['tags']"
             )
 
     def _is_tool(self, name: str) -> bool:
@@ -130,7 +130,7 @@ class Holds:
         found = is_id(hold_id)
         hold = self._store.release(self._tenant, hold_id, now=now, author=author, event=event) if found else None
         if hold is None:
-            raise NotFoundError(f"no hold {told(hold_id)} stands; those that do: holdfast hold list")
+            raise NotFoundError(f"no hold {quote(hold_id)} stands; those that do: holdfast hold list")
         return hold
 
 

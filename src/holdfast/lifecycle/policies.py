@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id
-from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, told
+from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.records import Scope
 from holdfast.core.rules import (
@@ -44,7 +44,7 @@ def read_policies(path: Path) -> tuple[list[dict[str, Any]], bool]:
     policies = document.pop("policy", None)
     exclusive = document.pop("exclusive", False)
     if not isinstance(exclusive, bool):
-        raise InvalidRuleError(f"{path}: exclusive must be true or false, not {told(exclusive)}")
+        raise InvalidRuleError(f"{path}: exclusive must be true or false, not {quote(exclusive)}")
     if document:
         raise InvalidRuleError(f"{path} has unknown parts {sorted(document)}; it holds [[policy]] tables and exclusive")
     if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
@@ -68,10 +68,12 @@ def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     if unknown := sorted(set(policy) - set(_FIELDS)):
         raise InvalidRuleError(f"{where} has unknown fields {unknown}; known are: {', '.join((*_FIELDS, *_KNOBS))}")
     if "memory_type" not in policy:
-        raise InvalidRuleError(f"{where} has no memory_type: {told(dict(given))}")
+        raise InvalidRuleError(f"{where} has no memory_type: {quote(dict(given))}")
     for name in ("memory_type", *SCOPE):
         if name in policy and not isinstance(policy[name], str):
-            raise InvalidRuleError(f"{where}: {name} must be a text, not {told(policy[name])}; write a policy for each")
+            raise InvalidRuleError(
+                f"{where}: {name} must be a text, not {quote(policy[name])}; write a policy for each"
+            )
     return policy
 
 
@@ -255,7 +257,7 @@ class Policies:
     ) -> dict[str, Any]:
         """Set how long an agent keeps its episodes."""
         if not isinstance(policy, EpisodicRetentionPolicy):
-            raise InvalidRuleError(f"policy must be an EpisodicRetentionPolicy, not {told(policy)}")
+            raise InvalidRuleError(f"policy must be an EpisodicRetentionPolicy, not {quote(policy)}")
         rule = self._rule(MemoryType.EPISODIC.value, {"agent_id": agent_id}, policy.terms())
         return self._put(rule, confirm=confirm, author=author, progress=progress)
 
@@ -374,7 +376,7 @@ class Policies:
     def _given(self, given: Mapping[str, Any]) -> Rule:
         fields = ("memory_type", *SCOPE, *TIMES)
         if not isinstance(given, Mapping) or not set(given) <= set(fields):
-            raise InvalidRuleError(f"{told(given)} is no rule; known fields are: {', '.join(fields)}")
+            raise InvalidRuleError(f"{quote(given)} is no rule; known fields are: {', '.join(fields)}")
         return self._wanted(given.get("memory_type", ""), given, [given.get(name) for name in TIMES])
 
 

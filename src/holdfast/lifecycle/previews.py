@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
-from holdfast.core.decisions import Standing, Window, windows
+from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from holdfast.core.times import iso
@@ -189,7 +189,7 @@ def _newly_due(old: Life, new: Life, state: State, now: int) -> Iterator[Window]
         yield from outside(window, before.get(window.target))
 
 
-def due_one_by_one(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[Standing]:
+def due_one_by_one(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[RecordFacts]:
     """Everything in a window, with its metadata."""
     after: dict[str, tuple[int, int]] = {}
     while True:

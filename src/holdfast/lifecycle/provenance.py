@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from holdfast.core.content import check_id
-from holdfast.core.decisions import Standing
+from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
 from holdfast.core.provenance import check_source
@@ -48,7 +48,7 @@ def descendants(store: ProvenanceStore, subject: str, ids: Sequence[str]) -> lis
 def recycle_together(
     records: RecordStore,
     subject: str,
-    standings: Sequence[Standing],
+    standings: Sequence[RecordFacts],
     *,
     reason: str,
     cause: Cause,
@@ -73,7 +73,7 @@ def recycle_together(
     return outcomes
 
 
-def _recycling(one: Standing, reason: str, cause: Cause, bundle: str, now: int) -> Move:
+def _recycling(one: RecordFacts, reason: str, cause: Cause, bundle: str, now: int) -> Move:
     return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
 
 
@@ -140,7 +140,7 @@ class Sources:
             "dry_run": dry_run,
         }
 
-    def _found(self, source: str, subject: str | None) -> Iterator[tuple[str, str, list[Standing]]]:
+    def _found(self, source: str, subject: str | None) -> Iterator[tuple[str, str, list[RecordFacts]]]:
         """What is there of a source (``memories``) and ``derived`` from it, subject by subject, in batches.
 
         What is in the bin is not forgotten once more, but what was derived from it is.
@@ -165,7 +165,9 @@ class Sources:
             if len(page) < _BATCH:
                 return
 
-    def _recycle(self, subject: str, some: list[Standing], source: str, what: str, *, now: int) -> dict[str, Outcome]:
+    def _recycle(
+        self, subject: str, some: list[RecordFacts], source: str, what: str, *, now: int
+    ) -> dict[str, Outcome]:
         reason = f"forgotten with its source {source}"
         if what == "derived":
             reason = f"forgotten: derived from what came from {source}"
@@ -186,7 +188,7 @@ class Sources:
             self._retell(subject, gone)
         return outcomes
 
-    def _foreseen(self, subject: str, some: list[Standing], holds: list[Hold]) -> dict[str, Outcome]:
+    def _foreseen(self, subject: str, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from holdfast.core.content import check_id
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import Usage
 from holdfast.core.types import MemoryType, kind_of
 from holdfast.ports.records import RecordStore
@@ -53,6 +53,6 @@ def _limit(name: str, value: float) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InvalidInputError(
-            f"{name} must be a whole number of at least 0, or math.inf for no limit, not {told(value)}"
+            f"{name} must be a whole number of at least 0, or math.inf for no limit, not {quote(value)}"
         )
     return value

@@ -16,7 +16,7 @@ from holdfast.core.errors import (
     NotFoundError,
     QuotaExceededError,
     StaleError,
-    told,
+    quote,
 )
 from holdfast.core.records import Cause, Move, Outcome, Record, Scope
 from holdfast.core.times import DAY, iso
@@ -131,7 +131,7 @@ class Recycle:
             subject = self._message_owner(memory_id, user_id, now)
             if subject is not None and self._history.restore_message(subject, memory_id, now=now):
                 return 1 + self._restore_derived(memory_id, now)
-            raise NotFoundError(f"no memory {told(memory_id)} is in the recycle bin")
+            raise NotFoundError(f"no memory {quote(memory_id)} is in the recycle bin")
         (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
         if outcome is not Outcome.DONE:
             raise not_restored(record, outcome, self._registered, now)
@@ -148,7 +148,7 @@ class Recycle:
         theirs = (record for record in found if user_id in (None, record.scope.user_id))
         back = self._bring_back(theirs, now)
         if not back.outcomes:
-            raise NotFoundError(f"nothing that went as {told(bundle)} is in the recycle bin")
+            raise NotFoundError(f"nothing that went as {quote(bundle)} is in the recycle bin")
         return back.checked()
 
     def _find(self, memory_id: str, user_id: str | None) -> Record | None:
@@ -287,7 +287,7 @@ class Recycle:
                 place = (0, found[-1][f"{sort}_id"]) if found else None
             case _:
                 raise InvalidInputError(
-                    f"there is no {told(sort)} in the recycle bin; use memory, session, message, agent or tool"
+                    f"there is no {quote(sort)} in the recycle bin; use memory, session, message, agent or tool"
                 )
         return found, place if more else None
 
@@ -380,7 +380,7 @@ def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | No
 def not_restored(record: Record, outcome: Outcome, registered: RegistryStore, now: int) -> HoldfastError:
     """The error for a record that did not come back."""
     if outcome is Outcome.TAKEN:
-        name = told(record.metadata.get("name") or record.metadata.get("key"))
+        name = quote(record.metadata.get("name") or record.metadata.get("key"))
         return ConflictError(
             f"memory {record.id} cannot be restored: another one goes by its name ({name}) now; "
             "delete or rename that first"

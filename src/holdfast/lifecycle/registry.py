@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.core.content import check_content, check_id, check_metadata
 from holdfast.core.decisions import BIN_REASON, removal_reason
-from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, told
+from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType, State
@@ -186,7 +186,7 @@ class Roster:
         if description:
             check_content(description, "description", max_bytes=_MOST_DESCRIPTION)
         elif description != "":
-            raise InvalidContentError(f"description must be text, not {told(description)}")
+            raise InvalidContentError(f"description must be text, not {quote(description)}")
         kept = check_metadata(metadata)
         now = self._now()
         added = self._store.put(self._tenant, self._sort, name, description=description, metadata=kept, now=now)

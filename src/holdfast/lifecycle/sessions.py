@@ -15,7 +15,7 @@ from holdfast.core.errors import (
     NotFoundError,
     StaleError,
     SummarizerError,
-    told,
+    quote,
 )
 from holdfast.core.records import Message, Move, Outcome, Scope
 from holdfast.core.rules import BIN
@@ -161,7 +161,7 @@ class Sessions:
         users = self._history.owners(self._tenant, agent_id, session_id, now=now)
         if len(users) > 1:
             raise InvalidInputError(
-                f"{len(users)} users have a session {told(session_id)} with agent {agent_id!r}; say which with user_id="
+                f"{len(users)} users have a session {quote(session_id)} with agent {agent_id!r}; name one by user_id"
             )
         return Scope(self._tenant, users[0], agent_id, session_id) if users else None
 

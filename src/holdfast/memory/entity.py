@@ -16,7 +16,7 @@ from holdfast.core.errors import (
     NotFoundError,
     QuotaExceededError,
     StaleError,
-    told,
+    quote,
 )
 from holdfast.core.facts import holds_at, says_already
 from holdfast.core.ids import is_id
@@ -26,7 +26,7 @@ from holdfast.core.times import iso, moment
 from holdfast.core.types import MemoryType
 from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 
 _log = logging.getLogger("holdfast.entity")
@@ -212,7 +212,7 @@ class Entity:
         """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
         check_count(depth, "depth", most=8)
         if direction not in ("out", "in", "both"):
-            raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {told(direction)}")
+            raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {quote(direction)}")
         when = self._parts.now() if at is None else moment(at, what="at")
         start = self._resolve(entity).id
         seen = {start}
@@ -256,7 +256,7 @@ class Entity:
             Draft(check_content(text), {**given, "description": text}, name=name, origin=origin) for text in contents
         ]
         ids, added = self._records.write(_ENTITY, drafts, prune=prune)
-        retell_entities(self._parts, self._records.scope.subject, added.gone)
+        refresh_entity_text(self._parts, self._records.scope.subject, added.gone)
         return ids, added
 
     # --- within ------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class Entity:
             return self._records.read(entity, only=_ENTITY)
         record = self._records.named(_ENTITY, _key(check_id(entity, "entity")))
         if record is None:
-            raise NotFoundError(f"no entity {told(entity)} for user {self._records.scope.user_id!r}; add it first")
+            raise NotFoundError(f"no entity {quote(entity)} for user {self._records.scope.user_id!r}; add it first")
         return record
 
     def _facts(self, entity_ids: Sequence[str]) -> list[Fact]:
@@ -332,7 +332,7 @@ class Entity:
                 break
 
 
-def retell_entities(parts: Parts, subject: str, record_ids: Sequence[str]) -> None:
+def refresh_entity_text(parts: Services, subject: str, record_ids: Sequence[str]) -> None:
     """Entities came back, or went: let those that are related to them tell what holds now."""
     tenant, user_id = subject.split("/", 1)
     for record_id in record_ids:
@@ -347,23 +347,23 @@ def retell_entities(parts: Parts, subject: str, record_ids: Sequence[str]) -> No
 
 def _check_name(name: object) -> None:
     if is_id(check_id(name, "name")):
-        raise InvalidInputError(f"the name {told(name)} has the form of a memory's id; give the entity another")
+        raise InvalidInputError(f"the name {quote(name)} has the form of a memory's id; give the entity another")
 
 
 def _check_attributes(attributes: object) -> dict[str, Any]:
     """Attributes that can be kept: names, and JSON values of a reasonable size."""
     if not isinstance(attributes, Mapping):
-        raise InvalidInputError(f"attributes must be an object (a dict), not {told(attributes)}")
+        raise InvalidInputError(f"attributes must be an object (a dict), not {quote(attributes)}")
     if len(attributes) > _MAX_ATTRIBUTES:
         raise InvalidInputError(
             f"{len(attributes):,} attributes at once are too many (max: {_MAX_ATTRIBUTES}); set them in several calls"
         )
     for name, value in attributes.items():
         check_id(name, "attribute")
-        size = len(dump_json(value, InvalidInputError, f"the attribute {told(name)}"))
+        size = len(dump_json(value, InvalidInputError, f"the attribute {quote(name)}"))
         if size > _MAX_VALUE_BYTES:
             raise InvalidInputError(
-                f"the attribute {told(name)} of {size:,} characters is too large (max: {_MAX_VALUE_BYTES:,})"
+                f"the attribute {quote(name)} of {size:,} characters is too large (max: {_MAX_VALUE_BYTES:,})"
             )
     return dict(attributes)
 

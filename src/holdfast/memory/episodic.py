@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from holdfast.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
-from holdfast.core.errors import InvalidContentError, InvalidInputError, told
+from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.provenance import MAX_DERIVED_FROM, UNSAID, Origin
 from holdfast.core.records import ALL, Message, Record
@@ -177,11 +177,11 @@ _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "too
 def _listed(items: object, what: str) -> list[dict[str, Any]]:
     """Texts and objects as a list of objects."""
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
-        raise InvalidContentError(f"{what} must be a list of texts or objects, not {told(items)}")
+        raise InvalidContentError(f"{what} must be a list of texts or objects, not {quote(items)}")
     listed = []
     for place, item in enumerate(items):
         if not isinstance(item, str | Mapping):
-            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {told(item)}")
+            raise InvalidContentError(f"{what}[{place}] must be a text or an object, not {quote(item)}")
         listed.append({"content": item} if isinstance(item, str) else dict(item))
     return listed
 

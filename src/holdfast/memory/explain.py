@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.errors import NotFoundError, told
+from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.records import Message, Scope
 from holdfast.core.rules import HISTORY
@@ -13,14 +13,14 @@ from holdfast.core.times import iso
 from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
 from holdfast.lifecycle.holds import as_held_message
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
 
 
-def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
+def explain(parts: Services, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
     """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
     if not is_id(memory_id):
-        raise NotFoundError(f"{told(memory_id)} is not the id of a memory")
+        raise NotFoundError(f"{quote(memory_id)} is not the id of a memory")
     now = parts.now()
     found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
     if found is not None:
@@ -50,7 +50,7 @@ def explain(parts: Parts, tenant: str, memory_id: str, subject: str | None) -> d
     return gone
 
 
-def explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
+def explain_turn(parts: Services, turn: Turn) -> dict[str, Any]:
     """What can be said of a message of the conversation history."""
     now = parts.now()
     session, message = turn.session, turn.message
@@ -72,7 +72,7 @@ def explain_turn(parts: Parts, turn: Turn) -> dict[str, Any]:
     return explain_waiting(said, parts.trust.look, now)
 
 
-def _live_derived(parts: Parts, subject: str, memory_id: str) -> list[str]:
+def _live_derived(parts: Services, subject: str, memory_id: str) -> list[str]:
     """What is live and says that it was derived from a memory or a message."""
     found = parts.provenance.derived(subject, [memory_id])
     return [written.standing.id for written in found if written.standing.state in LIVE]

@@ -15,7 +15,7 @@ from holdfast.core.types import OWN, TYPES, Archive, Kind, MemoryType, State
 from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.policies import shown_life
 from holdfast.lifecycle.previews import shown_rule
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 
 _SHORT_TERM: Final = MemoryType.SHORT_TERM
 #: So many exceptions are named for each kind.
@@ -23,7 +23,7 @@ _MOST_EXCEPTIONS: Final = 20
 _BIN_DAYS: Final = BIN // DAY
 
 
-def describe_rules(parts: Parts, scope: Scope) -> dict[str, Any]:
+def describe_rules(parts: Services, scope: Scope) -> dict[str, Any]:
     """The rules in force for what one agent keeps of one user in one session: a row for each kind and one for the
     conversation (``history``), the time in the recycle bin, the holds that name them, and a summary in sentences.
     """
@@ -60,7 +60,7 @@ def short_term_life(life: Life) -> int:
     return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
 
 
-def _describe_kind(parts: Parts, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> dict[str, Any]:
+def _describe_kind(parts: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> dict[str, Any]:
     name = kind.name.value
     usage = parts.records.usage(scope.subject, kind) if kind.durable else None
     quota = Usage(0, 0, kind.max_memories, kind.max_bytes) if usage is None else usage
@@ -81,7 +81,7 @@ def _describe_kind(parts: Parts, scope: Scope, kind: Kind, rules: Sequence[Rule]
     return {**row, **limits}
 
 
-def _describe(parts: Parts, scope: Scope, kind: str, rules: Sequence[Rule]) -> dict[str, Any]:
+def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> dict[str, Any]:
     life = parts.rules.life(kind, scope)
     sentences = [_told_life(kind, life), *_told_selections(parts, scope, kind, life, rules)]
     exceptions = [rule for rule in rules if _is_exception(rule, kind, scope)]
@@ -97,7 +97,7 @@ def _describe(parts: Parts, scope: Scope, kind: str, rules: Sequence[Rule]) -> d
     }
 
 
-def _told_selections(parts: Parts, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]) -> Iterator[str]:
+def _told_selections(parts: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]) -> Iterator[str]:
     """What becomes of memories that a domain's policy selects by the source type in their metadata."""
     chosen = [rule.selection for rule in rules if rule.selection is not None and _speaks_of(rule, kind)]
     for source in sorted({source for selection in chosen for source in selection.source_types}):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.core.decisions import Standing
+from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
 from holdfast.core.holds import standing
@@ -42,7 +42,7 @@ class Lineage:
         found = descendants(store, self._subject, [source_id]) if deep else store.derived(self._subject, [source_id])
         return self._readable(found)
 
-    def live_derived(self, source_id: str) -> list[Standing]:
+    def live_derived(self, source_id: str) -> list[RecordFacts]:
         """All that is live and was derived from a memory or a message, or from that in turn, whichever agent has it."""
         if not is_id(source_id):
             return []
@@ -113,7 +113,7 @@ class Lineage:
         """Move all that was derived from a memory or a message into the recycle bin; the ids of what went."""
         return _gone(self._recycle(self.live_derived(source_id), reason, source_id))
 
-    def _recycle(self, standings: Sequence[Standing], reason: str, bundle: str) -> dict[str, Outcome]:
+    def _recycle(self, standings: Sequence[RecordFacts], reason: str, bundle: str) -> dict[str, Outcome]:
         return recycle_together(
             self._parts.records,
             self._subject,

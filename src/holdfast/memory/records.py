@@ -13,7 +13,7 @@ from holdfast.core.errors import (
     InvalidKindError,
     NotFoundError,
     StaleError,
-    told,
+    quote,
 )
 from holdfast.core.filters import Filter
 from holdfast.core.ids import is_id
@@ -23,7 +23,7 @@ from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 from holdfast.lifecycle.recycle_bin import not_restored, restoring
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit
 from holdfast.recall.service import Ask, Query
@@ -47,7 +47,7 @@ class Draft:
 class Durable:
     """The durable records that a scope selects."""
 
-    def __init__(self, parts: Parts, scope: Scope) -> None:
+    def __init__(self, parts: Services, scope: Scope) -> None:
         self.parts = parts
         self.scope = scope
         self.check_source: Callable[[str], None] = lambda _source: None
@@ -99,7 +99,7 @@ class Durable:
         record = self.find(record_id)
         if record is None or (only is not None and record.kind is not only):
             what = "memory" if only is None else f"{only} memory"
-            raise NotFoundError(f"no {what} {told(record_id)} for user {self.scope.user_id!r}")
+            raise NotFoundError(f"no {what} {quote(record_id)} for user {self.scope.user_id!r}")
         if record.state is State.RECYCLED:
             raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
         if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
@@ -173,7 +173,9 @@ class Durable:
         """Bring a record back from the recycle bin, exactly as it was."""
         record = self.find(record_id)
         if record is None:
-            raise NotFoundError(f"no memory {told(record_id)} for user {self.scope.user_id!r}, in the bin or out of it")
+            raise NotFoundError(
+                f"no memory {quote(record_id)} for user {self.scope.user_id!r}, in the bin or out of it"
+            )
         if "agent" not in TYPES[record.kind].scope:  # what is its own is refused, and that written down, further on
             self.check_agent()
         if record.state is not State.RECYCLED:

@@ -34,7 +34,7 @@ from holdfast.recall.service import Recall
 
 
 @dataclass(frozen=True)
-class Parts:
+class Services:
     """The engine's parts, shared by all memories of one engine and safe for many threads."""
 
     records: RecordStore

@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from holdfast.core.content import check_content, check_count, check_id, check_metadata
-from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInputError, told
+from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInputError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.records import Message, Scope
 from holdfast.core.times import SECOND
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.lifecycle.sessions import roll, shown_message
 from holdfast.memory.lifetimes import short_term_life
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.ports.requests import begin_steps
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 class ShortTerm:
     """``memory.short_term``: the session's messages."""
 
-    def __init__(self, parts: Parts, scope: Scope) -> None:
+    def __init__(self, parts: Services, scope: Scope) -> None:
         self._parts = parts
         self._scope = scope
 
@@ -47,7 +47,7 @@ class ShortTerm:
     def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> Kept:
         """Append messages, all or none; their ids, how many messages the window holds now, and how many left it."""
         if isinstance(contents, str) or not isinstance(contents, Sequence):
-            raise InvalidContentError(f"contents must be a list of texts, not {told(contents)}")
+            raise InvalidContentError(f"contents must be a list of texts, not {quote(contents)}")
         check_id(role, "role")
         self._scope.check_one()
         now = self._parts.now()
@@ -121,6 +121,6 @@ class ShortTerm:
         if limit is not None:
             check_count(limit, "limit", most=10**9)
         if before is not None and not is_id(before):
-            raise InvalidInputError(f"before must be the id of a message, not {told(before)}")
+            raise InvalidInputError(f"before must be the id of a message, not {quote(before)}")
         found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit, before=before)
         return [shown_message(message) for message in found]

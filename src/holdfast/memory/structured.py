@@ -16,7 +16,7 @@ from holdfast.core.errors import (
     MissingExtraError,
     SchemaViolationError,
     StaleError,
-    told,
+    quote,
 )
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
 from holdfast.core.provenance import UNSAID, Origin, agent_source
@@ -124,7 +124,7 @@ class Structured:
         """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
         check_count(limit, "limit", most=_MOST)
         if order_by is not None and not (isinstance(order_by, str) and order_by):
-            raise InvalidInputError(f"order_by must be the name of a field, not {told(order_by)}")
+            raise InvalidInputError(f"order_by must be the name of a field, not {quote(order_by)}")
         parts: list[Filter] = []
         if collection is not None:
             parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
@@ -163,7 +163,7 @@ class Structured:
                     f"structured memory takes a JSON object; this is not JSON: {problem}"
                 ) from None
         if not isinstance(document, Mapping) or not document:
-            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {told(document)}")
+            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {quote(document)}")
         given = check_metadata(metadata, max_bytes=2 * self._records.parts.max_content_bytes)
         collection = check_id(given.get("collection") or "default", "collection")
         key = None if given.get("key") is None else check_id(given["key"], "key")
@@ -203,7 +203,7 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
         for word, inner in schema.items():
             if word in ("$ref", "$dynamicRef") and not _leads_within(inner):
                 raise InvalidInputError(
-                    f"the schema of {name!r} refers to {told(inner)}; only its own parts, such as #/$defs/x, are read"
+                    f"the schema of {name!r} refers to {quote(inner)}; only its own parts, such as #/$defs/x, are read"
                 )
             _refuse_foreign_references(inner, name)
     elif isinstance(schema, list | tuple):

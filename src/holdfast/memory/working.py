@@ -8,14 +8,14 @@ from typing import Any
 from holdfast.core.content import check_content, check_metadata
 from holdfast.core.records import Message, Scope, Usage
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.memory.services import Parts
+from holdfast.memory.services import Services
 from holdfast.ports.requests import begin_steps
 
 
 class Working:
     """``memory.working``: the task's notes."""
 
-    def __init__(self, parts: Parts, scope: Scope) -> None:
+    def __init__(self, parts: Services, scope: Scope) -> None:
         self._parts = parts
         self._scope = scope
 

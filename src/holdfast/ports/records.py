@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.core.decisions import Standing
+from holdfast.core.decisions import RecordFacts
 from holdfast.core.records import Entry, Fact, Move, Outcome, Record, Usage
 from holdfast.core.types import Kind
 from holdfast.ports.work import Lease
@@ -89,7 +89,7 @@ class RecordStore(Protocol):
         from.
         """
 
-    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
+    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
     def usage(self, subject: str, kind: Kind) -> Usage:
@@ -102,7 +102,7 @@ class RecordStore(Protocol):
 class Written(NamedTuple):
     """A record that is there, in whatever state, and who or what wrote it."""
 
-    standing: Standing
+    standing: RecordFacts
     """Without the record's metadata."""
     source: str
 

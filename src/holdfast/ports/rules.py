@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.chain import Event
-from holdfast.core.decisions import Standing, Window
+from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, Hold
 from holdfast.core.records import Scope
 from holdfast.core.rules import Life, Rule, Terms
@@ -95,7 +95,7 @@ class Share(NamedTuple):
 class Page(NamedTuple):
     """Some of what is due, and where to go on from."""
 
-    standings: list[Standing]
+    standings: list[RecordFacts]
     last: tuple[int, int]
 
 
@@ -126,7 +126,7 @@ class DueStore(Protocol):
 
     def due_of(
         self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
-    ) -> tuple[list[Standing], int]:
+    ) -> tuple[list[RecordFacts], int]:
         """The records of one subject in a window, in a fixed order, and where to go on from. Costs what the subject
         has, so it is for one of whom much is due.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.core.errors import InvalidSettingsError, MissingExtraError, told
+from holdfast.core.errors import InvalidSettingsError, MissingExtraError, quote
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.feed import LargeScopes
 from holdfast.ports.identity import Witness
@@ -96,7 +96,7 @@ def open_database(settings: Settings, before_new: Callable[[], None] = lambda: N
         return SqliteDatabase(path, busy_seconds=settings.busy_seconds, before_new=before_new)
     if scheme not in {"postgresql", "postgres"}:
         raise InvalidSettingsError(
-            f"the store URL {told(without_password(settings.url))} is not understood; write it as "
+            f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.access import Principal, Right
-from holdfast.core.errors import ForbiddenError, NotFoundError, told
+from holdfast.core.errors import ForbiddenError, NotFoundError, quote
 from holdfast.core.ids import is_id
 from holdfast.core.provenance import Origin, agent_of
 from holdfast.core.records import Usage
@@ -38,7 +38,7 @@ class _Bounds:
         """For verbs on a person as a whole, whichever agent it is with."""
         self._check_right(right)
         if user_id != self.user_id or not self.principal.reaches_user(user_id):
-            raise ForbiddenError(f"this is the memory of user {self.user_id!r}, not of {told(user_id)}")
+            raise ForbiddenError(f"this is the memory of user {self.user_id!r}, not of {quote(user_id)}")
         if self.principal.agents is not None:
             raise ForbiddenError("the key is bound to agents; this concerns all that is kept on a user")
 
@@ -142,7 +142,7 @@ class BoundedMemory(MemoryManager):
     def explain(self, memory_id: str) -> dict[str, Any]:
         if not self._by_agent:
             return super().explain(memory_id)
-        unknown = NotFoundError(f"no memory {told(memory_id)} for user {self.user_id!r}")
+        unknown = NotFoundError(f"no memory {quote(memory_id)} for user {self.user_id!r}")
         record = self._parts.records.get(self._scope.subject, memory_id) if is_id(memory_id) else None
         if record is not None and not self._records.selects(record):
             raise unknown

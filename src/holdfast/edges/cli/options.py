@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 _OFFSET: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([hdw])")
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
@@ -24,13 +24,13 @@ def read_moment(text: str, *, now: datetime) -> datetime | str:
     found = _OFFSET.fullmatch(text)
     if found is None:
         raise InvalidInputError(
-            f"the moment {told(text)} is not understood; write hours, days or weeks from now as +12h, +90d or +2w"
+            f"the moment {quote(text)} is not understood; write hours, days or weeks from now as +12h, +90d or +2w"
         )
     sign, amount, unit = found.groups()
     try:
         return now + timedelta(**{_UNITS[unit]: float(sign + amount)})
     except OverflowError:
-        raise InvalidInputError(f"the moment {told(text)} is outside the years 1 to 9999") from None
+        raise InvalidInputError(f"the moment {quote(text)} is outside the years 1 to 9999") from None
 
 
 DEFAULT_AGENT: Final = "cli"

@@ -30,7 +30,7 @@ from holdfast.core.errors import (
     StorageError,
     SummarizerError,
     UnauthenticatedError,
-    told,
+    quote,
 )
 
 _log = logging.getLogger("holdfast.mcp")
@@ -123,7 +123,7 @@ def _shown(code: str, message: str, *, retryable: bool, advice: str) -> dict[str
 
 
 def _place(path: Sequence[int | str]) -> str:
-    return told(".".join(map(str, path)))[1:-1] or "they"
+    return quote(".".join(map(str, path)))[1:-1] or "they"
 
 
 def _said(one: Any) -> str:
@@ -131,4 +131,4 @@ def _said(one: Any) -> str:
         return "there is no such argument"
     if one["type"] == "missing":
         return "it is missing"
-    return f"{one['msg'][:1].lower()}{one['msg'][1:]}, not {told(one['input'])}"
+    return f"{one['msg'][:1].lower()}{one['msg'][1:]}, not {quote(one['input'])}"

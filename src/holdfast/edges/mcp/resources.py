@@ -11,7 +11,7 @@ from mcp_types import Resource, ResourceTemplate
 from pydantic import Field, ValidationError
 
 from holdfast.core.access import Right
-from holdfast.core.errors import NotFoundError, told
+from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.types import DURABLE
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.calls import Defaults
@@ -125,7 +125,7 @@ def read(uri: str, gate: Gate, defaults: Defaults) -> str:
         memory = defaults.memory(gate, template.right, asked)
         return template.read(memory, asked).model_dump_json()
     raise NotFoundError(
-        f"there is no resource {told(uri)}; there are {' and '.join(str(one.uri) for one in TEMPLATES)}"
+        f"there is no resource {quote(uri)}; there are {' and '.join(str(one.uri) for one in TEMPLATES)}"
     )
 
 

@@ -23,7 +23,7 @@ from mcp_types import (
 )
 
 from holdfast import __version__
-from holdfast.core.errors import told
+from holdfast.core.errors import quote
 from holdfast.edges.mcp import resources
 from holdfast.edges.mcp.calls import Defaults, GateOf, call
 from holdfast.edges.mcp.catalogue import TOOLS, shown
@@ -84,7 +84,7 @@ class Handlers:
         """Run a tool."""
         tool = TOOLS.get(params.name)
         if tool is None:
-            message = f"there is no tool {told(params.name)}; there are {', '.join(TOOLS)}"
+            message = f"there is no tool {quote(params.name)}; there are {', '.join(TOOLS)}"
             raise MCPError(code=INVALID_PARAMS, message=message)
         return await call(tool, params.arguments, partial(self._gate_of, context.request), self._defaults)
 

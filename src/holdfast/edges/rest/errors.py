@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from holdfast.core.errors import HoldfastError, InvalidInputError, InvalidKindError, told
+from holdfast.core.errors import HoldfastError, InvalidInputError, InvalidKindError, quote
 from holdfast.edges.rest.validation_errors import mistakes_in
 
 _log = logging.getLogger("holdfast.api")
@@ -248,7 +248,7 @@ def failed(request: Request) -> Response:
 
 
 def _found_early(request: Request, problem: HTTPException, methods: Collection[str]) -> Response:
-    status, path = problem.status_code, told(request.scope["path"])
+    status, path = problem.status_code, quote(request.scope["path"])
     headers = {"Allow": ", ".join(sorted(methods))} if status == 405 and methods else problem.headers
     detail = {
         400: "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8",

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.access.replies import Replies
 from holdfast.core.access import Right
-from holdfast.core.errors import InvalidInputError, RequestTooLargeError, told
+from holdfast.core.errors import InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.access.callers import Shares
 from holdfast.edges.rest.idempotency import answer_once, do_once, key_of
 from holdfast.edges.rest.identity import Identity
@@ -92,7 +92,7 @@ def _check_query(request: Request, known: frozenset[str]) -> None:
     unknown = next((name for name in request.query_params if name not in known), None)
     if unknown is not None:
         names = ", ".join(sorted(known)) or "none"
-        raise InvalidInputError(f"there is no query parameter {told(unknown)} here; known are: {names}")
+        raise InvalidInputError(f"there is no query parameter {quote(unknown)} here; known are: {names}")
     twice = next((name for name in known if len(request.query_params.getlist(name)) > 1), None)
     if twice is not None:
         raise InvalidInputError(f"the query parameter {twice!r} is given more than once; give it once")

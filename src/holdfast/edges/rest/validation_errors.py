@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from holdfast.core.errors import told
+from holdfast.core.errors import quote
 
 SEND_JSON: Final = "send JSON, with the header Content-Type: application/json"
 #: What our own validators raise, by its type.
@@ -109,7 +109,7 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 def _told_part(part: object) -> str:
     text = str(part)
-    return text if text.isprintable() and len(text) <= 60 else told(text)
+    return text if text.isprintable() and len(text) <= 60 else quote(text)
 
 
 # --- the words --------------------------------------------------------------------------------------------------------

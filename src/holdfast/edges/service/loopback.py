@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.core.errors import ForbiddenError, InvalidSettingsError, told
+from holdfast.core.errors import ForbiddenError, InvalidSettingsError, quote
 from holdfast.edges.service.asgi import came_through_proxy, header, refuse
 
 _LOCAL_NAMES: Final = frozenset({"localhost", "localhost."})
@@ -33,7 +33,7 @@ def resolves_to_loopback(host: str) -> bool:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as problem:
-        raise InvalidSettingsError(f"the host {told(host)} is not known here: {problem}") from problem
+        raise InvalidSettingsError(f"the host {quote(host)} is not known here: {problem}") from problem
     return all(is_loopback(str(address[4][0]).partition("%")[0]) for address in found)
 
 
@@ -73,9 +73,9 @@ def _objection(scope: Scope) -> str | None:
     if came_through_proxy(scope):
         return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
     if host is None or not is_loopback(_name(host)):
-        return f"the request is for the host {told(host)}, and without keys only localhost is served"
+        return f"the request is for the host {quote(host)}, and without keys only localhost is served"
     if origin is not None and _place(origin) != host.lower():
-        return f"the request was made by a page of {told(origin)}, and without keys no other page is served"
+        return f"the request was made by a page of {quote(origin)}, and without keys no other page is served"
     foreign = header(scope, b"sec-fetch-site") in {"cross-site", "same-site"}
     if foreign and scope["method"] not in {"GET", "HEAD"}:  # following a link to here is no harm
         return "the request was made by a page of another site, and without keys no other page is served"

@@ -17,7 +17,7 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from holdfast.core.errors import HoldfastError, InvalidSettingsError, told
+from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.edges.service.connections import Connections, most_connections
 
 _log = logging.getLogger("holdfast.service")
@@ -42,7 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
         return _listener(host, port)
     except OSError as problem:
         raise InvalidSettingsError(
-            f"cannot listen at {told(host)}, port {port}: {problem.strerror or problem}; if another program has the "
+            f"cannot listen at {quote(host)}, port {port}: {problem.strerror or problem}; if another program has the "
             "port, choose one with --port"
         ) from problem
 

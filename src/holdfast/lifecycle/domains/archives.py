@@ -22,7 +22,7 @@ from holdfast.core.errors import (
     NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
-    told,
+    quote,
 )
 from holdfast.core.ids import is_id
 from holdfast.core.times import iso
@@ -126,7 +126,7 @@ class DomainArchives:
     def read(self, domain: str, archive_id: str) -> dict[str, Any]:
         """An archive: its manifest and its resources, each compared with what the manifest says of it."""
         if not is_id(archive_id):
-            raise NotFoundError(f"{told(archive_id)} is not the id of an archive")
+            raise NotFoundError(f"{quote(archive_id)} is not the id of an archive")
         objects = self._objects()
         folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
         if f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
@@ -213,7 +213,7 @@ def _line(place: int, resource: Mapping[str, Any]) -> bytes:
 def _plain(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    raise TypeError(f"{told(value)} cannot be written")
+    raise TypeError(f"{quote(value)} cannot be written")
 
 
 def check_note(options: object) -> str | None:
@@ -221,10 +221,10 @@ def check_note(options: object) -> str | None:
     if options is None:
         return None
     if not isinstance(options, Mapping) or set(options) - {"note"}:
-        raise InvalidInputError(f"options of an archive can have a note, and nothing else; not {told(options)}")
+        raise InvalidInputError(f"options of an archive can have a note, and nothing else; not {quote(options)}")
     note = options.get("note")
     if note is not None and (not isinstance(note, str) or len(note) > _MAX_NOTE):
-        raise InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {told(note)}")
+        raise InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {quote(note)}")
     return note
 
 

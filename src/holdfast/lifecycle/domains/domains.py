@@ -20,7 +20,7 @@ from holdfast.core.errors import (
     ObjectStoreError,
     RulesChangedError,
     StoreTooNewError,
-    told,
+    quote,
 )
 from holdfast.lifecycle.domains.archives import DomainArchives, check_note
 from holdfast.lifecycle.domains.rules import DomainRules, wanted_by
@@ -69,7 +69,7 @@ class Domains:
         check_domain(domain)
         check_id(author, "author")
         if not isinstance(config, Mapping):
-            raise InvalidInputError(f"config must be an object with fields of a policy, not {told(config)}")
+            raise InvalidInputError(f"config must be an object with fields of a policy, not {quote(config)}")
         request = begin_steps()
         changed_at = self._now() if request is None else request.began_at
 
@@ -146,7 +146,7 @@ class Domains:
         """The parameters of a garbage collection: what a caller gave wins, the domain's policy has the rest."""
         for name, given in (("raw_args", raw_args), ("validated_args", validated_args)):
             if given is not None and not isinstance(given, Mapping):
-                raise InvalidInputError(f"{name} must be an object, not {told(given)}")
+                raise InvalidInputError(f"{name} must be an object, not {quote(given)}")
         return resolved(self._states.read().of(check_domain(domain)), raw_args or {}, validated_args or {})
 
     # --- Holdfast's own records ---------------------------------------------------------------------------------------

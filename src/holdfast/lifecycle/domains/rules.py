@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from holdfast.core.chain import Event
-from holdfast.core.decisions import Standing, windows
+from holdfast.core.decisions import RecordFacts, windows
 from holdfast.core.domains import RetentionPolicy
 from holdfast.core.holds import standing
 from holdfast.core.rules import EVERY, Life, Rule, Terms, resolve, shown_terms
@@ -135,7 +135,7 @@ class DomainRules:
         widens = known is None or known.selection is None or not wanted.selection.is_within(known.selection)
         return widens and is_shorter(self._life(kind, others), new)
 
-    def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[Standing]:
+    def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[RecordFacts]:
         """The selected records of a profile that are due to be removed and were not before."""
         now = self._now()
         for state in (State.ACTIVE, State.ARCHIVED):

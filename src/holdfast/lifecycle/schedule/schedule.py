@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.clock import SKEW
 from holdfast.core.content import dump_json
-from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, told
+from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
 from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
 from holdfast.core.times import SECOND, Clock, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
@@ -146,7 +146,7 @@ class Schedule:
         if cron is None and timezone is None and enabled is None:
             raise InvalidInputError(f"nothing to set about {job.name}; give cron=, timezone= or enabled=")
         if enabled is not None and not isinstance(enabled, bool):
-            raise InvalidInputError(f"enabled must be True or False, not {told(enabled)}")
+            raise InvalidInputError(f"enabled must be True or False, not {quote(enabled)}")
         self._jobs.configure(
             job.name,
             cron=cron if cron is None else "" if cron == _DEFAULT else check_cron(cron),
@@ -214,7 +214,7 @@ class Schedule:
     def serve(self, stop: threading.Event, poll_seconds: float = _MOST_PAUSE) -> None:
         """Run jobs when they are due, here, until ``stop`` is set; looks every ``poll_seconds`` (30 at most)."""
         if isinstance(poll_seconds, bool) or not isinstance(poll_seconds, int | float) or not poll_seconds > 0:
-            raise InvalidInputError(f"poll_seconds must be a number above 0, not {told(poll_seconds)}")
+            raise InvalidInputError(f"poll_seconds must be a number above 0, not {quote(poll_seconds)}")
         while not stop.is_set():
             pause = _MOST_PAUSE
             try:
@@ -285,7 +285,7 @@ class Schedule:
     def _job(self, name: object) -> Job:
         job = self._table.get(name) if isinstance(name, str) else None
         if job is None:
-            raise InvalidInputError(f"there is no job {told(name)}; jobs are: {', '.join(self._table)}")
+            raise InvalidInputError(f"there is no job {quote(name)}; jobs are: {', '.join(self._table)}")
         return job
 
     def _standings(self, now: int) -> list[_Standing]:

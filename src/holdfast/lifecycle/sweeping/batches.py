@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, Standing, decide
+from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
 from holdfast.core.records import Cause, Move, Outcome
 from holdfast.core.rules import BIN, HISTORY
@@ -164,7 +164,7 @@ class Batches:
         if self._load < 1.0:
             time.sleep(took * (1.0 / self._load - 1.0))
 
-    def confirm(self, standings: Sequence[Standing]) -> None:
+    def confirm(self, standings: Sequence[RecordFacts]) -> None:
         """What was claimed and lies nowhere else any more is gone."""
         gone: list[Decision] = []
         for standing in standings:
@@ -176,7 +176,7 @@ class Batches:
             gone += [] if decision is None else [decision]
         self.take(gone)
 
-    def _erase_session(self, standing: Standing) -> bool:
+    def _erase_session(self, standing: RecordFacts) -> bool:
         """Remove all that a claimed session holds; ``False`` while the server of its short-term window is away."""
         try:
             while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):

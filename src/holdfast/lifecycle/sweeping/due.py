@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import Standing, Window, split_window, windows
+from holdfast.core.decisions import RecordFacts, Window, split_window, windows
 from holdfast.core.rules import HISTORY, Life
 from holdfast.core.types import State
 from holdfast.ports.rules import Census, DueStore, Profile
@@ -80,7 +80,7 @@ class Survey:
         found = self._dues.bin_census(self._tenant, self._upto)
         return [census for census in found if self.extent.is_about(census.subject)]
 
-    def pages(self, one: DueClass, *, tags: bool) -> Iterator[list[Standing]]:
+    def pages(self, one: DueClass, *, tags: bool) -> Iterator[list[RecordFacts]]:
         """The records of a class. Those of subjects who have many lie together; the others come by their age."""
         due = self.due[one]
         whole = self.extent.subject is not None
@@ -93,7 +93,7 @@ class Survey:
             for page in self._all_pages(one, tags=tags):
                 yield [standing for standing in page if standing.subject not in many]
 
-    def _pages_of(self, subject: str, one: DueClass, *, tags: bool) -> Iterator[list[Standing]]:
+    def _pages_of(self, subject: str, one: DueClass, *, tags: bool) -> Iterator[list[RecordFacts]]:
         place = 0
         while True:
             standings, place = self._dues.due_of(subject, *one, after=place, limit=_PAGE, tags=tags)
@@ -101,7 +101,7 @@ class Survey:
             if len(standings) < _PAGE:
                 return
 
-    def _all_pages(self, one: DueClass, *, tags: bool) -> Iterator[list[Standing]]:
+    def _all_pages(self, one: DueClass, *, tags: bool) -> Iterator[list[RecordFacts]]:
         after: Any = {}
         while True:
             page = self._dues.due(*one, **after, limit=_PAGE, tags=tags)
@@ -110,7 +110,7 @@ class Survey:
                 return
             after = {"after": page.last}
 
-    def binned(self, *, tags: bool) -> Iterator[list[Standing]]:
+    def binned(self, *, tags: bool) -> Iterator[list[RecordFacts]]:
         """What has had its time in the recycle bin: records, then conversations."""
         for sessions in (False, True):
             after: Any = {}
@@ -121,7 +121,7 @@ class Survey:
                     break
                 after = {"after": page.last}
 
-    def _ordered(self, standings: Iterable[Standing]) -> list[Standing]:
+    def _ordered(self, standings: Iterable[RecordFacts]) -> list[RecordFacts]:
         """Those within the extent, each subject's together."""
         wanted = (standing for standing in standings if self.extent.is_about(standing.subject))
         return sorted(wanted, key=lambda standing: standing.subject)

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.decisions import Decision, Standing, decide
+from holdfast.core.decisions import Decision, RecordFacts, decide
 from holdfast.core.holds import Hold
 from holdfast.core.rules import HISTORY, Life
 from holdfast.core.types import OWN, State
 from holdfast.lifecycle.clock import MANY, takes_too_much
 from holdfast.lifecycle.sweeping.due import Survey
-from holdfast.lifecycle.sweeping.plan import Aside
+from holdfast.lifecycle.sweeping.plan import NeedsConfirmation
 from holdfast.ports.conversations import History
 from holdfast.ports.rules import DueStore
 
@@ -24,7 +24,7 @@ class Exceptions:
     """The holds that stand in a tenant, and those who would lose too much at once."""
 
     holds: list[Hold]
-    asides: tuple[Aside, ...] = ()
+    asides: tuple[NeedsConfirmation, ...] = ()
 
     @property
     def tags(self) -> bool:
@@ -57,7 +57,9 @@ class Exceptions:
         """Users who are set aside."""
         return frozenset(aside.user_id for aside in self.asides if aside.user_id is not None)
 
-    def decided(self, standings: list[Standing], life: Life, at: int, history: History) -> tuple[list[Decision], int]:
+    def decided(
+        self, standings: list[RecordFacts], life: Life, at: int, history: History
+    ) -> tuple[list[Decision], int]:
         """What is decided about records that are due, without those that are left until someone confirms; and how many
         of them a hold keeps.
         """
@@ -95,7 +97,7 @@ def _parts(hold: Hold) -> set[str]:
     return {part for part in _PARTS if getattr(hold, part) is not None}
 
 
-def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[Aside]:
+def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[NeedsConfirmation]:
     """Users who would lose too much."""
     losses: Counter[str] = Counter()
     held, agents = kept.held_subjects, kept.held_agents
@@ -104,13 +106,13 @@ def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[Aside]:
             free = survey.census(one, without=agents) if agents else due
             losses.update({census.subject: census.records for census in free if census.subject not in held})
     return [
-        Aside(subject.split("/", 1)[1], None, lost, of)
+        NeedsConfirmation(subject.split("/", 1)[1], None, lost, of)
         for subject, lost in losses.items()
         if lost > MANY and takes_too_much(lost, of := dues.live(subject))
     ]
 
 
-def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[str]) -> list[Aside]:
+def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[str]) -> list[NeedsConfirmation]:
     """Agents that would lose too much of what is their own, counted without users who are on hold, or aside already."""
     own = [one for one in survey.due if one.window.target is State.RECYCLED and one.profile.kind in OWN]
     if sum(census.records for one in own for census in survey.due[one] if census.subject not in aside) <= MANY:
@@ -119,7 +121,7 @@ def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[str]) 
     for one in own:
         losses.update(dues.census_of_agents(*one, without=aside))
     return [
-        Aside(None, agent_id, lost, of)
+        NeedsConfirmation(None, agent_id, lost, of)
         for agent_id, lost in losses.items()
         if lost > MANY and takes_too_much(lost, of := dues.live_of_agent(tenant, agent_id))
     ]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from holdfast.core.clock import Belief
 from holdfast.core.content import to_json
 from holdfast.core.decisions import Decision
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.times import iso
 from holdfast.core.types import State
 
@@ -45,7 +45,7 @@ def added_up(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(Line(*key, *total) for key, total in sorted(totals.items()))
 
 
-class Aside(NamedTuple):
+class NeedsConfirmation(NamedTuple):
     """Someone who would lose so much that a person is to look at it first."""
 
     user_id: str | None
@@ -109,7 +109,7 @@ class Account:
     at: int
     digest: str
     lines: tuple[Line, ...]
-    set_aside: tuple[Aside, ...]
+    set_aside: tuple[NeedsConfirmation, ...]
     held: int
     """Records that are due, and on hold."""
     waiting: Waiting | None = field(default=None, kw_only=True, compare=False)
@@ -222,5 +222,5 @@ def moment_of(digest: object) -> int:
         return int(text, 16)
     except ValueError:
         raise InvalidInputError(
-            f"{told(digest)} is not the digest of a plan; take it from a dry run: holdfast sweep --dry-run"
+            f"{quote(digest)} is not the digest of a plan; take it from a dry run: holdfast sweep --dry-run"
         ) from None

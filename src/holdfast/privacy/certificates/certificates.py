@@ -14,7 +14,7 @@ from holdfast.core.errors import (
     NotFoundError,
     ObjectDamagedError,
     ObjectMissingError,
-    told,
+    quote,
 )
 from holdfast.core.ids import is_id
 from holdfast.ports.audit import AuditStore
@@ -180,7 +180,7 @@ class Certificates:
 
     def _kept(self, certificate_id: str) -> bytes:
         if not is_id(certificate_id):
-            raise NotFoundError(f"there is no certificate {told(certificate_id)}; see: holdfast certificate list")
+            raise NotFoundError(f"there is no certificate {quote(certificate_id)}; see: holdfast certificate list")
         try:
             return self._objects.get(_name(certificate_id))
         except ObjectMissingError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from holdfast.core.content import check_id
-from holdfast.core.errors import InvalidInputError, StaleError, StoreFullError, StoreUnavailableError, told
+from holdfast.core.errors import InvalidInputError, StaleError, StoreFullError, StoreUnavailableError, quote
 from holdfast.core.ids import name_in_logs
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType
@@ -79,8 +79,8 @@ class Exports:
 
 
 def _log_exported(alias: str | None, counts: Mapping[str, int]) -> None:
-    told = {name: count for name, count in counts.items() if count}
-    _log.info("exported what is held on user %s: %s", name_in_logs(alias), told or "nothing")
+    found = {name: count for name, count in counts.items() if count}
+    _log.info("exported what is held on user %s: %s", name_in_logs(alias), found or "nothing")
 
 
 def _by_kind(found: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _listed(place: Place, person: Person, progress: Progress) -> Iterator[Line]:
 def _written(to: Target, write: Callable[[IO[bytes], Path | None], Contents]) -> Contents:
     if not isinstance(to, str | os.PathLike):
         if not hasattr(to, "write"):
-            raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {told(to)}")
+            raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
         with _explained("the stream"):
             return write(to, None)
     path = check_target(Path(to), "export.zip")

@@ -9,7 +9,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, told
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, quote
 from holdfast.ports.models import Embedder
 from holdfast.settings import without_password
 
@@ -40,7 +40,7 @@ def open_embedder(setting: str) -> Embedder:
         embedder = _openai(rest)
     if embedder is None:
         raise InvalidSettingsError(
-            f"HOLDFAST_EMBEDDER={told(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
+            f"HOLDFAST_EMBEDDER={quote(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
         )
     return embedder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, told
+from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, quote
 from holdfast.ports.models import Summarizer
 from holdfast.settings import without_password
 
@@ -33,7 +33,7 @@ def open_summarizer(setting: str) -> Summarizer:
     elif kind == "openai":
         summarizer = _openai(rest)
     if summarizer is None:
-        raise InvalidSettingsError(f"{told(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
+        raise InvalidSettingsError(f"{quote(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
     return summarizer
 
 

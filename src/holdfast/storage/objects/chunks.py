@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 #: The size of a part in a bucket, and no bucket takes more parts of an object than ten thousand.
 PART_BYTES: Final = 8 * 1024 * 1024
@@ -63,5 +63,5 @@ class Source:
 
 def _bytes(chunk: object) -> bytes:
     if not isinstance(chunk, bytes | bytearray | memoryview):
-        raise InvalidInputError(f"an object is written in chunks of bytes, not {told(chunk)}")
+        raise InvalidInputError(f"an object is written in chunks of bytes, not {quote(chunk)}")
     return bytes(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 MAX_NAME_CHARS: Final = 512
 MAX_PART_CHARS: Final = 128
@@ -25,7 +25,7 @@ def check_name(name: str) -> str:
     """``name`` itself, if it can name an object."""
     if not is_name(name):
         raise InvalidInputError(
-            f"{told(name)} cannot name an object; write parts of lower-case letters, digits, '.', '_', '=' and '-' "
+            f"{quote(name)} cannot name an object; write parts of lower-case letters, digits, '.', '_', '=' and '-' "
             f"with '/' between them, at most {MAX_PART_CHARS} characters each and {MAX_NAME_CHARS} in all"
         )
     return name

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 
 
 def tag_content(data: bytes) -> str:
@@ -24,7 +24,7 @@ def read_tag(tag: str) -> dict[str, str]:
     try:
         found = dict(zip(("e_tag", "version"), json.loads(tag), strict=True))
     except (TypeError, ValueError):
-        raise InvalidInputError(f"{told(tag)} is no tag of an object in a bucket; take it from get_with_tag") from None
+        raise InvalidInputError(f"{quote(tag)} is no tag of an object in a bucket; take it from get_with_tag") from None
     return {part: value for part, value in found.items() if isinstance(value, str)}
 
 

@@ -22,7 +22,7 @@ from holdfast.storage.postgres.term_ids import MARKS, Numbers, asked_numbers, ma
 from holdfast.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 from holdfast.storage.relational.feed import as_index_row
 from holdfast.storage.relational.moves import known_model
-from holdfast.storage.relational.scopes import Tally, key_range, opening, to_open
+from holdfast.storage.relational.scopes import Tally, context_query, key_range, read_context
 
 #: So many records that are not ready yet are all candidates; with more, a scope is not searched here.
 TAIL: Final = 1_000
@@ -62,7 +62,7 @@ class Lookup:
         self.number = tx.number_of(scope.subject) or 0
         self.agent = scope.agent_id if "agent" in kind.scope else None
         agents = () if self.agent is None else (self.agent,)
-        opened = opening(tx, kind, to_open(scope.subject, kind, agents))
+        opened = read_context(tx, kind, context_query(scope.subject, kind, agents))
         self.tally = Tally(tx, self.number, kind, opened.counts)
         self.is_empty = opened.is_removed or not self.tally.memories
         self.scope = self.tally.scope

@@ -20,7 +20,7 @@ from holdfast.storage.postgres.term_ids import field_numbers, marks, space_of, w
 from holdfast.storage.postgres.transactions import PostgresTransaction
 from holdfast.storage.relational.feed import as_index_row
 from holdfast.storage.relational.moves import KINDS, known_model, model_code
-from holdfast.storage.relational.scopes import Tally, key_range, opening, to_open
+from holdfast.storage.relational.scopes import Tally, context_query, key_range, read_context
 
 #: Records made ready in one transaction, while the user's writers wait. With an index of vectors, each takes longer.
 _BATCH: Final = 500
@@ -48,7 +48,7 @@ class PostgresPassages:
             if number is None:
                 return 0, 0
             agents = () if _agent(scope, kind) is None else (scope.agent_id,)
-            opened = opening(tx, kind, to_open(scope.subject, kind, agents))
+            opened = read_context(tx, kind, context_query(scope.subject, kind, agents))
             if opened.is_removed:
                 return 0, 0
             tally = Tally(tx, number, kind, opened.counts)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from holdfast.core.content import to_json
-from holdfast.core.decisions import Standing, Window
+from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, standing
 from holdfast.core.rules import HISTORY, resolve
 from holdfast.core.times import SECOND
@@ -80,7 +80,7 @@ class SqlDues:
 
     def due_of(
         self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
-    ) -> tuple[list[Standing], int]:
+    ) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             first, last = all_keys(tx.number_of(subject) or 0)
             where = (profile.number, state, *_bounds(window), max(first, after + 1), last, tags, limit, subject)
@@ -223,8 +223,8 @@ def _kind(code: int) -> str:
     return HISTORY if code == _HISTORY_CODE else KINDS[code].name.value
 
 
-def _standing(row: tuple[Any, ...], kind: str, state: State, aged_from: int, purge_at: int | None) -> Standing:
+def _standing(row: tuple[Any, ...], kind: str, state: State, aged_from: int, purge_at: int | None) -> RecordFacts:
     _, _, item_id, subject, version, agent_id, session_id, size, packed, metadata = row
     user_id = subject.split("/", 1)[1]
     thing = Held(user_id, agent_id, session_id, item_id, json.loads(metadata) if metadata != "{}" else {})
-    return Standing(item_id, kind, subject, thing, state, version, aged_from, purge_at, size, packed is not None)
+    return RecordFacts(item_id, kind, subject, thing, state, version, aged_from, purge_at, size, packed is not None)

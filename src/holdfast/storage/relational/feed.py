@@ -12,7 +12,7 @@ from holdfast.ports.feed import Changes, Cursor, IndexRow
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.moves import known_model, model_code
 from holdfast.storage.relational.records import as_record
-from holdfast.storage.relational.scopes import SQL, Tally, key_range, opening, to_open
+from holdfast.storage.relational.scopes import SQL, Tally, context_query, key_range, read_context
 
 #: The numbers that a cursor has.
 _CURSOR: Final = 5
@@ -36,7 +36,7 @@ class SqlFeed:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            opened = opening(tx, kind, to_open(scope.subject, kind, () if agent is None else (agent,)))
+            opened = read_context(tx, kind, context_query(scope.subject, kind, () if agent is None else (agent,)))
             tally = Tally(tx, number, kind, opened.counts)
             if most is not None and tally.memories > most and not opened.is_removed:
                 return Changes((), False, [], [])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.core.content import to_json
-from holdfast.core.decisions import Standing
+from holdfast.core.decisions import RecordFacts
 from holdfast.core.holds import Held
 from holdfast.core.provenance import agent_of, agent_source
 from holdfast.core.types import State
@@ -69,7 +69,7 @@ def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequ
 def _written(subject: str, row: Sequence[Any]) -> Written:
     record_id, code, state, version, aged_from, purge_at, size, packed, agent_id, session_id, source = row[:_KEY]
     thing = Held(subject.split("/", 1)[1], agent_id, session_id, record_id, {})
-    standing = Standing(
+    standing = RecordFacts(
         record_id,
         KINDS[code].name.value,
         subject,

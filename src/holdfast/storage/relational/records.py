@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.core.content import is_packed, pack, parse_json_object, to_json, unpack
 from holdfast.core.deadline import check_deadline
-from holdfast.core.decisions import Standing
+from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.quotas import excess, prune_count, refuse
@@ -35,7 +35,16 @@ from holdfast.storage.relational.moves import (
 from holdfast.storage.relational.provenance import note_derivations, note_other_derivations
 from holdfast.storage.relational.rules import SQL as RULES
 from holdfast.storage.relational.rules import Profiles, check_rules
-from holdfast.storage.relational.scopes import SQL, START, Tally, all_keys, key_range, limits, opening, to_open
+from holdfast.storage.relational.scopes import (
+    SQL,
+    START,
+    Tally,
+    all_keys,
+    context_query,
+    key_range,
+    limits,
+    read_context,
+)
 
 _STATES: Final = {state.value: state for state in State}
 #: Hidden for as long as anyone can remember.
@@ -92,10 +101,10 @@ class SqlRecords:
         """
         stored = [_row(entry) for entry in entries]
         size = sum(row[_SIZE] for row in stored)
-        asked = to_open(subject, kind, (entry.record.scope.agent_id for entry in entries))
+        asked = context_query(subject, kind, (entry.record.scope.agent_id for entry in entries))
         with self._database.write(subject, asked if before is None else None) as tx, unique(kind.name):
             number = tx.number_for(subject)
-            opened = opening(tx, kind, asked)
+            opened = read_context(tx, kind, asked)
             mover = Mover(tx, subject, number, now=now, is_held=opened.is_held)
             tally = mover.tally(kind, opened.counts)
             maximum = opened.limits
@@ -188,7 +197,7 @@ class SqlRecords:
             found = tx.rows(SQL["bundled"], (bundle, after, tenant, limit))
         return [as_record(row[EXTRA], row) for row in found], found[-1][EXTRA + 1] if found else after
 
-    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Standing], int]:
+    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             first, last = key_range(number, kind)
@@ -357,10 +366,10 @@ def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
             raise removed_agent(agent_id, removed[0] or 0)
 
 
-def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> Standing:
+def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> RecordFacts:
     record_id, state, version, aged_from, size, agent_id, session_id, packed, _ = row
     thing = Held(subject.split("/", 1)[1], agent_id, session_id, record_id, {})
-    return Standing(
+    return RecordFacts(
         record_id, kind.name.value, subject, thing, _STATES[state], version, aged_from, None, size, packed is not None
     )
 

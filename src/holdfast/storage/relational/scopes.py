@@ -53,7 +53,7 @@ def _in_force(kind: Kind, given: Iterable[tuple[int | None, int | None]]) -> tup
     return (None if memories < 0 else memories), (None if size < 0 else size)
 
 
-class Opening(NamedTuple):
+class WriteContext(NamedTuple):
     """What a write needs to know before it begins, at one look: much of a short write is asking."""
 
     counts: tuple[int, int, int, int, int]
@@ -68,17 +68,19 @@ class Opening(NamedTuple):
     """What was answered, but for the counts."""
 
 
-def to_open(subject: str, kind: Kind, agents: Iterable[str]) -> Question:
+def context_query(subject: str, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
     tenant, user_id = subject.split("/", 1)
     return SQL["opening"], (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
 
 
-def opening(tx: Transaction, kind: Kind, asked: Question) -> Opening:
+def read_context(tx: Transaction, kind: Kind, asked: Question) -> WriteContext:
     """All of it as it is now."""
     row = tx.first(*asked) or ()
     limits = _in_force(kind, [(row[6], row[7]), (row[8], row[9])])
-    return Opening((row[1], row[2], row[3], row[4], row[5]), limits, row[10], bool(row[11]), bool(row[12]), row[6:])
+    return WriteContext(
+        (row[1], row[2], row[3], row[4], row[5]), limits, row[10], bool(row[11]), bool(row[12]), row[6:]
+    )
 
 
 class Tally:

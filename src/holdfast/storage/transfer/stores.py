@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.errors import InvalidSettingsError, MissingExtraError, told
+from holdfast.core.errors import InvalidSettingsError, MissingExtraError, quote
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.database import Database
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
@@ -28,7 +28,7 @@ def open_source(url: str, settings: Settings, called: str = "HOLDFAST_URL") -> S
         return SqliteSource(sqlite_path(url), busy_seconds=settings.busy_seconds)
     if scheme not in _SERVERS:
         raise InvalidSettingsError(
-            f"the store to copy, {told(without_password(url))}, is not understood; write it as "
+            f"the store to copy, {quote(without_password(url))}, is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
     source: PostgresSource = _server().PostgresSource(
@@ -47,7 +47,7 @@ def check_target(source: str, url: str) -> str | None:
         )
     if scheme not in _SERVERS:
         raise InvalidSettingsError(
-            f"the target {told(without_password(url))} is not understood; write it as "
+            f"the target {quote(without_password(url))} is not understood; write it as "
             "postgresql://user:password@host:5432/database"
         )
     if source == url:

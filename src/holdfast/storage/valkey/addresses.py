@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from holdfast.core.errors import InvalidSettingsError, told
+from holdfast.core.errors import InvalidSettingsError, quote
 
 UNDERSTOOD: Final = "valkey://user:password@host:6379/0 (valkeys:// for TLS, valkey+cluster:// for a cluster)"
 _PORT: Final = 6379
@@ -59,7 +59,7 @@ def read_address(url: str) -> Address:
     scheme = url.partition("://")[0]
     known = _SCHEME.fullmatch(scheme) if "://" in url else None
     if known is None:
-        shown = told(scheme) if re.fullmatch(r"[a-z+]{1,20}", scheme) else "it"
+        shown = quote(scheme) if re.fullmatch(r"[a-z+]{1,20}", scheme) else "it"
         raise InvalidSettingsError(
             f"the URL of the short-term store is not understood ({shown} is no scheme that it may have); "
             f"set HOLDFAST_SHORT_TERM_URL to something like {UNDERSTOOD}"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from valkey import Connection, ConnectionPool, SSLConnection, Valkey, ValkeyCluster, exceptions
 
-from holdfast.core.errors import ClosedError, InvalidSettingsError, told
+from holdfast.core.errors import ClosedError, InvalidSettingsError, quote
 from holdfast.storage.valkey.addresses import Address
 from holdfast.storage.valkey.errors import explain, is_cut_off
 
@@ -57,7 +57,9 @@ class Server:
 
     def __init__(self, address: Address, *, timeout: float) -> None:
         if not 0 < timeout < 3_600:
-            raise InvalidSettingsError(f"the timeout of the short-term store must be some seconds, not {told(timeout)}")
+            raise InvalidSettingsError(
+                f"the timeout of the short-term store must be some seconds, not {quote(timeout)}"
+            )
         self.address = address
         self._timeout = timeout
         self._clients: dict[int, Client] = {}

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from holdfast.core.domains import DOMAINS, FIELDS
-from holdfast.core.errors import InvalidInputError, told
+from holdfast.core.errors import InvalidInputError, quote
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.output import printable, show
@@ -240,7 +240,7 @@ def _object(text: str | None, option: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as problem:
         raise InvalidInputError(f"{option} is not JSON: {problem}") from problem
     if not isinstance(given, dict):
-        raise InvalidInputError(f"{option} must be a JSON object, such as '{{\"limit\": 100}}', not {told(given)}")
+        raise InvalidInputError(f"{option} must be a JSON object, such as '{{\"limit\": 100}}', not {quote(given)}")
     return given
 
 

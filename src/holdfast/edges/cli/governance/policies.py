@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.core.errors import InvalidRuleError, told
+from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.governance.policy_tables import (
     show_changes,
@@ -243,5 +243,5 @@ def _days(option: str, text: str) -> float | str:
     try:
         number = float(text)
     except ValueError:
-        raise InvalidRuleError(f"{option} must be a number of days, or never, not {told(text)}") from None
+        raise InvalidRuleError(f"{option} must be a number of days, or never, not {quote(text)}") from None
     return int(number) if number.is_integer() else number

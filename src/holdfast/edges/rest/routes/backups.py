@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.backups.contents import is_used
 from holdfast.core.access import Right
 from holdfast.core.content import MAX_ID_CHARS
-from holdfast.core.errors import ConfirmationNeededError, told
+from holdfast.core.errors import ConfirmationNeededError, quote
 from holdfast.edges.rest.guard import Asking
 from holdfast.edges.rest.models import MOMENT, Answer, Kind, Request, UserId, example
 from holdfast.edges.rest.operations import Routes, answer
@@ -240,8 +240,8 @@ def _look_first(store: Holdfast, backup_id: str, what: RestoreRequest) -> None:
         with view_of(store.database) as view:
             if not is_used(view):
                 return
-    missing = "what is missing" if what.memory_id is None else f"memory {told(what.memory_id)}"
-    whom = "of everyone" if what.user_id is None else f"of {told(what.user_id)}"
+    missing = "what is missing" if what.memory_id is None else f"memory {quote(what.memory_id)}"
+    whom = "of everyone" if what.user_id is None else f"of {quote(what.user_id)}"
     then = "memories that are there become what they were" if what.overwrite else "what is there stays as it is"
     raise ConfirmationNeededError(
         f"the store is in use: {missing} {whom} would be brought back from backup {backup.id} of "

@@ -9,7 +9,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.core.access import Right
-from holdfast.core.errors import InvalidFilterError, told
+from holdfast.core.errors import InvalidFilterError, quote
 from holdfast.core.types import MemoryType
 from holdfast.edges.rest.guard import Asking
 from holdfast.edges.rest.memory_forms import (
@@ -178,7 +178,7 @@ def _read_filters(text: str | None) -> dict[str, Any] | None:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidFilterError(f"filters must be a JSON object, not {told(text)}") from None
+        raise InvalidFilterError(f"filters must be a JSON object, not {quote(text)}") from None
     if not isinstance(read, dict):
-        raise InvalidFilterError(f"filters must be a JSON object, not {told(read)}")
+        raise InvalidFilterError(f"filters must be a JSON object, not {quote(read)}")
     return read

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.core.access import Right
-from holdfast.core.errors import NotFoundError, told
+from holdfast.core.errors import NotFoundError, quote
 from holdfast.edges.rest.guard import Asking
 from holdfast.edges.rest.models import MOMENT, Answer, Metadata, Request, example
 from holdfast.edges.rest.operations import Routes, answer
@@ -118,4 +118,4 @@ def run_job(caller: Asking, name: JobName) -> Response:
 
 def _check(name: str, known: list[str]) -> None:
     if name not in known:
-        raise NotFoundError(f"there is no job {told(name)}; jobs are: {', '.join(known)}")
+        raise NotFoundError(f"there is no job {quote(name)}; jobs are: {', '.join(known)}")

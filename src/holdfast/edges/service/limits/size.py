@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.core.errors import InvalidInputError, RequestTooLargeError, told
+from holdfast.core.errors import InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.service.asgi import header, refuse
 
 
@@ -24,7 +24,7 @@ class SizeLimit:
             return
         said = header(scope, b"content-length")
         if said is not None and not (said.isascii() and said.isdecimal()):
-            problem = InvalidInputError(f"content-length must be a number of bytes, not {told(said)}")
+            problem = InvalidInputError(f"content-length must be a number of bytes, not {quote(said)}")
             await refuse(scope, send, problem, close=True)
         elif said is not None and int(said[:20]) > self._most:
             await self._refuse(scope, send)
