@@ -373,6 +373,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
     summarize_conversations = _verb(engine.Holdfast.summarize_conversations)
     sweep = _verb(engine.Holdfast.sweep)
     explain = _verb(engine.Holdfast.explain)
+    users = _verb(engine.Holdfast.users)
     forget_source = _verb(engine.Holdfast.forget_source)
     erase_user = _verb(engine.Holdfast.erase_user)
     abandon_keys = _verb(engine.Holdfast.abandon_keys)

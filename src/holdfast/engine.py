@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from holdfast.backups.lost_keys import Abandoned
-from holdfast.core.content import check_id, check_tenant
+from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import Scope
-from holdfast.core.times import Clock
+from holdfast.core.times import Clock, iso
 from holdfast.core.types import DURABLE
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition
@@ -29,6 +29,7 @@ from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.explain import explain
 from holdfast.memory.latency import Latencies
 from holdfast.memory.services import Services
+from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
@@ -224,6 +225,17 @@ class Holdfast:
         """
         return self._sources.forget(source, user_id, dry_run=dry_run)
 
+    def users(self, *, after: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """The users of the tenant of whom memories or conversations are kept, in whatever state, by their ids.
+
+        Each has ``user_id``, ``memories`` (live ones), ``kinds`` (the same, kind by kind), ``sessions`` and
+        ``last_active_at``. The next page begins after the last ``user_id``; a page with fewer than ``limit`` is the
+        last one. Notes in working memory are not kept and do not count.
+        """
+        start = "" if after is None else check_id(after, "after")
+        page = self._base.stores.reader.users(self.tenant, after=start, limit=check_count(limit, "limit"))
+        return [_describe_user(user) for user in page]
+
     def erase_user(self, user_id: str) -> Erasure:
         """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
 
@@ -268,6 +280,16 @@ class Holdfast:
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _describe_user(user: UserSummary) -> dict[str, Any]:
+    return {
+        "user_id": user.user_id,
+        "memories": sum(user.memories.values()),
+        "kinds": {kind.value: count for kind, count in user.memories.items()},
+        "sessions": user.sessions,
+        "last_active_at": iso(user.last_active_at),
+    }
 
 
 class MemoryManager(Memory):

@@ -12,7 +12,7 @@ from conformance.samples import NOW, Person, bring, entry, fact, message, there
 from holdfast.core.chain import Event
 from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.ports.conversations import Summarize
-from holdfast.ports.subjects import SubjectReader
+from holdfast.ports.subjects import SubjectReader, UserDirectory
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 STATES = (State.ACTIVE, State.ARCHIVED, State.RECYCLED, State.DELETING)
@@ -145,3 +145,42 @@ def test_short_term_messages_are_told_session_by_session_expired_or_not(engine: 
     }  # fmt: skip
     assert found["one"].expires_at == NOW + 10
     assert {window.agent_id for window in found.values()} == {"a"}
+
+
+def test_users_are_listed_in_order_of_their_ids_with_what_is_kept_of_each(
+    engine: Engine, reader: UserDirectory, me: Person
+) -> None:
+    ann, bob, cem, dan = (me.other(name) for name in ("ann", "bob", "cem", "dan/0"))
+    for who, count in ((ann, 3), (bob, 1)):
+        engine.records.insert(who.subject, LONG_TERM, [entry(who) for _ in range(count)], prune=False, now=NOW)
+    engine.records.insert(
+        bob.subject, TYPES[MemoryType.PERSONA], [entry(bob, kind=MemoryType.PERSONA, at=NOW + 7)], prune=False, now=NOW
+    )
+    engine.history.append(cem.scope(), [message(at=NOW + 9)], now=NOW + 9, summarize=about("hello"))
+    gone = entry(dan, at=NOW + 5)
+    engine.records.insert(dan.subject, LONG_TERM, [gone], prune=False, now=NOW)
+    bring(engine.records, dan, gone.record.id, State.RECYCLED)
+
+    found = reader.users(me.tenant, limit=10)
+
+    assert [(user.user_id, user.memories, user.sessions, user.last_active_at) for user in found] == [
+        ("ann", {MemoryType.LONG_TERM: 3}, 0, NOW),
+        ("bob", {MemoryType.LONG_TERM: 1, MemoryType.PERSONA: 1}, 0, NOW + 7),
+        ("cem", {}, 1, NOW + 9),
+        ("dan/0", {MemoryType.LONG_TERM: 0}, 0, NOW + 5),
+    ]
+
+
+def test_pages_of_users_follow_one_another_and_leave_out_whoever_has_nothing(
+    engine: Engine, reader: UserDirectory, me: Person
+) -> None:
+    for name in ("a", "b", "c", "d", "e", "f"):
+        one = entry(me.other(name))
+        engine.records.insert(me.other(name).subject, LONG_TERM, [one], prune=False, now=NOW)
+        if name in "bcd":
+            bring(engine.records, me.other(name), one.record.id, State.DELETED)
+
+    assert [user.user_id for user in reader.users(me.tenant, limit=2)] == ["a", "e"]
+    assert [user.user_id for user in reader.users(me.tenant, after="e", limit=2)] == ["f"]
+    assert reader.users(me.tenant, after="f", limit=2) == []
+    assert reader.users(f"{me.tenant}0", limit=2) == []

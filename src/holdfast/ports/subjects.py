@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from holdfast.core.chain import Entry as AuditEntry
 from holdfast.core.records import Fact, Message, Record
 from holdfast.core.tombstones import ErasureMark, Tombstone
-from holdfast.core.types import Kind
+from holdfast.core.types import Kind, MemoryType
 from holdfast.ports.conversations import Session
 
 
@@ -25,6 +25,27 @@ class SetQuota(NamedTuple):
     kind: Kind
     max_memories: int | None
     max_bytes: int | None
+
+
+class UserSummary(NamedTuple):
+    """A user of whom something is kept."""
+
+    user_id: str
+    memories: dict[MemoryType, int]
+    """How many live memories there are of each durable kind; 0 where all of a kind are in the recycle bin."""
+    sessions: int
+    """How many conversations there are that are not in the recycle bin."""
+    last_active_at: int
+    """When the newest memory was made, or the last message came."""
+
+
+class UserDirectory(Protocol):
+    """The users of a tenant."""
+
+    def users(self, tenant: str, *, after: str = "", limit: int) -> list[UserSummary]:
+        """The users of whom memories or conversations are kept, in whatever state, by their ids, beginning with the
+        next after ``after``. Fewer than ``limit`` means that no more follow. It costs what it answers.
+        """
 
 
 class SubjectReader(Protocol):

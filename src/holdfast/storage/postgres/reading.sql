@@ -4,6 +4,23 @@
 -- name: alias
 SELECT alias FROM subjects WHERE no = $1
 
+-- One row for each user of a page, one for each kind that there are records of, and one for conversations (kind 0): how
+-- many are live, and when the newest was made or last active.
+-- name: users
+WITH page AS MATERIALIZED (
+    SELECT no, subject FROM subjects WHERE subject > $1 AND subject < $2 ORDER BY subject LIMIT $3
+)
+SELECT subject, NULL::bigint, 0::bigint, NULL::bigint FROM page
+UNION ALL
+SELECT page.subject, scope & 7, memories, created_at
+FROM page JOIN scopes ON scopes.subject = page.no
+CROSS JOIN LATERAL (SELECT created_at FROM records
+                    WHERE records.subject = scopes.subject AND key BETWEEN scope << 29 AND (scope + 1 << 29) - 1
+                    ORDER BY key DESC LIMIT 1) AS latest
+UNION ALL
+SELECT page.subject, 0, count(*) FILTER (WHERE state = 'active'), max(updated_at)
+FROM page JOIN sessions ON sessions.subject = page.no GROUP BY page.subject
+
 -- name: size
 SELECT (SELECT count(*) FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3)
      + coalesce((SELECT sum(messages) FROM sessions WHERE subject = $1), 0)::bigint

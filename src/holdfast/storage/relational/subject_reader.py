@@ -9,7 +9,7 @@ from holdfast.core.chain import Entry, parse_entries
 from holdfast.core.records import Fact, Record
 from holdfast.core.types import Kind
 from holdfast.ports.conversations import Session
-from holdfast.ports.subjects import KeptMessage, SetQuota
+from holdfast.ports.subjects import KeptMessage, SetQuota, UserSummary
 from holdfast.storage.relational.conversations import as_message
 from holdfast.storage.relational.database import Database, Names
 from holdfast.storage.relational.facts import as_fact
@@ -35,6 +35,21 @@ class SqlSubjectReader:
         with self._database.read() as tx:
             row = tx.one(SQL["alias"], (tx.number_of(subject),))
         return None if row is None else str(row[0].hex())
+
+    def users(self, tenant: str, *, after: str = "", limit: int) -> list[UserSummary]:
+        found: list[UserSummary] = []
+        place = f"{tenant}/{after}"
+        while len(found) < limit:
+            rows = self._database.ask(SQL["users"], (place, f"{tenant}0", limit))
+            if not rows:
+                break
+            page: dict[str, list[tuple[int, int, int]]] = {row[0]: [] for row in rows}
+            for subject, kind, count, latest in rows:
+                if latest is not None:
+                    page[subject].append((kind, count, latest))
+            found += [_summary(subject, kinds) for subject, kinds in sorted(page.items()) if kinds]
+            place = max(page)
+        return found[:limit]
 
     def size(self, subject: str) -> int:
         with self._database.read() as tx:
@@ -80,3 +95,9 @@ class SqlSubjectReader:
     def own_sessions(self, subject: str, names: Sequence[str]) -> frozenset[str]:
         with self._database.read() as tx:
             return own_sessions(tx, subject, tx.number_of(subject) or 0, names)
+
+
+def _summary(subject: str, counts: list[tuple[int, int, int]]) -> UserSummary:
+    kinds = {KINDS[kind].name: count for kind, count, _ in sorted(counts) if kind}
+    sessions = sum(count for kind, count, _ in counts if not kind)
+    return UserSummary(subject.partition("/")[2], kinds, sessions, max(latest for _, _, latest in counts))

@@ -4,6 +4,21 @@
 -- name: alias
 SELECT alias FROM subjects WHERE no = ?1
 
+-- One row for each user of a page, one for each kind that there are records of, and one for conversations (kind 0): how
+-- many are live, and when the newest was made or last active.
+-- name: users
+WITH page AS MATERIALIZED (SELECT no, subject FROM subjects WHERE subject > ?1 AND subject < ?2 ORDER BY subject LIMIT ?3),
+counts AS (SELECT page.subject, scope & 7 AS kind, memories,
+                  (SELECT created_at FROM records WHERE key BETWEEN scope << 29 AND (scope + 1 << 29) - 1
+                   ORDER BY key DESC LIMIT 1) AS latest
+           FROM page CROSS JOIN scopes ON scope BETWEEN no << 3 AND no << 3 | 7)
+SELECT subject, NULL, 0, NULL FROM page
+UNION ALL
+SELECT subject, kind, memories, latest FROM counts WHERE latest IS NOT NULL
+UNION ALL
+SELECT page.subject, 0, sum(state = 'active'), max(updated_at)
+FROM page CROSS JOIN sessions ON sessions.subject = page.no GROUP BY page.no
+
 -- name: size
 SELECT (SELECT count(*) FROM records WHERE subject = ?1 AND key BETWEEN ?2 AND ?3)
      + ifnull((SELECT sum(messages) FROM sessions WHERE subject = ?1), 0)
