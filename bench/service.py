@@ -216,8 +216,7 @@ def _crowd_figures(found: Crowd, missing: Sequence[str], clients: int) -> list[F
 
 def serve(home: Path) -> None:
     """What is measured: the service, with one more route, which does nothing."""
-    from holdfast.edges.service.application import build_api
-    from holdfast.edges.service.layers import layered
+    from holdfast.edges.service.layers import build_api, build_service
     from holdfast.edges.service.limits import Limits
     from holdfast.edges.service.logs import LogFormat, install_logs
     from holdfast.edges.service.server import Server, listen
@@ -229,7 +228,7 @@ def serve(home: Path) -> None:
         api = build_api(holdfast, keys_required=False)
         api.add_api_route("/nothing", nothing, methods=["GET"])
         install_logs(LogFormat.JSON, log)
-        one = layered(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
+        one = build_service(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
         port = listener.getsockname()[1]
         Server(listener, stop_seconds=20).run(
             one.app, started=lambda: print(port, flush=True), stop=lambda: None, finish=one.time_limit.finish

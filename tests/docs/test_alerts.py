@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.test_deployment import check_command
 from holdfast import Holdfast
-from holdfast.edges.service.layers import layered
+from holdfast.edges.service.layers import build_service
 from holdfast.edges.service.limits import Limits
-from holdfast.edges.service.supervisor import Keeper
+from holdfast.edges.service.supervisor import Supervisor
 from holdfast.settings import SETTINGS
 from service.asking import ask
 
@@ -29,8 +29,8 @@ SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "
 @pytest.fixture
 def exposed(holdfast: Holdfast) -> set[str]:
     """The names of all samples that a service may have."""
-    keeper = Keeper("schedule", ["/no/such/program"])
-    app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=False, keeper=keeper).app
+    supervisor = Supervisor("schedule", ["/no/such/program"])
+    app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=False, supervisor=supervisor).app
     families = text_string_to_metric_families(ask(app, "/metrics").body.decode())
     return {f"{family.name}{end}" for family in families for end in SAMPLES.get(family.type, ())}
 

@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from holdfast.core.errors import InvalidSettingsError
-from holdfast.edges.service.headers import SecurityHeaders
+from holdfast.edges.service.layers import SecurityHeaders
 from holdfast.edges.service.loopback import LocalOnly, is_local, is_loopback, resolves_to_loopback
 from service.asking import REMOTE, ask, scope_of
 

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.edges.service.connections import Connections, most_connections
-from holdfast.edges.service.logs import Seldom
+from holdfast.edges.service.logs import RepeatFilter
 from holdfast.edges.service.server import Server, listen
 from service.served import PATIENCE, served
 
@@ -241,7 +241,7 @@ def test_there_are_fewer_connections_than_files(files: int, wanted: int, most: i
 
 def test_what_callers_can_bring_about_is_logged_once_a_minute_with_how_often_it_was() -> None:
     now = [0.0]
-    seldom = Seldom(60, lambda: now[0])
+    seldom = RepeatFilter(60, lambda: now[0])
 
     def entry(name: str, said: str) -> logging.LogRecord:
         return logging.LogRecord(name, logging.WARNING, __file__, 1, said, (), None)

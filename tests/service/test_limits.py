@@ -14,11 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.deadline import watch
 from holdfast.core.errors import RequestTimeoutError
-from holdfast.edges.service.limits import Limits
-from holdfast.edges.service.limits.crowd import CrowdLimit
-from holdfast.edges.service.limits.duration import TimeLimit
-from holdfast.edges.service.limits.rate import Buckets, RateLimit
-from holdfast.edges.service.limits.size import SizeLimit
+from holdfast.edges.service.limits import Buckets, ConcurrencyLimit, Limits, RateLimit, SizeLimit, TimeLimit
 from holdfast.settings import read_settings
 from service.asking import LOOPBACK, REMOTE, Answer, ask, ask_async
 
@@ -171,7 +167,7 @@ def test_one_request_too_many_at_once_is_refused_and_the_next_one_is_not() -> No
             await release.wait()
             await PlainTextResponse("done")(scope, receive, send)
 
-        limit = CrowdLimit(waits, 2)
+        limit = ConcurrencyLimit(waits, 2)
         two = [asyncio.create_task(ask_async(limit)) for _ in range(2)]
         await asyncio.sleep(0)
         third = await ask_async(limit)
@@ -192,7 +188,7 @@ def test_what_was_given_up_still_counts_until_it_has_ended() -> None:
             await release.wait()
             await PlainTextResponse("done")(scope, receive, send)
 
-        limit = TimeLimit(CrowdLimit(waits, 1), 0.01)
+        limit = TimeLimit(ConcurrencyLimit(waits, 1), 0.01)
         assert (await ask_async(limit)).code == "request_timeout"
         assert (await ask_async(limit)).code == "rate_limited"
         release.set()

@@ -20,10 +20,10 @@ from starlette.types import ASGIApp
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StoreAwayError
-from holdfast.edges.service.layers import layered
+from holdfast.edges.service.layers import build_service
 from holdfast.edges.service.limits import Limits
-from holdfast.edges.service.readiness import ANSWER_SECONDS, Part, Readiness
-from holdfast.edges.service.supervisor import Keeper
+from holdfast.edges.service.probes import ANSWER_SECONDS, Part, Readiness
+from holdfast.edges.service.supervisor import Supervisor
 from homes import Homes, settings_of
 from service.asking import REMOTE, ask, ask_async
 
@@ -36,16 +36,16 @@ def stopping() -> threading.Event:
 @pytest.fixture
 def app(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service with keys, and with a schedule that was not started."""
-    keeper = Keeper("schedule", ["/no/such/program"])
-    return layered(
-        FastAPI(), holdfast, limits=Limits(), keys_required=True, keeper=keeper, stopping=stopping.is_set
+    supervisor = Supervisor("schedule", ["/no/such/program"])
+    return build_service(
+        FastAPI(), holdfast, limits=Limits(), keys_required=True, supervisor=supervisor, stopping=stopping.is_set
     ).app
 
 
 @pytest.fixture
 def alone(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service without a schedule."""
-    return layered(FastAPI(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
+    return build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
 
 
 def key(holdfast: Holdfast, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
@@ -219,7 +219,7 @@ def look_until(app: ASGIApp, named: str) -> dict[str, str]:
 
 def test_a_short_term_server_that_hangs_is_named(home: Path, silent: int) -> None:
     with Holdfast(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as holdfast:
-        app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "short_term").keys() == {"service", "store", "short_term"}
 
 
@@ -234,7 +234,7 @@ def test_a_bucket_that_hangs_is_named_and_the_service_is_ready(
     }.items():
         monkeypatch.setenv(name, value)
     with Holdfast(replace(settings_of(home), archive_url="s3://bucket/cold")) as holdfast:
-        app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "archive").keys() == {"service", "store", "archive"}
 
 
@@ -243,7 +243,7 @@ def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
     with Homes("postgres", tmp_path) as homes:
         home = homes.new()
         with Holdfast.open(home=home) as holdfast, psycopg.connect(settings_of(home).url) as blocking:
-            app = layered(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+            app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
             assert ask(app, "/readyz", client=REMOTE).status in {200, 503}
             tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'"
             for (name,) in blocking.execute(tables).fetchall():
@@ -334,7 +334,7 @@ def echo() -> FastAPI:
 
 def test_the_layers_together_answer_and_refuse(echo: FastAPI, holdfast: Holdfast) -> None:
     limits = Limits(request_bytes=100, rate_per_second=1.0)
-    app = layered(echo, holdfast, limits=limits, keys_required=True).app
+    app = build_service(echo, holdfast, limits=limits, keys_required=True).app
     headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
     fine = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "b"}'], client=REMOTE)
     large = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "', b"b" * 200, b'"}'], client=REMOTE)
@@ -350,14 +350,14 @@ def test_the_layers_together_answer_and_refuse(echo: FastAPI, holdfast: Holdfast
 
 
 def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: FastAPI, holdfast: Holdfast) -> None:
-    app = layered(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False).app
+    app = build_service(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False).app
     headers = {"Content-Type": "application/json"}
     assert {ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]).status for _ in range(9)} == {200}
     assert ask(app, "/v1/echo", "POST", headers={**headers, "Host": "evil.example"}, pieces=[b"{}"]).status == 403
 
 
 def test_fifty_at_once_are_answered(echo: FastAPI, holdfast: Holdfast) -> None:
-    app = layered(echo, holdfast, limits=Limits(), keys_required=False).app
+    app = build_service(echo, holdfast, limits=Limits(), keys_required=False).app
 
     async def story() -> set[int]:
         headers = {"Content-Type": "application/json"}

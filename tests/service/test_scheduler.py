@@ -13,14 +13,14 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import LeaseLostError
 from holdfast.edges.service.logs import LogFormat
-from holdfast.edges.service.scheduler import COMMAND, _hand_back, told
+from holdfast.edges.service.scheduler import COMMAND, _hand_back, first_line
 
 
 def begun(home: Path) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     process = subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert process.stdin is not None
-    process.stdin.write(told(str(home), None, form=LogFormat.JSON, finish_seconds=10) + "\n")
+    process.stdin.write(first_line(str(home), None, form=LogFormat.JSON, finish_seconds=10) + "\n")
     process.stdin.flush()
     return process
 

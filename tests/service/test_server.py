@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError
-from holdfast.edges.service.limits.duration import TimeLimit
+from holdfast.edges.service.limits import TimeLimit
 from holdfast.edges.service.server import Server, listen
 
 

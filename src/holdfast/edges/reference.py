@@ -256,12 +256,12 @@ def render_metrics() -> str:
 
 
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
-    from holdfast.edges.service.supervisor import Keeper  # noqa: PLC0415 - the other pages need no service
-    from holdfast.edges.service.traffic import Traffic  # noqa: PLC0415
+    from holdfast.edges.service.request_log import Traffic  # noqa: PLC0415
+    from holdfast.edges.service.supervisor import Supervisor  # noqa: PLC0415 - the other pages need no service
 
     for metric in Traffic().metrics():
         yield metric._name, metric._type, metric._labelnames, metric._documentation
-    for family in Keeper("schedule", ()).collect():
+    for family in Supervisor("schedule", ()).collect():
         yield family.name, family.type, family._labelnames, family.documentation
 
 

@@ -1,5 +1,5 @@
 """The service around the API: what every request passes through, health and metrics, and the processes.
 
 ``layers`` wraps the API in what each module here adds: request ids and logs, headers, who may call without a key,
-limits, probes. ``server`` runs that, and ``keeper`` keeps the process beside it running that runs the schedule.
+limits, probes. ``server`` runs that, and ``supervisor`` keeps the process beside it running that runs the schedule.
 """

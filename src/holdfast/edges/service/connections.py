@@ -3,7 +3,7 @@
 A caller who sends half of a request's head, or reads nothing of an answer, is not waited for. There are fewer
 connections than the process may have files open, so that the store always gets the files that it needs. Where all
 places are taken, the connection that has had no request for the longest time is closed for the new one; where all of
-them are at work, the new one is told to come back.
+them are at work, the new one is refused for now.
 """
 
 from __future__ import annotations

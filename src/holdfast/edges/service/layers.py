@@ -2,66 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
 from prometheus_client import generate_latest
-from starlette.types import ASGIApp
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import HoldfastError, ObjectMissingError
-from holdfast.core.records import Scope
-from holdfast.edges.service.headers import SecurityHeaders
-from holdfast.edges.service.limits import Limits
-from holdfast.edges.service.limits.crowd import CrowdLimit
-from holdfast.edges.service.limits.duration import TimeLimit
-from holdfast.edges.service.limits.rate import Buckets, RateLimit
-from holdfast.edges.service.limits.size import SizeLimit
+from holdfast.core.records import Scope as MemoryScope
+from holdfast.edges.access.callers import WORKERS, Callers
+from holdfast.edges.mcp.transport import McpApp
+from holdfast.edges.rest.app import build_app
+from holdfast.edges.service.limits import Buckets, ConcurrencyLimit, Limits, RateLimit, SizeLimit, TimeLimit
 from holdfast.edges.service.loopback import LocalOnly
-from holdfast.edges.service.probes import HEALTH, READY, Probes
-from holdfast.edges.service.readiness import Look, Part, Readiness
-from holdfast.edges.service.request_log import Recorded
-from holdfast.edges.service.supervisor import Keeper
-from holdfast.edges.service.traffic import Traffic
+from holdfast.edges.service.probes import HEALTH, READY, Look, Part, Probes, Readiness
+from holdfast.edges.service.request_log import RequestLog, Traffic, note_route
+from holdfast.edges.service.supervisor import Supervisor
 from holdfast.engine import Holdfast
 from holdfast.storage.objects import ObjectStore, open_cold, open_keeping
 
+MCP: Final = "/mcp"
+
+
+def build_api(holdfast: Holdfast, *, keys_required: bool) -> FastAPI:
+    """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
+    callers = Callers(holdfast)
+    mcp = McpApp(
+        holdfast,
+        callers=callers,
+        keys_required=keys_required,
+        hosts=None if keys_required else (),
+        max_request_bytes=holdfast.settings.request_bytes,
+    )
+    app = build_app(holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp))
+    app.router.routes.append(Route(MCP, _McpRoute(mcp, MCP)))  # a mount would answer below that path, not at it
+    app.user_middleware.append(Middleware(_RouteNote))  # the innermost: it sees what the router was given
+    return app
+
+
+@asynccontextmanager
+async def _running(mcp: McpApp) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = WORKERS
+    async with mcp.running():
+        yield
+
+
+class _McpRoute:
+    """An application that is a route by itself."""
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self.path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await self._app(scope, receive, send)
+
+
+class _RouteNote:
+    """Tells the layers around the application which route a request took."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            note_route(scope)
+
+
+#: An answer of the API is data: a browser is to run, load, frame and keep nothing of it.
+_DATA: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+#: A page of the service runs its own scripts only; inline styles are what such pages are made with.
+_PAGE: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+#: Which paths are pages: the first folder of the path decides.
+PAGES: Final[Mapping[str, str]] = MappingProxyType({"docs": _PAGE, "redoc": _PAGE, "console": _PAGE})
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class SecurityHeaders:
+    """Adds them to every answer; what the app says itself about caching and contents stays."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        policy = PAGES.get(scope["path"].split("/", 2)[1] if "/" in scope["path"] else "", _DATA)
+        default = ((b"content-security-policy", policy.encode()), (b"cache-control", b"no-store"))
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                said = {name.lower() for name, _ in headers}
+                headers += _ALWAYS
+                headers += [pair for pair in default if pair[0] not in said]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
 #: A session that nobody has, to ask a server for.
-_NOBODY: Final = Scope("default", "nobody", "nobody", "nobody")
+_NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")
 #: How often a bucket is asked, which may cost something.
 _BUCKET_SECONDS: Final = 15.0
 
 
-class Layered(NamedTuple):
+class Service(NamedTuple):
     """The application, and the layer that knows what is still being done when it stops."""
 
-    app: ASGIApp
+    api: ASGIApp
+    layers: ASGIApp
     time_limit: TimeLimit
 
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Requests pass through all layers; the start and the end of the process reach the API directly."""
+        await (self.layers if scope["type"] == "http" else self.api)(scope, receive, send)
 
-def layered(
+
+def build_service(
     api: ASGIApp,
     holdfast: Holdfast,
     *,
     limits: Limits,
     keys_required: bool,
-    keeper: Keeper | None = None,
+    supervisor: Supervisor | None = None,
     stopping: Callable[[], bool] = lambda: False,
-) -> Layered:
+) -> Service:
     """``api`` with all layers around it, the outermost last.
 
     What a request set off counts as one at once until it has ended, even if its caller was answered before; so the
     limit on how many is within the limit on how long.
     """
     traffic = Traffic()
-    if keeper is not None:
-        traffic.registry.register(keeper)
+    if supervisor is not None:
+        traffic.registry.register(supervisor)
     app: ASGIApp = SizeLimit(api, limits.request_bytes)
-    app = CrowdLimit(app, limits.requests_at_once)
+    app = ConcurrencyLimit(app, limits.requests_at_once)
     app = time_limit = TimeLimit(app, limits.request_seconds)
     app = Probes(
         app,
-        readiness=Readiness(_parts(holdfast, keeper, stopping)),
+        readiness=Readiness(_parts(holdfast, supervisor, stopping)),
         exposition=_exposition(holdfast, traffic),
         access=holdfast.access,
     )
@@ -69,10 +166,10 @@ def layered(
         app = RateLimit(app, Buckets(limits.rate_per_second), free=(HEALTH, READY))
     if not keys_required:
         app = LocalOnly(app)
-    return Layered(Recorded(SecurityHeaders(app), traffic), time_limit)
+    return Service(api, RequestLog(SecurityHeaders(app), traffic), time_limit)
 
 
-def _parts(holdfast: Holdfast, keeper: Keeper | None, stopping: Callable[[], bool]) -> dict[str, Part]:
+def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable[[], bool]) -> dict[str, Part]:
     """What the service needs. A bucket is only named when it is away: recall and new memories do without it."""
 
     def store() -> str | None:
@@ -92,13 +189,13 @@ def _parts(holdfast: Holdfast, keeper: Keeper | None, stopping: Callable[[], boo
         ("state", holdfast.settings.keeping_url(), open_keeping),
     ):
         if not url.startswith("file:"):
-            parts[name] = Part(_look_at(bucket(holdfast.settings)), needed=False, kept_seconds=_BUCKET_SECONDS)
-    if keeper is not None:
-        parts[keeper.name] = Part(lambda: keeper.standing.trouble)
+            parts[name] = Part(_check_bucket(bucket(holdfast.settings)), needed=False, kept_seconds=_BUCKET_SECONDS)
+    if supervisor is not None:
+        parts[supervisor.name] = Part(lambda: supervisor.state.trouble)
     return parts
 
 
-def _look_at(objects: ObjectStore) -> Look:
+def _check_bucket(objects: ObjectStore) -> Look:
     """Ask a bucket for an object that is not there: that it is not is an answer."""
 
     def look() -> str | None:
@@ -110,7 +207,7 @@ def _look_at(objects: ObjectStore) -> Look:
 
 
 def _exposition(holdfast: Holdfast, traffic: Traffic) -> Callable[[], bytes]:
-    """What Prometheus is told: of the store, and, even if that does not answer, of this process."""
+    """What Prometheus reads: the metrics of this process, and those of the store if it answers."""
 
     def collect() -> bytes:
         try:

@@ -2,7 +2,7 @@
 
 No entry has a request's body, query string, headers or path (it has the route's template); what an unexpected error
 said is left out, since it may quote a memory: its type, and where it was raised, are there. What looks like a secret
-is blotted out of whatever is left.
+is taken out of whatever is left.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SECRETS: Final = re.compile(
     r"holdfast_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
 )
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
-#: How many frames of an unexpected error are told, from where it was raised outwards.
+#: How many frames of an unexpected error are logged, from where it was raised outwards.
 _FRAMES: Final = 8
 _SOURCES: Final = Path(__file__).parents[1]
 #: What callers can bring about as often as they like is logged once in so many seconds, with how often it was.
-_SELDOM_SECONDS: Final = 60.0
+_REPEAT_SECONDS: Final = 60.0
 _OFTEN: Final = "holdfast.connections"
 _MOST_KEPT: Final = 256
 
@@ -49,7 +49,7 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
     handler.addFilter(lambda entry: not entry.name.startswith("holdfast.latency"))  # that is in the metrics
-    handler.addFilter(Seldom())
+    handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -59,13 +59,13 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     logging.captureWarnings(capture=True)
 
 
-class Seldom(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets the same entry of a library, or about connections, pass once a minute; the next says how many it left out.
 
     Nobody is to fill the disk of a log by opening connections, or by sending what is no HTTP.
     """
 
-    def __init__(self, seconds: float = _SELDOM_SECONDS, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float = _REPEAT_SECONDS, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._seconds = seconds
         self._now = now
@@ -89,29 +89,29 @@ class Seldom(logging.Filter):
         return True
 
 
-def blotted(text: str) -> str:
+def redact(text: str) -> str:
     """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
     text = _SECRETS.sub("…", text)
     return without_password(text) if "@" in text else text
 
 
-def _blotted(value: Any) -> Any:
+def _redact_within(value: Any) -> Any:
     """The same for what is within a value; each text by itself, so that what is written stays JSON."""
     if isinstance(value, str):
-        return blotted(value)
+        return redact(value)
     if isinstance(value, dict):
-        return {blotted(str(name)): _blotted(inner) for name, inner in value.items()}
+        return {redact(str(name)): _redact_within(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_blotted(inner) for inner in value]
-    return value if isinstance(value, int | float | None) else blotted(str(value))
+        return [_redact_within(inner) for inner in value]
+    return value if isinstance(value, int | float | None) else redact(str(value))
 
 
-def problem_told(problem: BaseException) -> dict[str, Any]:
-    """An error as a log tells it: Holdfast's own in its words, any other by its type and place."""
-    told: dict[str, Any] = {"error": type(problem).__name__, "at": _frames(problem.__traceback__)}
+def describe_error(problem: BaseException) -> dict[str, Any]:
+    """An error for the log: Holdfast's own with its message, any other by its type and place."""
+    found: dict[str, Any] = {"error": type(problem).__name__, "at": _frames(problem.__traceback__)}
     if isinstance(problem, HoldfastError):
-        told |= {"code": problem.code, "said": str(problem)}
-    return told
+        found |= {"code": problem.code, "said": str(problem)}
+    return found
 
 
 def _frames(trace: TracebackType | None) -> list[str]:
@@ -128,7 +128,7 @@ def _short(file: str) -> str:
 def _fields(entry: logging.LogRecord) -> dict[str, Any]:
     fields: dict[str, Any] = dict(getattr(entry, "fields", {}))
     if entry.exc_info and entry.exc_info[1] is not None:
-        fields |= problem_told(entry.exc_info[1])
+        fields |= describe_error(entry.exc_info[1])
     return fields
 
 
@@ -147,7 +147,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        return _ENCODE({name: _blotted(value) for name, value in said.items()})
+        return _ENCODE({name: _redact_within(value) for name, value in said.items()})
 
 
 class _Text(logging.Formatter):
@@ -156,7 +156,7 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         rest = " ".join(f"{name}={_shown(value)}" for name, value in _fields(record).items() if value is not None)
         line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()}  {rest}".rstrip()
-        return blotted("".join(char if char.isprintable() else " " for char in line))
+        return redact("".join(char if char.isprintable() else " " for char in line))
 
 
 def _shown(value: Any) -> str:

@@ -59,14 +59,14 @@ class LocalOnly:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = _objection(scope) if scope["type"] == "http" else None
+        problem = _refusal_reason(scope)
         if problem is None:
             await self._app(scope, receive, send)
         else:
             await refuse(scope, send, ForbiddenError(f"{problem}; make a key with: holdfast access create"))
 
 
-def _objection(scope: Scope) -> str | None:
+def _refusal_reason(scope: Scope) -> str | None:
     """Why a request is not taken for this machine's own."""
     origin = header(scope, b"origin")
     host = _host(scope)

@@ -6,14 +6,17 @@
 - ``/metrics``: for Prometheus. It counts everyone's memories, so it is for callers on this machine, and for keys of an
   operator with the right to read.
 
-Anyone may ask whether the service is healthy and ready; why it is not is told to those who may read the metrics.
+Anyone may ask whether the service is healthy and ready; only those who may read the metrics see why it is not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, NamedTuple
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +26,112 @@ from holdfast.core.access import Principal, Right
 from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidInputError, UnauthenticatedError
 from holdfast.edges.service.asgi import answer, answer_json, refuse, secret_of
 from holdfast.edges.service.loopback import is_local
-from holdfast.edges.service.readiness import Readiness
+
+#: How long an answer waits for looks that have begun: with what else it takes, it comes within 300 ms.
+ANSWER_SECONDS: Final = 0.15
+#: Probes within so many seconds are given one answer: asking is not to be a load.
+KEPT_SECONDS: Final = 1.0
+
+Look = Callable[[], str | None]
+"""What is wrong, or ``None``."""
+
+
+class Part(NamedTuple):
+    """Something that the service needs."""
+
+    look: Look
+    needed: bool = True
+    """Whether nothing is to be sent here while it is away; else it is only named."""
+    kept_seconds: float = KEPT_SECONDS
+
+
+class Found(NamedTuple):
+    """What was found: for each part what is wrong with it, or ``None``."""
+
+    checks: Mapping[str, str | None]
+    needed: frozenset[str]
+
+    @property
+    def ready(self) -> bool:
+        """Whether all is well that is needed."""
+        return not any(wrong for name, wrong in self.checks.items() if name in self.needed)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all is well."""
+        return not any(self.checks.values())
+
+    def as_dict(self, *, detailed: bool) -> dict[str, Any]:
+        """``detailed`` says why: that may name hosts and files, and is not for everyone."""
+        said = {
+            name: "ok" if wrong is None else wrong if detailed else "not ready" for name, wrong in self.checks.items()
+        }
+        return {"status": "ready" if self.ready else "not_ready", "checks": said}
+
+
+class _PartState:
+    """One part, and what was found when it was last looked at."""
+
+    def __init__(self, name: str, part: Part, now: Callable[[], float]) -> None:
+        self.part = part
+        self._name = name
+        self._now = now
+        self._looking: Future[str | None] | None = None
+        self._at: float | None = None
+        self._wrong: str | None = None
+
+    def refresh(self) -> Future[str | None] | None:
+        """The look that is under way, begun if what is known is too old; ``None`` if it is not."""
+        self._take()
+        if self._looking is None and (self._at is None or self._now() - self._at >= self.part.kept_seconds):
+            self._looking = Future()
+            name = f"holdfast-ready-{self._name}"  # a daemon: a look that hangs keeps no process from ending
+            threading.Thread(target=_run_check, args=(self.part.look, self._looking), name=name, daemon=True).start()
+        return self._looking
+
+    def wrong(self, seconds: float) -> str | None:
+        """What is wrong, as far as is known after waiting so long."""
+        self._take()
+        if self._looking is None:
+            return self._wrong
+        return self._wrong or f"no answer within {seconds:g} s"
+
+    def _take(self) -> None:
+        """Take what a look has found, if it has ended."""
+        if self._looking is not None and self._looking.done():
+            self._wrong, self._at, self._looking = self._looking.result(), self._now(), None
+
+
+class Readiness:
+    """Looks at all parts at once, and answers in time."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        *,
+        seconds: float = ANSWER_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._parts = {name: _PartState(name, part, now) for name, part in parts.items()}
+        self._needed = frozenset(name for name, part in parts.items() if part.needed)
+
+    async def look(self) -> Found:
+        """What is found now, or was found a moment ago; of a part that does not answer in time, that it does not."""
+        looking = [one for part in self._parts.values() if (one := part.refresh()) is not None]
+        if looking:
+            await asyncio.wait(map(asyncio.wrap_future, looking), timeout=self._seconds)
+        return Found({name: part.wrong(self._seconds) for name, part in self._parts.items()}, self._needed)
+
+
+def _run_check(look: Look, found: Future[str | None]) -> None:
+    try:
+        found.set_result(look())
+    except HoldfastError as problem:
+        found.set_result(str(problem))
+    except BaseException as problem:  # noqa: BLE001 - the answer says that something is wrong
+        found.set_result(f"it failed unexpectedly ({type(problem).__name__})")
+
 
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 PATHS: Final = (HEALTH, READY, METRICS)
@@ -46,7 +154,7 @@ class Probes:
         self._collecting = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in PATHS:
+        if scope["path"] not in PATHS:
             await self._app(scope, receive, send)
             return
         scope["route"] = Route(scope["path"])
@@ -56,16 +164,17 @@ class Probes:
             await answer_json(send, 200, {"status": "ok"})
         elif scope["path"] == READY:
             found = await self._readiness.look()
-            # Nobody asks why all is well; and of a store that is away nobody is asked who may know why.
+            # Keys are looked up in the store only if it answers.
             detailed = not found.whole and (
-                self._is_known(scope) or (found.checks.get("store") is None and await self._objection(scope) is None)
+                self._is_known(scope)
+                or (found.checks.get("store") is None and await self._refusal_reason(scope) is None)
             )
             await answer_json(send, 200 if found.ready else 503, found.as_dict(detailed=detailed))
         else:
             await self._metrics(scope, send)
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
-        problem = await self._objection(scope)
+        problem = await self._refusal_reason(scope)
         if problem is not None:
             await refuse(scope, send, problem)
             return
@@ -73,7 +182,7 @@ class Probes:
             text = await asyncio.to_thread(self._exposition)
         await answer(send, 200, text, CONTENT_TYPE_LATEST)
 
-    async def _objection(self, scope: Scope) -> HoldfastError | None:
+    async def _refusal_reason(self, scope: Scope) -> HoldfastError | None:
         """Why a caller may not see what an operator sees."""
         if is_local(scope):
             return None
@@ -91,7 +200,7 @@ class Probes:
         return ForbiddenError("metrics count every tenant's memories: they need an operator's key (tenant *)")
 
     def _is_known(self, scope: Scope) -> bool:
-        """Whether a caller may see what an operator sees, as far as that can be told without asking the store."""
+        """Whether a caller may see what an operator sees, as far as this process knows it without the store."""
         secret = secret_of(scope)
         key = None if secret is None else self._access.known(secret)
         return is_local(scope) or (key is not None and _sees_metrics(key.principal))

@@ -14,19 +14,18 @@ from starlette.types import ASGIApp
 
 from holdfast.core.errors import ForbiddenError
 from holdfast.edges.service import scheduler
-from holdfast.edges.service.application import MCP, build_api
 from holdfast.edges.service.connections import Connections, most_connections
-from holdfast.edges.service.layers import layered
+from holdfast.edges.service.layers import MCP, build_api, build_service
 from holdfast.edges.service.limits import Limits
 from holdfast.edges.service.logs import LogFormat, install_logs
 from holdfast.edges.service.loopback import resolves_to_loopback
 from holdfast.edges.service.probes import HEALTH, METRICS, READY
 from holdfast.edges.service.server import Server, listen
-from holdfast.edges.service.supervisor import Keeper
+from holdfast.edges.service.supervisor import Supervisor
 from holdfast.engine import Holdfast
 
 _log = logging.getLogger("holdfast.service")
-_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not listened at
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened at
 _STUCK: Final = 1
 
 
@@ -96,27 +95,27 @@ def _serve(
     settings = holdfast.settings
     connections = Connections(most_connections(settings.connections), head_seconds=settings.head_seconds)
     server = Server(listener, stop_seconds=options.stop_seconds, connections=connections)
-    keeper = _keeper(options) if options.schedule else None
-    service = layered(
+    supervisor = _supervisor(options) if options.schedule else None
+    service = build_service(
         api,
         holdfast,
         limits=Limits.of(settings),
         keys_required=where.keys_required,
-        keeper=keeper,
+        supervisor=supervisor,
         stopping=lambda: server.stopping,
     )
-    if keeper is not None:
-        keeper.start()
+    if supervisor is not None:
+        supervisor.start()
     try:
         ended = server.run(
             service.app,
-            started=lambda: _tell(where, announce),
-            stop=keeper.ask_to_stop if keeper is not None else lambda: None,
+            started=lambda: _announce(where, announce),
+            stop=supervisor.ask_to_stop if supervisor is not None else lambda: None,
             finish=service.time_limit.finish,
         )
     finally:
-        if keeper is not None:
-            keeper.stop(options.stop_seconds)
+        if supervisor is not None:
+            supervisor.stop(options.stop_seconds)
     if server.stuck:
         _end_at_once()
     return ended
@@ -139,19 +138,19 @@ def _end_at_once() -> None:
     os._exit(_STUCK)
 
 
-def _tell(where: Where, announce: Callable[[Where], None]) -> None:
+def _announce(where: Where, announce: Callable[[Where], None]) -> None:
     _log.info("serving", extra={"fields": where._asdict()})
     announce(where)
 
 
-def _keeper(options: Options) -> Keeper:
-    told = scheduler.told(
+def _supervisor(options: Options) -> Supervisor:
+    first_line = scheduler.first_line(
         None if options.home is None else str(options.home.absolute()),
         options.url,
         form=options.form,
         finish_seconds=options.stop_seconds / 2,
     )
-    return Keeper("schedule", scheduler.COMMAND, told)
+    return Supervisor("schedule", scheduler.COMMAND, first_line)
 
 
 def _url(host: str, port: int) -> str:

@@ -27,8 +27,10 @@ _log = logging.getLogger("holdfast.scheduler")
 COMMAND: Final = (sys.executable, "-m", "holdfast.edges.service.scheduler")
 
 
-def told(home: str | None, url: str | None, *, form: LogFormat, finish_seconds: float) -> str:
-    """The line that it is told. A URL may hold a password: hence not on its command line, which others can see."""
+def first_line(home: str | None, url: str | None, *, form: LogFormat, finish_seconds: float) -> str:
+    """The line of JSON that starts it: on standard input, since others can see a command line and the URL may hold a
+    password.
+    """
     return json.dumps({"home": home, "url": url, "log_format": form.value, "finish_seconds": finish_seconds})
 
 

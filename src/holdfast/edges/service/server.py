@@ -1,4 +1,4 @@
-"""Listening, serving until told to stop, and stopping in peace: requests in flight are finished, within a limit."""
+"""The server: it listens, serves until a signal asks it to stop, and finishes the requests in flight within a limit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _workers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith(_WORKERS)}
 
 
-def _are_at_work(workers: set[threading.Thread], seconds: float) -> bool:
+def _still_run(workers: set[threading.Thread], seconds: float) -> bool:
     """Whether threads go on that requests were answered in, though all answers were given up."""
     deadline = time.monotonic() + seconds
     for worker in workers:
@@ -97,11 +97,11 @@ class Server:
         self._problem: BaseException | None = None
         self._ended_by: str | None = None
         self.stuck = False
-        """Whether something that was begun did not end, even after it was told to stop and given its time."""
+        """Whether something that was begun did not end, even after it was asked to stop and had its time."""
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it was asked to stop."""
         return self._ended_by is not None
 
     def run(
@@ -114,7 +114,7 @@ class Server:
     ) -> str:
         """Serve until SIGTERM or SIGINT; which it was.
 
-        ``started`` is called once requests are answered, ``stop`` when it was told to stop (in a signal handler: it
+        ``started`` is called once requests are answered, ``stop`` when it was asked to stop (in a signal handler: it
         must return at once), ``finish`` after the last answer, to wait for what is still being done.
         """
         server = uvicorn.Server(self._config(app))
@@ -130,7 +130,7 @@ class Server:
             while thread.is_alive() and not self.stopping:
                 thread.join(_LOOK_SECONDS)
             thread.join(2 * self._stop_seconds + self._late_seconds)
-            self.stuck = thread.is_alive() or _are_at_work(_workers() - others, self._late_seconds)
+            self.stuck = thread.is_alive() or _still_run(_workers() - others, self._late_seconds)
         if self._ended_by is None:
             raise HoldfastError("the service could not be started; the log says why") from self._problem
         return self._ended_by
@@ -138,6 +138,7 @@ class Server:
     def _config(self, app: ASGIApp) -> uvicorn.Config:
         return uvicorn.Config(
             app,
+            interface="asgi3",
             lifespan="on",
             http=self._connections.protocol(),
             ws="none",
@@ -159,14 +160,14 @@ class Server:
             asyncio.run(serve())
         except TimeoutError:
             _log.warning("requests that had been given up were not finished within %g s", self._stop_seconds)
-        except BaseException as problem:  # noqa: BLE001 - told by the main thread
+        except BaseException as problem:  # noqa: BLE001 - the main thread raises it
             self._problem = problem
 
     @contextmanager
     def _signals(self, server: uvicorn.Server, stop: Callable[[], None]) -> Iterator[None]:
         def end(number: int, _frame: FrameType | None) -> None:
             if self.stopping and number == signal.SIGINT:
-                server.force_exit = True  # told twice, it waits for nobody
+                server.force_exit = True  # the second signal ends it without waiting
             self._ended_by = self._ended_by or signal.Signals(number).name
             server.should_exit = True
             stop()

@@ -1,6 +1,6 @@
 """A process beside this one that is kept running: watched, started again with growing delays, and stopped in peace.
 
-The process is told what it needs in one line on its standard input, says ``ready`` on its standard output when it is,
+The process reads what it needs from one line on its standard input, writes ``ready`` to its standard output,
 and ends when its input ends: on purpose, or because this process is no more.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-_log = logging.getLogger("holdfast.keeper")
+_log = logging.getLogger("holdfast.supervisor")
 #: Seconds before it is started again: the first time, the second, and so on; the last for all further times.
 DELAYS: Final = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 #: One that ran for longer than this was well; should it end, it is started again as if it were the first time.
@@ -25,7 +25,7 @@ STEADY_SECONDS: Final = 120.0
 TERM_SECONDS: Final = 2.0
 
 
-class Standing(NamedTuple):
+class ProcessState(NamedTuple):
     """How it is with the process."""
 
     pid: int | None
@@ -35,14 +35,14 @@ class Standing(NamedTuple):
     """Why it is not running, or not ready."""
 
 
-class Keeper:
+class Supervisor:
     """Keeps one process running from ``start`` to ``stop``. Safe for many threads."""
 
     def __init__(
         self,
         name: str,
         command: Sequence[str],
-        told: str = "",
+        first_line: str = "",
         *,
         delays: Sequence[float] = DELAYS,
         steady_seconds: float = STEADY_SECONDS,
@@ -51,7 +51,7 @@ class Keeper:
     ) -> None:
         self.name = name
         self._command = list(command)
-        self._told = told
+        self._first_line = first_line
         self._delays = delays
         self._steady_seconds = steady_seconds
         self._term_seconds = term_seconds
@@ -59,13 +59,13 @@ class Keeper:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._standing = Standing(None, ready=False, restarts=0, trouble="not started yet")
+        self._state = ProcessState(None, ready=False, restarts=0, trouble="not started yet")
         self._thread = threading.Thread(target=self._keep, name=f"holdfast-{name}", daemon=True)
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> ProcessState:
         """How it is now."""
-        return self._standing
+        return self._state
 
     def start(self) -> None:
         """Start the process, and keep it running from now on."""
@@ -97,7 +97,7 @@ class Keeper:
 
     def collect(self) -> Iterable[Any]:
         """Its metrics, for a Prometheus registry."""
-        now = self._standing
+        now = self._state
         yield GaugeMetricFamily(
             f"holdfast_{self.name}_up", f"1 while the process that runs the {self.name} is up.", value=int(now.ready)
         )
@@ -118,11 +118,11 @@ class Keeper:
                 break
             short_runs = 1 if self._now() - began >= self._steady_seconds else short_runs + 1
             delay = self._delays[min(short_runs, len(self._delays)) - 1]
-            restarts = self._standing.restarts + 1
-            self._standing = Standing(None, ready=False, restarts=restarts, trouble=f"{ended}; starts again soon")
+            restarts = self._state.restarts + 1
+            self._state = ProcessState(None, ready=False, restarts=restarts, trouble=f"{ended}; starts again soon")
             _log.error("the process of the %s %s; it is started again in %g s", self.name, ended, delay)
             self._stopping.wait(delay)
-        self._standing = self._standing._replace(pid=None, ready=False, trouble="stopped")
+        self._state = self._state._replace(pid=None, ready=False, trouble="stopped")
 
     def _run_once(self) -> str:
         """Run it until it ends; how it ended, in words."""
@@ -133,11 +133,11 @@ class Keeper:
         if process is None:
             return "was not started"
         with process:
-            self._standing = Standing(process.pid, ready=False, restarts=self._standing.restarts, trouble="starting")
+            self._state = ProcessState(process.pid, ready=False, restarts=self._state.restarts, trouble="starting")
             assert process.stdout is not None  # noqa: S101 - a pipe
             for line in process.stdout:
                 if line.strip() == b"ready":
-                    self._standing = self._standing._replace(ready=True, trouble=None)
+                    self._state = self._state._replace(ready=True, trouble=None)
                     _log.info("the process of the %s is up", self.name, extra={"fields": {"pid": process.pid}})
             code = process.wait()
         with self._lock:
@@ -153,6 +153,6 @@ class Keeper:
             self._process = process
             assert process.stdin is not None  # noqa: S101 - a pipe
             with suppress(OSError):  # it has ended already, and that is seen in a moment
-                process.stdin.write(f"{self._told}\n".encode())
+                process.stdin.write(f"{self._first_line}\n".encode())
                 process.stdin.flush()
             return process

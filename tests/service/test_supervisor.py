@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast.edges.service.supervisor import Keeper, Standing
+from holdfast.edges.service.supervisor import ProcessState, Supervisor
 
 UNTIL_THE_END = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.stdin.read()"
 PATIENCE = 30
@@ -30,35 +30,35 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def kept(code: str, told: str = "", **more: object) -> Iterator[Keeper]:
-    keeper = Keeper("schedule", [sys.executable, "-c", code], told, **more)  # type: ignore[arg-type]
-    keeper.start()
+def kept(code: str, told: str = "", **more: object) -> Iterator[Supervisor]:
+    supervisor = Supervisor("schedule", [sys.executable, "-c", code], told, **more)  # type: ignore[arg-type]
+    supervisor.start()
     try:
-        yield keeper
+        yield supervisor
     finally:
-        keeper.stop(PATIENCE)
+        supervisor.stop(PATIENCE)
 
 
 def test_it_is_told_what_it_needs_and_says_when_it_is_ready(tmp_path: Path) -> None:
     note = tmp_path / "note"
     code = f"import sys, pathlib; pathlib.Path({str(note)!r}).write_text(sys.stdin.readline()); print('ready', flush=True); sys.stdin.read()"
-    with kept(code, "the password") as keeper:
-        until(lambda: keeper.standing.ready)
+    with kept(code, "the password") as supervisor:
+        until(lambda: supervisor.state.ready)
         assert note.read_text() == "the password\n"
-        assert keeper.standing == Standing(keeper.standing.pid, ready=True, restarts=0, trouble=None)
-        assert b"the password" not in Path(f"/proc/{keeper.standing.pid}/cmdline").read_bytes()
+        assert supervisor.state == ProcessState(supervisor.state.pid, ready=True, restarts=0, trouble=None)
+        assert b"the password" not in Path(f"/proc/{supervisor.state.pid}/cmdline").read_bytes()
 
 
 def test_one_that_is_killed_is_started_again() -> None:
-    with kept(UNTIL_THE_END, delays=(0.01,)) as keeper:
-        until(lambda: keeper.standing.ready)
-        first = keeper.standing.pid
+    with kept(UNTIL_THE_END, delays=(0.01,)) as supervisor:
+        until(lambda: supervisor.state.ready)
+        first = supervisor.state.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        until(lambda: keeper.standing.ready and keeper.standing.pid != first)
-        assert keeper.standing.restarts == 1
-        assert "holdfast_schedule_restarts_total 1.0" in metrics(keeper)
-        assert "holdfast_schedule_up 1.0" in metrics(keeper)
+        until(lambda: supervisor.state.ready and supervisor.state.pid != first)
+        assert supervisor.state.restarts == 1
+        assert "holdfast_schedule_restarts_total 1.0" in metrics(supervisor)
+        assert "holdfast_schedule_up 1.0" in metrics(supervisor)
 
 
 def test_one_that_keeps_dying_is_started_again_later_and_later() -> None:
@@ -69,11 +69,11 @@ def test_one_that_keeps_dying_is_started_again_later_and_later() -> None:
             waited.append(super().__getitem__(index))  # type: ignore[call-overload]
             return 0.001
 
-    with kept("raise SystemExit(3)", delays=Delays((1.0, 2.0, 4.0)), steady_seconds=1e9) as keeper:
+    with kept("raise SystemExit(3)", delays=Delays((1.0, 2.0, 4.0)), steady_seconds=1e9) as supervisor:
         until(lambda: len(waited) >= 5)
-        assert keeper.standing.restarts >= 4
-        until(lambda: keeper.standing.trouble == "ended with exit code 3; starts again soon")
-        assert "holdfast_schedule_up 0.0" in metrics(keeper)
+        assert supervisor.state.restarts >= 4
+        until(lambda: supervisor.state.trouble == "ended with exit code 3; starts again soon")
+        assert "holdfast_schedule_up 0.0" in metrics(supervisor)
     assert waited[:5] == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
@@ -91,45 +91,45 @@ def test_one_that_ran_well_for_long_is_started_again_at_once() -> None:
 
 
 def test_what_cannot_be_started_is_trouble_and_no_crash() -> None:
-    keeper = Keeper("schedule", ["/no/such/program"], delays=(0.001,))
-    keeper.start()
-    until(lambda: keeper.standing.restarts >= 2)
-    assert "could not be started" in (keeper.standing.trouble or "")
-    assert keeper.stop(PATIENCE)
+    supervisor = Supervisor("schedule", ["/no/such/program"], delays=(0.001,))
+    supervisor.start()
+    until(lambda: supervisor.state.restarts >= 2)
+    assert "could not be started" in (supervisor.state.trouble or "")
+    assert supervisor.stop(PATIENCE)
 
 
 def test_a_stop_lets_it_finish(tmp_path: Path) -> None:
     done = tmp_path / "done"
-    with kept(f"{UNTIL_THE_END}; open({str(done)!r}, 'w').close()") as keeper:
-        until(lambda: keeper.standing.ready)
-        assert keeper.stop(PATIENCE)
+    with kept(f"{UNTIL_THE_END}; open({str(done)!r}, 'w').close()") as supervisor:
+        until(lambda: supervisor.state.ready)
+        assert supervisor.stop(PATIENCE)
     assert done.exists()
-    assert keeper.standing.restarts == 0
-    assert keeper.standing.trouble == "stopped"
+    assert supervisor.state.restarts == 0
+    assert supervisor.state.trouble == "stopped"
 
 
 def test_one_that_does_not_stop_is_ended() -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
-    with kept(stubborn, term_seconds=0.1) as keeper:
-        until(lambda: keeper.standing.ready)
-        pid = keeper.standing.pid
+    with kept(stubborn, term_seconds=0.1) as supervisor:
+        until(lambda: supervisor.state.ready)
+        pid = supervisor.state.pid
         assert pid is not None
-        assert not keeper.stop(0.01)
+        assert not supervisor.stop(0.01)
         until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_stop_before_the_start_is_none() -> None:
-    assert Keeper("schedule", [sys.executable, "-c", UNTIL_THE_END]).stop(1)
+    assert Supervisor("schedule", [sys.executable, "-c", UNTIL_THE_END]).stop(1)
 
 
 def test_it_ends_when_its_parent_is_no_more() -> None:
     parent = (
         "import sys, time\n"
-        "from holdfast.edges.service.supervisor import Keeper\n"
-        f"keeper = Keeper('schedule', [sys.executable, '-c', {UNTIL_THE_END!r}])\n"
-        "keeper.start()\n"
-        "while not keeper.standing.ready: time.sleep(0.01)\n"
-        "print(keeper.standing.pid, flush=True)\n"
+        "from holdfast.edges.service.supervisor import Supervisor\n"
+        f"supervisor = Supervisor('schedule', [sys.executable, '-c', {UNTIL_THE_END!r}])\n"
+        "supervisor.start()\n"
+        "while not supervisor.state.ready: time.sleep(0.01)\n"
+        "print(supervisor.state.pid, flush=True)\n"
         "time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
@@ -148,7 +148,7 @@ def is_gone(pid: int) -> bool:
     return state == "Z"
 
 
-def metrics(keeper: Keeper) -> str:
+def metrics(supervisor: Supervisor) -> str:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(keeper)
+    registry.register(supervisor)
     return str(generate_latest(registry).decode())

@@ -14,9 +14,8 @@ from prometheus_client import generate_latest
 from starlette.types import ASGIApp
 
 from holdfast.core.errors import StoreAwayError
-from holdfast.edges.service.logs import LogFormat, blotted, install_logs
-from holdfast.edges.service.request_log import Recorded
-from holdfast.edges.service.traffic import Traffic
+from holdfast.edges.service.logs import LogFormat, install_logs, redact
+from holdfast.edges.service.request_log import RequestLog, Traffic
 from service.asking import ask
 
 SECRET = "holdfast_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
@@ -63,7 +62,7 @@ def traffic() -> Traffic:
 
 @pytest.fixture
 def app(traffic: Traffic) -> ASGIApp:
-    return Recorded(api(), traffic)
+    return RequestLog(api(), traffic)
 
 
 def test_a_request_keeps_its_id_or_is_given_one(app: ASGIApp) -> None:
@@ -107,7 +106,7 @@ def test_an_app_that_fails_without_an_answer_is_answered_for(traffic: Traffic) -
     async def broken(*_: object) -> None:
         raise LookupError("my diary")
 
-    answer = ask(Recorded(broken, traffic), headers={"X-Request-ID": "r"})
+    answer = ask(RequestLog(broken, traffic), headers={"X-Request-ID": "r"})
     assert (answer.status, answer.code, answer.json["request_id"]) == (500, "error", "r")
     assert "diary" not in answer.body.decode()
 
@@ -139,9 +138,9 @@ def test_a_line_of_text_is_one_line(app: ASGIApp) -> None:
 
 
 def test_passwords_and_keys_are_blotted_out_and_the_rest_is_not() -> None:
-    assert blotted("postgresql://me:secret@host/db is away") == "postgresql://me:…@host/db is away"
-    assert blotted(f"asked with {SECRET}.") == "asked with …."
-    assert blotted("holdfast_overdue_seconds is 3") == "holdfast_overdue_seconds is 3"
+    assert redact("postgresql://me:secret@host/db is away") == "postgresql://me:…@host/db is away"
+    assert redact(f"asked with {SECRET}.") == "asked with …."
+    assert redact("holdfast_overdue_seconds is 3") == "holdfast_overdue_seconds is 3"
 
 
 def test_requests_are_counted_by_route_and_status(app: ASGIApp, traffic: Traffic) -> None:
