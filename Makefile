@@ -4,9 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 SERVED := $(VENV)/.served
+# How many processes run the tests, and for how many minutes they soak.
+WORKERS ?= 2
+MINUTES ?= 60
+PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+# Tests start Python often. Where the environment forbids to keep what was compiled, each start would compile it all anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check lint types layers tests bench bench-check reference format constraints clean
+.PHONY: help setup run test quick soak check lint types layers tests bench bench-check reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -35,7 +41,7 @@ run: $(SERVED)   ## serve the API on the embedded engine, and say where (a tour:
 test: check      ## everything that must hold before a change lands
 
 quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
-	$(BIN)/python -m pytest -n 2 -q --quick tests/core tests/recall tests/memory tests/requirements
+	$(PYTEST) --quick tests/core tests/recall tests/memory tests/requirements
 
 check: lint types layers tests  ## ruff, mypy, import layers, tests
 
@@ -50,7 +56,10 @@ layers: $(STAMP) ## import-linter: arrows point down only
 	$(BIN)/lint-imports
 
 tests: $(STAMP)  ## the tests alone
-	$(BIN)/python -X dev -m pytest -n 2 -q
+	$(PYTEST)
+
+soak: $(STAMP)   ## more examples, more kills, larger stores, on the disk; ends by itself after MINUTES=60
+	$(PYTEST) --soak $(MINUTES)
 
 bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.md
 	$(BIN)/python -m bench

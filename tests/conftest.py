@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import effort
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.recall.embedders import pieces, static
@@ -21,6 +25,7 @@ settings.register_profile(
     "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.register_profile("quick", settings.get_profile("holdfast"), max_examples=10)
+settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
 settings.load_profile("holdfast")
 
 # Reading the tokenizer takes longer than most tests: the engines of one process share it.
@@ -28,20 +33,59 @@ vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
 vars(static)["read_pieces"] = cache(pieces.read_pieces)
 
 
+#: Stores of tests lie here if there is as much room as this: nobody waits for a disk, and what a killed process leaves
+#: behind is the same.
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+_ROOM = 4 << 30
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only the embedded engine, and few examples of each property")
+    parser.addoption(
+        "--soak",
+        type=float,
+        metavar="MINUTES",
+        help="only properties, kills and large stores, each with ten times as much, on the disk; "
+        "tests that have not begun after so many minutes are skipped",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "soak: tries more with --soak")
     if config.getoption("--quick"):
         settings.load_profile("quick")
+        effort.set_scale(effort.QUICK)
+    if minutes := config.getoption("--soak"):
+        settings.load_profile("soak")
+        effort.set_scale(effort.SOAK)
+        config.pluginmanager.register(_Deadline(minutes * 60))
+    elif "TMPDIR" not in os.environ and _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
+
+
+class _Deadline:
+    """Skips what has not begun when the time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def pytest_runtest_setup(self) -> None:
+        if time.monotonic() > self._end:
+            pytest.skip("the minutes of --soak are over")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        kept = [item for item in items if not {"postgres", "valkey", "s3"} & set(_parameters_of(item))]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        items[:] = kept
+        _keep(config, items, lambda item: not {"postgres", "valkey", "s3"} & set(_parameters_of(item)))
+    if config.getoption("--soak"):
+        _keep(config, items, lambda item: "soak" in item.keywords or is_hypothesis_test(getattr(item, "obj", None)))
+        for item in items:
+            item.add_marker(pytest.mark.timeout(3_600))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = filter(wanted, items)
 
 
 def _parameters_of(item: pytest.Item) -> list[str]:

@@ -25,11 +25,6 @@ ENGINES = ("sqlite", "postgres")
 on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"])
 
 
-def fewer(engine_name: str, count: int) -> int:
-    """How many examples a property is tried with, given how many it is on the engine that takes least time."""
-    return count if engine_name == "sqlite" else count // 4
-
-
 def settings_of(home: Path) -> Settings:
     """The settings that a home is opened with, whatever the environment says."""
     return read_settings({}, home=home)

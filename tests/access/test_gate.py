@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocks import FakeClock
+from effort import times
 from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
@@ -98,7 +99,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holdfast]:
 
 
 def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast) -> None:
-    @settings(max_examples=400)
+    @settings(max_examples=times(400))
     @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "agent", "user", "tenant", "store"]))
     def holds(who: Principal, asked: Request, way: str) -> None:
         if way in ("agent", "user") and ALL in (asked.user, asked.agent):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from api.client import Client
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast, InvalidInputError
 from holdfast.edges.rest.pagination import read_cursor, write_cursor
 from homes import ENGINES
@@ -159,7 +160,7 @@ def test_a_cursor_leads_back_to_its_place(listing: str, asked: list[Any], place:
     assert read_cursor(cursor, listing, asked, *map(type, place)) == place
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(cursor=st.text(max_size=80) | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidInputError, match="not a cursor"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
+from effort import times
 from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.records import Keeping, Outcome, Record
 from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
@@ -231,7 +232,7 @@ def counted(censuses: Sequence[Census]) -> dict[tuple[str, str], tuple[int, int]
 STEPS = st.lists(st.one_of(Items, Items, Items, Laws), min_size=1, max_size=14)
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(steps=STEPS, page=st.integers(1, 4))
 def test_what_is_due_is_what_a_look_at_every_record_finds(
     engine: Engine, elsewhere: Engine, steps: list[Item | Law], page: int
@@ -254,7 +255,7 @@ def test_what_is_due_is_what_a_look_at_every_record_finds(
         assert [tuple(standing) for standing in found] == [as_standing(known[standing.id]) for standing in found]
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(steps=STEPS, page=st.integers(1, 4), law=Laws)
 def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | Law], page: int, law: Law) -> None:
     world = World(engine, steps)
@@ -285,7 +286,7 @@ def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | L
             assert sorted(seen) == sorted(item for item in due if item.subject == subject)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(40))
 @given(steps=STEPS, page=st.integers(1, 4))
 def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
     engine: Engine, elsewhere: Engine, steps: list[Item | Law], page: int
@@ -307,7 +308,7 @@ def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
         assert engine.dues.live_of_agent(world.tenant, agent) == len(own)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(40))
 @given(steps=STEPS)
 def test_what_is_overdue_is_so_since_its_oldest_was_due(engine: Engine, steps: list[Item | Law]) -> None:
     world = World(engine, steps)

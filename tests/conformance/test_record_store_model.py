@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Follower, Person, changed, entry, move, moved, ruled
+from effort import times
 from holdfast.core.errors import ConflictError, QuotaExceededError
 from holdfast.core.records import Cause, Move, Outcome, Record
 from holdfast.core.rules import BIN
@@ -285,7 +286,7 @@ def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) ->
     run_state_machine_as_test(
         lambda: Machine(engine, kind),  # type: ignore[arg-type]  # a factory will do, its documentation says
         settings=settings(
-            max_examples=40,
+            max_examples=times(40),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

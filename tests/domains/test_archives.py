@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from clocks import FakeClock
 from domains.tenants import Tenants
+from effort import times
 from holdfast import Holdfast
 from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError, StoreFullError
 from holdfast.storage.objects import open_objects
@@ -61,7 +62,7 @@ def test_an_archive_has_a_manifest_of_what_is_in_it(holdfast: Holdfast, home: Pa
     assert holdfast.domains.archives("memory") == []
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(15))
 @given(st.lists(st.dictionaries(st.text(max_size=5), json_values, max_size=4), min_size=1, max_size=4))
 def test_whatever_is_json_comes_back_as_it_was(tenants: Tenants, given_resources: list[dict[str, Any]]) -> None:
     domains = tenants.new()

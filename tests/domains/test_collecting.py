@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from domains.samples import configs
 from domains.tenants import Tenants
+from effort import times
 from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
 from holdfast.core.domains import DEFAULT_POLICY, normalised
 from holdfast.lifecycle.domains.rules import wanted_by
 from holdfast.lifecycle.sweeping.plan import Plan
 from holdfast.memory.services import Services
-from homes import ENGINES, Homes, fewer, on_sqlite
+from homes import ENGINES, Homes, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
 
 ON = {"auto_gc": True}
@@ -443,4 +444,4 @@ def test_records_go_as_a_plain_reading_of_the_policy_says(engine_name: str, stor
     some = st.lists(notes, max_size=4)
     often = st.lists(configs.map(lambda config: {"auto_gc": True, **config}), min_size=1, max_size=3)
     check = given(written=some, changes=often, then=some)(lambda **drawn: check_against_naive(stores, **drawn))
-    settings(max_examples=fewer(engine_name, 16))(check)()
+    settings(max_examples=times(16, engine_name))(check)()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domains.samples import NOW, configs, resources, wild_configs
+from effort import times
 from holdfast.core.domains import (
     DEFAULT_POLICY,
     DOMAINS,
@@ -33,7 +34,7 @@ from holdfast.core.selections import Selection, labels_of
 from holdfast.core.times import DAY, iso, moment
 from holdfast.core.types import MemoryType
 
-some = settings(max_examples=50)
+some = settings(max_examples=times(50))
 policies = configs.map(lambda config: normalised(config, DEFAULT_POLICY))
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from domains.samples import configs, wild_configs
 from domains.tenants import Tenants
+from effort import times
 from holdfast import Holdfast
 from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalised
 from holdfast.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
@@ -24,7 +25,7 @@ from holdfast.lifecycle.domains.domains import Domains
 from holdfast.lifecycle.domains.state import UNSET, DomainStates
 from holdfast.storage.objects.local import LocalObjects
 
-some = settings(max_examples=15)
+some = settings(max_examples=times(15))
 
 
 def file_of(home: Path) -> Path:

@@ -9,6 +9,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.content import unpack
 from holdfast.core.errors import (
@@ -20,7 +21,6 @@ from holdfast.core.errors import (
     ObjectStoreError,
     QuotaExceededError,
 )
-from homes import fewer
 from lifecycle.soundness import check_sound, object_path, objects_of
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
@@ -175,7 +175,7 @@ def test_a_full_quota_keeps_a_memory_in_cold_storage(
 def test_many_small_memories_go_into_few_objects(
     holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, engine_name: str
 ) -> None:
-    many = fewer(engine_name, 3_000)
+    many = times(3_000, engine_name)
     memory.add_many([f"fact {n}: {LONG[:500]}" for n in range(many)], "long_term")
     clock.advance(days=365)
     assert holdfast.sweep().counts["archive"] == many

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from effort import times
 from holdfast.core.chain import Event
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
 from holdfast.core.times import moment
@@ -25,7 +26,7 @@ from holdfast.storage.relational.audit import SqlAudit, append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 from holdfast.storage.sqlite.database import SqliteTransaction
-from homes import Homes, database_of, fewer
+from homes import Homes, database_of
 
 ME, YOU, ALL = "t/me", "t/you", "t/"
 #: The tables of the chain, and what tells their rows apart.
@@ -625,7 +626,7 @@ TAMPERINGS = [alter, alter, remove, swap, add, shorten, behead, vanish, unseal]
 
 
 def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(engine_name: str) -> None:
-    @settings(max_examples=fewer(engine_name, 100))
+    @settings(max_examples=times(100, engine_name))
     @given(STEPS, st.sampled_from(list(KEYS)), st.sampled_from(TAMPERINGS), st.data())
     def check(steps: list[Any], table: str, tampering: Any, data: st.DataObject) -> None:
         with tempfile.TemporaryDirectory() as folder, Homes(engine_name, Path(folder)) as homes:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from effort import times
 from holdfast import HeldError, Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, InvalidScopeError, NotFoundError
-from homes import Homes, fewer
+from homes import Homes
 from lifecycle.soundness import check_sound
 
 CRM = "import:crm-2026-05"
@@ -272,7 +273,7 @@ def test_exactly_what_leads_back_to_the_source_goes_and_comes_back(homes: Homes,
     with Holdfast.open(home=homes.new("families"), clock=FakeClock()) as holdfast:
         users = iter(range(10**6))
 
-        @settings(max_examples=fewer(engine_name, 60))
+        @settings(max_examples=times(60, engine_name))
         @given(families())
         def check(family: list[tuple[bool, list[int]]]) -> None:
             user = f"user_{next(users)}"

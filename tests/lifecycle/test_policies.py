@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from holdfast.core.rules import EpisodicRetentionPolicy
@@ -57,7 +58,7 @@ def test_a_preview_says_how_much_becomes_due_and_changes_nothing(
 Days = st.sampled_from([5.0, 15.0, 30.0, 60.0, 120.0, 400.0])
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.tuples(Days, Days), second=st.tuples(Days, Days))
 def test_what_a_preview_counts_is_what_the_change_makes_due(
     holdfast: Holdfast, clock: FakeClock, first: tuple[float, float], second: tuple[float, float]
@@ -236,7 +237,7 @@ Sets = st.lists(
 Held = st.sampled_from([{}, {"agent_id": "cook"}, {"tag": "x"}])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sets=st.tuples(Sets, Sets), exclusive=st.booleans(), held=Held)
 def test_what_a_preview_of_several_rules_counts_is_what_they_make_due_together(
     holdfast: Holdfast, clock: FakeClock, sets: tuple[Any, Any], exclusive: bool, held: dict[str, str]

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import (
     AgentRemovedError,
@@ -37,7 +38,7 @@ from holdfast.core.errors import (
 from holdfast.core.rules import EVERY, HISTORY, Rule, Terms, days
 from holdfast.core.times import DAY, iso, moment, when
 from holdfast.lifecycle.schedule import maintenance
-from homes import Homes, fewer
+from homes import Homes
 from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window
 from lifecycle.soundness import check_chain, check_counts, check_sound
 
@@ -567,7 +568,7 @@ def test_the_lifecycle_is_what_its_model_says(engine_name: str) -> None:
     run_state_machine_as_test(
         cast("type[Machine]", partial(Machine, engine_name)),  # it is called, no more
         settings=settings(
-            max_examples=fewer(engine_name, 20),
+            max_examples=times(20, engine_name),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

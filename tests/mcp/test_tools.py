@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Tool as ShownTool
 
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.edges.access.gate import Gate
@@ -491,7 +492,7 @@ def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Hol
 
             made: list[tuple[str, dict[str, Any]]] = []
 
-            @settings(max_examples=100, database=None)
+            @settings(max_examples=times(100), database=None)
             @given(calls())
             def collect(call: tuple[str, dict[str, Any]]) -> None:
                 made.append(call)

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import times
 from holdfast import Holdfast
 from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
 from holdfast.core.times import iso
@@ -339,7 +340,7 @@ def test_a_bit_flipped_anywhere_is_found(form: str) -> None:
         assert not verify_certificate(changed, public_key=TRUSTED), (place, text[place - 20 : place + 20])
 
 
-@settings(max_examples=600)
+@settings(max_examples=times(600))
 @given(form=st.sampled_from(sorted(FORMS)), data=st.data())
 def test_any_byte_changed_removed_or_added_is_found(form: str, data: st.DataObject) -> None:
     text = FORMS[form]

@@ -25,7 +25,7 @@ SHAPES = {
     "prose": "the ferry to Lisbon leaves at nine. " * (_LENGTH // 36),
     "one word": "a" * _LENGTH,
     "many words": " ".join(f"w{number}" for number in range(_LENGTH // 8)),
-    "unspaced": "".join(chr(_RNG.randint(0x4E00, 0x9FFF)) for _ in range(_LENGTH // 3)),
+    "unspaced": "".join(_RNG.choices([chr(code) for code in range(0x4E00, 0xA000)], k=_LENGTH // 3)),
     "combining marks": "a" + "\u0301\u0323" * (_LENGTH // 4),
     "characters that stand for many": "\ufdfa" * (_LENGTH // 3),
     "flags": "\U0001f1e6" * (_LENGTH // 4),

@@ -20,6 +20,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import times
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
 from holdfast.ports.models import Embedder
 from holdfast.recall.embedders import open_embedder
@@ -162,7 +163,7 @@ def test_what_lies_beyond_the_limit_of_a_text_does_not_count() -> None:
     np.testing.assert_array_equal(whole, longer)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_embeds_even_one_that_utf8_cannot_carry(text: str) -> None:
     (vector,) = STATIC.embed([text])

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
+from effort import times
 from holdfast import Holdfast
 from holdfast.core.errors import KeyDestroyedError, NotFoundError
-from homes import Homes, fewer
+from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
 from privacy.backups.losses import lose, remember, rows_in
@@ -198,7 +199,7 @@ def module_homes(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_no_restore_brings_back_a_life_that_was_erased(module_homes: Homes, engine_name: str) -> None:
     made = 0
 
-    @settings(max_examples=fewer(engine_name, 6))
+    @settings(max_examples=times(6, engine_name))
     @given(steps=STEPS)
     def check(steps: list[tuple[str, str, int]]) -> None:
         nonlocal made

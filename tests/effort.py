@@ -1,0 +1,24 @@
+"""How much the tests try: little with ``--quick``, enough to judge a change by default, and much with ``--soak``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+#: For a test that tries more with ``--soak`` and is not written with ``@given``: a state machine, kills, a large store.
+soak: Final = pytest.mark.soak
+QUICK: Final = 0.1
+SOAK: Final = 10.0
+_scale = 1.0
+
+
+def set_scale(scale: float) -> None:
+    """Try so many times as much as by default, from here on."""
+    global _scale  # noqa: PLW0603 - one run of the tests has one scale
+    _scale = scale
+
+
+def times(count: int, engine_name: str = "sqlite") -> int:
+    """How often to try something that ``make test`` tries ``count`` times; a quarter of it on a server, which takes longer."""
+    return max(1, round(count * _scale * (1 if engine_name == "sqlite" else 0.25)))
