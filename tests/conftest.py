@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import effort
@@ -28,9 +30,10 @@ settings.register_profile("quick", settings.get_profile("holdfast"), max_example
 settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
 settings.load_profile("holdfast")
 
-# Reading the tokenizer takes longer than most tests: the engines of one process share it.
+# Reading the tokenizer takes longer than most tests, and so does making all commands: all tests of one process share them.
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
 vars(static)["read_pieces"] = cache(pieces.read_pieces)
+vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 
 #: Stores of tests lie here if there is as much room as this: nobody waits for a disk, and what a killed process leaves

@@ -1,0 +1,213 @@
+"""The command ``holdfast`` for tests that run it in a process of its own: as a fork of one that has imported everything.
+
+A shell finds the command in ``Launcher.folder``. What stands there hands its arguments, folder, environment and open
+files to the launcher, which forks; and ends as the fork ended. To import Holdfast takes many times as long as that.
+The clocks of a launcher can be other than the machine's: a fork whose environment has ``MOMENT`` begins at that time.
+"""
+
+from __future__ import annotations
+
+import array
+import datetime as dates
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+MOMENT = "LAUNCHER_MOMENT"
+_ASK = """#!{python} -IS
+import array, json, os, signal, socket, sys
+with socket.socket(socket.AF_UNIX) as asked:
+    asked.connect({address!r})
+    order = json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    files = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
+    asked.sendmsg([len(order).to_bytes(4, "big")], [files])
+    asked.sendall(order)
+    answers = asked.makefile()
+    fork = int(answers.readline())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: os.kill(fork, number))
+    sys.exit(int(answers.readline() or 128 + signal.SIGKILL))
+"""
+
+
+class Launcher:
+    """A process that forks commands, and the folder in which shells find them: ``holdfast``, and ``script``."""
+
+    def __init__(self, *, clocks: bool = False) -> None:
+        self._made = tempfile.TemporaryDirectory(prefix="launcher-")
+        self.folder = Path(self._made.name)
+        address = str(self.folder / "socket")
+        for name in ("holdfast", "script"):
+            path = self.folder / name
+            path.write_text(_ASK.format(python=sys.executable, address=address))
+            path.chmod(0o700)
+        command = [sys.executable, __file__, address, *(["clocks"] if clocks else [])]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+        self._made.cleanup()
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def path(self) -> str:
+        """What ``PATH`` has to be for a shell that is to find the command here."""
+        return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
+
+
+# --- the process that forks -------------------------------------------------------------------------------------------
+
+_began = time.monotonic_ns()
+_start: int | None = None
+"""Where the wall clock of this process began, in nanoseconds; the steady one began at zero. Else both are the machine's."""
+
+
+def _replace_clocks() -> None:
+    """Let both clocks of this process be such that they can begin anew; to be called before Holdfast is imported."""
+    real, real_time_ns, real_gettime_ns = dates.datetime, time.time_ns, time.clock_gettime_ns
+
+    def wall() -> int:
+        return real_time_ns() if _start is None else _start + time.monotonic_ns() - _began
+
+    class Kind(type):
+        def __instancecheck__(cls, thing: object) -> bool:
+            return isinstance(thing, real)
+
+    class Moment(dates.datetime, metaclass=Kind):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls.fromtimestamp(wall() / 1e9, tz)
+
+    def gettime_ns(clock: int) -> int:
+        if clock == time.CLOCK_REALTIME:
+            return wall()
+        if clock == time.CLOCK_BOOTTIME and _start is not None:
+            return time.monotonic_ns() - _began
+        return real_gettime_ns(clock)
+
+    vars(dates)["datetime"] = Moment
+    vars(time).update(time_ns=wall, time=lambda: wall() / 1e9, clock_gettime_ns=gettime_ns)
+
+
+def _begin_at(moment: str) -> None:
+    global _start, _began  # noqa: PLW0603 - the clocks of a process
+    _began = time.monotonic_ns()
+    _start = int(dates.datetime.fromisoformat(moment).timestamp()) * 1_000_000_000
+
+
+def _warm_up() -> None:
+    """Import all that commands need, so that forks have it."""
+    import gc
+
+    import typer.main
+    from typer.testing import CliRunner
+
+    from holdfast.edges.cli.app import app
+
+    vars(typer.main)["get_command"] = cache(typer.main.get_command)
+    with tempfile.TemporaryDirectory() as home:
+        for command in (["add", "tea", "--user", "ann"], ["sweep"], ["backup", "create"]):
+            CliRunner().invoke(app, [*command, "--home", home], catch_exceptions=False)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(address: str) -> None:
+    """Fork for whoever asks, until standard input ends."""
+    _warm_up()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for the forks
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen(64)
+        print("ready", flush=True)  # noqa: T201 - it is what the test waits for
+        while True:
+            if sys.stdin in select.select([sys.stdin, door], [], [])[0]:
+                return
+            asked, _ = door.accept()
+            if os.fork() == 0:
+                door.close()
+                os._exit(_answer(asked))
+            asked.close()
+
+
+def _answer(asked: socket.socket) -> int:
+    """Run what is asked for in this process, and tell how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    asked.send(f"{os.getpid()}\n".encode())
+    files = array.array("i")
+    first, passed, *_ = asked.recvmsg(4, socket.CMSG_SPACE(3 * files.itemsize))
+    files.frombytes(passed[0][2])
+    with asked.makefile("rb") as stream:
+        how, arguments, folder, environment = json.loads(stream.read(int.from_bytes(first, "big")))
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - not a path
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    if MOMENT in environment:
+        _begin_at(environment[MOMENT])
+    code = _run(how, arguments)
+    for stream_out in (sys.stdout, sys.stderr):
+        try:
+            stream_out.flush()
+        except BrokenPipeError:
+            code = code or 1
+    asked.send(f"{code}\n".encode())
+    return code
+
+
+def _run(how: str, arguments: list[str]) -> int:
+    import traceback
+
+    try:
+        if how == "holdfast":
+            from holdfast.edges.cli import main
+
+            sys.argv = [how, *arguments]
+            main()
+        else:
+            (code,) = arguments
+            exec(compile(code, "script", "exec"), {"__name__": "__main__"})  # noqa: S102 - a script of the tests
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter ends
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+@cache
+def launcher(*, clocks: bool = False) -> Launcher:
+    """The launcher of this process; it ends with it."""
+    import atexit
+
+    started = Launcher(clocks=clocks)
+    atexit.register(started.close)
+    return started
+
+
+if __name__ == "__main__":
+    if sys.argv[2:]:
+        _replace_clocks()
+    _serve(sys.argv[1])
