@@ -40,5 +40,5 @@ class Machine:
     def _run(self, days: float, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         settings[MOMENT] = (self.start + timedelta(days=days)).isoformat()
-        command = [launcher(clocks=True).folder / name, *arguments]
+        command = [str(launcher(clocks=True).folder / name), *arguments]
         return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600, check=False)
