@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from html import unescape
 from typing import Any
+from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
@@ -12,9 +16,9 @@ from fastapi import FastAPI
 from api.client import Client
 from holdfast import Holdfast
 from holdfast.core.errors import HoldfastError, InvalidInputError
-from holdfast.edges.reference import render
+from holdfast.edges.reference import render_rest
 from holdfast.edges.rest.app import build_app, route_table
-from holdfast.edges.rest.docs_page import example_of, meaning_of, type_of
+from holdfast.edges.rest.docs_page import example_of, meaning_of, render, render_marks, type_of
 from holdfast.edges.rest.errors import STATUSES, status_of
 from holdfast.edges.rest.streaming import NDJSON
 
@@ -101,6 +105,43 @@ def test_the_page_for_people_shows_all_of_it_and_loads_nothing(client: Client) -
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|<script|@import|url\(""", page.text)
 
 
+def test_the_page_can_be_searched(client: Client) -> None:
+    found = client.get("/docs", params={"q": "restore backup"}).text
+    assert "id='restore_backup'" in found
+    assert "id='add_memory'" not in found
+    assert "value='restore backup'" in found
+    nothing = client.get("/docs", params={"q": "<script>alert(1)</script>"}).text
+    assert "<script" not in nothing
+    assert "No operation mentions &lt;script&gt;" in nothing
+
+
+def test_the_page_renders_the_marks_of_descriptions(client: Client) -> None:
+    assert render_marks("Say `a<b` **now**.\n\n- one\n- two\n  of them") == (
+        "<p>Say <code>a&lt;b</code> <strong>now</strong>.</p><ul><li>one<li>two of them</ul>"
+    )
+    text = re.sub(r"<pre>.*?</pre>", "", client.get("/docs").text, flags=re.DOTALL)
+    assert "`" not in text
+    assert "**" not in text
+
+
+def test_each_operation_shows_a_curl_line_that_calls_it(client: Client, api: dict[str, Any]) -> None:
+    page = unescape(render(api, "http://localhost:8765/"))
+    lines = re.findall(r"<pre>(curl .*?)</pre>", page)
+    assert len(lines) == len(operations(api))
+    called = set()
+    for line in lines:
+        words = shlex.split(line)
+        method = words[2] if words[1] == "-X" else "GET"
+        url = next(word for word in words if word.startswith("http://localhost:8765/v1/"))
+        path = urlsplit(url).path
+        called |= {route.name for route in route_table() if route.method == method and route.path_regex.fullmatch(path)}
+        if "-d" in words:
+            assert isinstance(json.loads(words[words.index("-d") + 1]), dict)
+    assert called == {route.name for route in route_table()}
+    add = next(shlex.split(line) for line in lines if "-X POST http://localhost:8765/v1/memories -H" in line)
+    assert client.post("/v1/memories", json.loads(add[-1])).status_code == 201
+
+
 def test_every_field_of_every_body_is_explained(client: Client, api: dict[str, Any]) -> None:
     page = client.get("/docs").text
     for operation in operations(api):
@@ -117,7 +158,7 @@ def test_every_field_of_every_body_is_explained(client: Client, api: dict[str, A
 
 
 def test_the_reference_has_every_code_and_how_answers_come() -> None:
-    page = render()
+    page = render_rest()
     for status, code in ((400, "malformed_request"), (405, "method_not_allowed"), (428, "confirmation_needed")):
         row = next(line for line in page.splitlines() if line.startswith(f"| {status} |"))
         assert f"`{code}`" in row

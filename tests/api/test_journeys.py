@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
 
 from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.edges.rest.app import build_app, route_table
+from holdfast.edges.rest.app import route_table
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
@@ -298,15 +296,3 @@ def test_working_memory_is_seen_in_its_session(client: Client, holdfast: Holdfas
     path = f"/v1/memories/{added['memory_id']}"
     assert client.get(path, params=asked).json()["content"] == '{"step":1}'
     assert client.get(path, params={**asked, "session_id": "s2"}).status_code == 404
-
-
-def test_what_else_is_served_answers_at_its_own_path(holdfast: Holdfast) -> None:
-    class Elsewhere:
-        async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-            await PlainTextResponse(f"{scope['method']} {scope['path']}")(scope, _receive, send)
-
-    with Client(build_app(holdfast, keys_required=True, mcp=Elsewhere())) as client:
-        assert client.post("/mcp").text == "POST /mcp"
-        assert client.get("/mcp/other").status_code == 404
-    with Client(build_app(holdfast, keys_required=True)) as client:
-        assert client.post("/mcp").status_code == 404

@@ -178,9 +178,11 @@ def test_a_restore_is_confirmed_where_something_was_kept_already(client: Client,
     assert "what is there stays as it is. Nothing was changed" in refused.json()["detail"]
 
 
-def test_the_root_says_where_everything_is(client: Client) -> None:
-    for path in ("/", "/v1"):
-        said = client.get(path).json()
-        assert said["name"] == "Holdfast"
-        assert (said["docs"], said["openapi"], said["mcp"]) == ("/docs", "/openapi.json", None)
-        assert client.get(said["openapi"]).json()["info"]["version"] == said["version"]
+def test_the_root_is_a_page_and_the_prefix_says_the_same_to_programs(client: Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in ("/docs", "/openapi.json", "/mcp", "/healthz", "/readyz", "/metrics"):
+        assert f"href='{path}'" in page.text
+    said = client.get("/v1").json()
+    assert (said["name"], said["docs"], said["openapi"]) == ("Holdfast", "/docs", "/openapi.json")
+    assert client.get(said["openapi"]).json()["info"]["version"] == said["version"]

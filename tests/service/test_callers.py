@@ -92,7 +92,7 @@ def test_every_answer_tells_browsers_to_be_careful() -> None:
     assert headers["content-security-policy"].startswith("default-src 'none'; frame-ancestors 'none'")
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect", "/console", "/console/users"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/docs/other", "/console", "/console/users"])
 def test_pages_may_run_their_own_scripts_and_no_others(path: str) -> None:
     policy = ask(SecurityHeaders(fine), path).headers["content-security-policy"]
     assert "script-src 'self'" in policy

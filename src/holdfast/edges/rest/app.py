@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import cache
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from holdfast import __version__
 from holdfast.access.replies import Replies
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.rest import errors
 from holdfast.edges.rest.description import describe
-from holdfast.edges.rest.docs_page import render
+from holdfast.edges.rest.docs_page import render, render_index
 from holdfast.edges.rest.guard import PREFIX, GuardedRoute, SentPaths
 from holdfast.edges.rest.identity import Identity
 from holdfast.edges.rest.operations import answer
@@ -28,6 +28,18 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 #: The description, once it was made: all applications of a process are described alike.
 _DESCRIBED: Final[dict[bool, dict[str, Any]]] = {}
 _ABOUT: Final = "Memory for AI agents that knows when to let go."
+_MAX_QUERY_CHARS: Final = 200
+#: What the page at ``/`` leads to.
+_PATHS: Final = MappingProxyType(
+    {
+        "The REST API, operation by operation": "/docs",
+        "The same for programs (OpenAPI)": "/openapi.json",
+        "The MCP server, for agents": "/mcp",
+        "Whether the process answers": "/healthz",
+        "Whether the service can do its work": "/readyz",
+        "Metrics for Prometheus": "/metrics",
+    }
+)
 
 
 def build_app(
@@ -36,14 +48,13 @@ def build_app(
     keys_required: bool,
     replies: Replies | None = None,
     callers: Callers | None = None,
-    mcp: ASGIApp | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
     """The REST API over an open engine, which stays the caller's to close.
 
     Without ``keys_required`` a caller without a key is the local one, who may do everything: serve that to nobody but
-    the machine itself. ``callers`` are those of the process, where more than this is served. ``mcp`` is what
-    answers at ``/mcp``; ``lifespan`` is entered while the application runs.
+    the machine itself. ``callers`` are those of the process, where more than this is served. ``lifespan`` is
+    entered while the application runs.
     """
     app = FastAPI(
         title="Holdfast",
@@ -64,8 +75,6 @@ def build_app(
     app.add_middleware(SentPaths)
     app.router.routes.extend(route_table())  # as they are: routers within it would take time with each request
     _add_documentation(app, keys_required=keys_required)
-    if mcp is not None:
-        app.router.routes.append(Route("/mcp", mcp))  # a mount would answer below that path, not at it
     return app
 
 
@@ -80,7 +89,7 @@ def methods_at(path: str) -> set[str]:
 
 
 def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
-    """What there is, at ``/``; ``/openapi.json`` for programs; ``/docs``, which loads nothing else, for people."""
+    """``/`` leads to the rest; ``/openapi.json`` describes the API to programs, and ``/docs`` to people."""
 
     def openapi() -> dict[str, Any]:
         if keys_required not in _DESCRIBED:
@@ -88,20 +97,19 @@ def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
         return _DESCRIBED[keys_required]
 
     def index() -> Response:
-        served = any(getattr(route, "path", None) == "/mcp" for route in app.routes)
-        places = {"api": PREFIX, "docs": "/docs", "openapi": "/openapi.json", "mcp": "/mcp" if served else None}
-        return answer({"name": app.title, "version": app.version, **places})
+        return HTMLResponse(render_index(app.title, app.version, _ABOUT, _PATHS))
+
+    rendered = lru_cache(16)(lambda base_url, query: render(app.openapi(), base_url, query))
 
     def for_programs() -> Response:  # in a thread: the first time it takes a while
         return answer(app.openapi())
 
-    rendered = cache(lambda: render(app.openapi()))
+    def for_people(request: Request, q: str = "") -> Response:
+        return HTMLResponse(rendered(str(request.base_url), q[:_MAX_QUERY_CHARS]))
 
-    def for_people() -> Response:
-        return HTMLResponse(rendered())
+    def paths() -> Response:
+        return answer({"name": app.title, "version": app.version, "docs": "/docs", "openapi": "/openapi.json"})
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change it
-    app.add_api_route("/openapi.json", for_programs, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/docs", for_people, methods=["GET"], include_in_schema=False)
-    for path in ("/", PREFIX):
-        app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
+    for path, handler in (("/", index), (PREFIX, paths), ("/openapi.json", for_programs), ("/docs", for_people)):
+        app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from anyio.to_thread import current_default_thread_limiter
@@ -85,8 +84,8 @@ _PAGE: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-#: Which paths are pages: the first folder of the path decides.
-PAGES: Final[Mapping[str, str]] = MappingProxyType({"docs": _PAGE, "redoc": _PAGE, "console": _PAGE})
+#: Which paths are pages: `/`, and those whose first folder is named here.
+PAGES: Final = frozenset({"docs", "console"})
 _ALWAYS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -103,8 +102,12 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        policy = PAGES.get(scope["path"].split("/", 2)[1] if "/" in scope["path"] else "", _DATA)
-        default = ((b"content-security-policy", policy.encode()), (b"cache-control", b"no-store"))
+        path = scope["path"]
+        is_page = path == "/" or ("/" in path and path.split("/", 2)[1] in PAGES)
+        default = (
+            (b"content-security-policy", (_PAGE if is_page else _DATA).encode()),
+            (b"cache-control", b"no-store"),
+        )
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
