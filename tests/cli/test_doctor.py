@@ -22,7 +22,7 @@ from holdfast.health import Check, Status, check_health
 from holdfast.health import sqlite as sqlite_health
 from holdfast.privacy.ledger import Ledger
 from holdfast.storage.objects import open_objects
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID
 
 

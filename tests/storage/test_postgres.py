@@ -31,7 +31,7 @@ from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE, ON_THE_COORDINATOR
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.transactions import PACKAGE
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 from storage.postgres_relay import Fuse, relayed
 
 SECRET = "hunter2"  # noqa: S105

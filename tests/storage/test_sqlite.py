@@ -21,8 +21,8 @@ from holdfast.core.records import Record
 from holdfast.core.times import SECOND
 from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.database import migrations
 from holdfast.storage.relational.records import SqlRecords
-from holdfast.storage.relational.statements import migrations
 from holdfast.storage.sqlite import database as database_module
 from holdfast.storage.sqlite.database import APPLICATION_ID, Database
 from storage.child import put as put_plainly

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import storage
-from holdfast.storage.relational.database import Names
-from holdfast.storage.relational.statements import statements
+from holdfast.storage.relational.database import Names, statements
 
 STORAGE = Path(storage.__path__[0])
 ENGINES = sorted({file.parent.name for file in STORAGE.glob("*/*.sql")})

@@ -13,7 +13,7 @@ from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.connect import quoted
 from holdfast.storage.postgres.errors import in_our_words
 from holdfast.storage.postgres.transactions import PACKAGE
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 
 NEWEST: Final = migrations(PACKAGE)[-1][0]
 #: Any command that opens the store brings it up to date; this one does nothing else.

@@ -9,7 +9,7 @@ from psycopg import RawCursor
 from psycopg.rows import tuple_row
 
 from holdfast.storage.postgres.errors import in_our_words
-from holdfast.storage.relational.statements import statements
+from holdfast.storage.relational.database import statements
 
 _SQL: Final = statements("holdfast.health")
 

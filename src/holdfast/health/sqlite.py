@@ -18,7 +18,7 @@ from holdfast.health.checks import Check, Status, failed, nearest, ok, since, tr
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.health.store_state import check_lost
 from holdfast.settings import Settings, sqlite_path
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID, Database
 
 _SLOW_WRITE_MS: Final = 50.0

@@ -11,7 +11,7 @@ from psycopg import errors
 from holdfast.core.errors import StoreTooNewError, StoreUnavailableError
 from holdfast.storage.postgres.citus import ALL_TABLES, distribute_tables
 from holdfast.storage.postgres.transactions import PACKAGE, Connection, lock_key
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 
 _OLDEST: Final = 150000
 #: How long a migration waits for a table's lock before it lets others pass and tries again.

@@ -1,7 +1,20 @@
--- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+-- name: derived
+SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key
+FROM records
+WHERE subject = $1 AND key = ANY (ARRAY(
+    SELECT key FROM derivations
+    WHERE subject = $1 AND source_id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb)))))
+ORDER BY key
 
--- name: subject_no
-SELECT no FROM subjects WHERE subject = $1
+-- What an agent wrote and nothing else was said of has no entry in an index: this reads what there is, in its order.
+-- name: of_agent
+SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key,
+       subjects.subject
+FROM records JOIN subjects ON subjects.no = records.subject
+WHERE (source IS NULL AND agent_id = $6 OR source = $1)
+  AND records.subject >= $2::bigint >> 32 AND records.subject <= $3::bigint >> 32 AND key > $2 AND key <= $3
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+ORDER BY records.subject, key LIMIT $5
 
 -- No row, if another was faster: then it is there to be found.
 -- name: new_subject
@@ -15,12 +28,6 @@ SELECT number, xid FROM take_turn($1, $2)
 
 -- name: lock_subject
 SELECT subject FROM turns WHERE subject = $1 FOR NO KEY UPDATE
-
--- name: subjects_of_tenant
-SELECT subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY subject
-
--- name: scope
-SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> 3 AND scope = $1
 
 -- All that a write asks before it begins, at one look.
 -- name: opening
@@ -37,43 +44,6 @@ SELECT add_relying($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 
 INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> 3, $1, $2, $3, $4, $5, $6)
 ON CONFLICT (subject, scope) DO UPDATE
 SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
-
--- name: quotas
-SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
-
--- name: quota
-SELECT max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 AND kind = $3
-
--- name: put_quota
-INSERT INTO quotas (tenant, user_id, kind, max_memories, max_bytes) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant, user_id, kind) DO UPDATE SET max_memories = excluded.max_memories, max_bytes = excluded.max_bytes
-
--- name: model
-SELECT code FROM models WHERE id = $1
-
--- name: current_model
-SELECT id FROM models WHERE current
-
--- name: adopt_model
-UPDATE models SET current = (code = $1)
-
--- The update changes nothing: it is there to give the number, should another have been faster.
--- name: new_model
-INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = models.current RETURNING code
-
--- name: insert
-INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
-                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                     derived_from)
-VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19),
-        $20, $21)
-
--- name: get
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE id = $1 AND subject = $2
 
 -- name: cursor
 SELECT subjects.no, coalesce(seq, 0), coalesce(next, 0), coalesce((SELECT version FROM books WHERE tenant = $3), 0),
@@ -96,19 +66,6 @@ JOIN profiles ON profiles.no = records.profile
 WHERE state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $3)
 
--- name: get_named
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
-  AND (delete_after IS NULL OR aged_from + delete_after > $4)
-
--- name: standing
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END, pack,
-       name, derived_from
-FROM records WHERE id = $1 AND subject = $2
-
 -- name: standing_all
 SELECT records.id, key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END,
        pack, name, derived_from
@@ -122,13 +79,6 @@ WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
                    terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
 WHERE subject = $12::bigint >> 32 AND key = $12
-
--- What is being deleted stays where a sweep looks for it.
--- name: move
-UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
-                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
-                   bundle = $5, aged_from = coalesce($6::bigint, aged_from)
-WHERE subject = $7::bigint >> 32 AND key = $7
 
 -- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
 -- name: recycle_all
@@ -161,43 +111,12 @@ UPDATE records SET state = $1, previous = state, version = version + 1, moved_at
                    terms = $11, metadata = $12, content = packed($13), body = packed($14)
 WHERE subject = $15::bigint >> 32 AND key = $15
 
--- name: erase
-DELETE FROM records WHERE subject = $1::bigint >> 32 AND key = $1
-
--- name: forget_facts
-DELETE FROM facts WHERE subject = $1 AND (source = $2 OR target = $2)
-
--- name: count_moves
-INSERT INTO totals (subject, kind, state, cause, count) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = totals.count + excluded.count
-
 -- name: oldest
 SELECT key, id, size, state, version, agent_id, session_id, metadata
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND (keep_for IS NULL OR aged_from + keep_for <= $3)
 ORDER BY dated_at, key LIMIT nullif($4::bigint, -1)
-
--- name: expired
-SELECT id, state, version FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
-  AND aged_from + delete_after <= $3
-
--- name: expired_by_name
-SELECT key, id, state, version, agent_id, session_id, metadata
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
-  AND aged_from + delete_after <= $4
-
--- name: give_up_name
-UPDATE records SET name = NULL WHERE subject = $1::bigint >> 32 AND key = $1
-
--- name: standing_holds
-SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
-WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
-
--- name: removed_agent
-SELECT purge_at FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
 
 -- name: embed
 WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
@@ -234,9 +153,6 @@ WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq > $2
 -- name: log_change
 INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> 3, $1, $2, $3)
 
--- name: forget_changes
-DELETE FROM changes WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq <= $2
-
 -- name: entries
 SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
@@ -246,44 +162,8 @@ CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND su
 JOIN profiles ON profiles.no = records.profile
 LEFT JOIN models ON models.code = records.model
 
--- name: bin_of_subject
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN subjects ON subjects.no = records.subject
-WHERE records.subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
-ORDER BY purge_at, key LIMIT $3
+-- name: scope
+SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> 3 AND scope = $1
 
--- name: bin_of_tenant
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN subjects ON subjects.no = records.subject
-WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > ($1, $2)
-  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
-ORDER BY purge_at, key LIMIT $3
-
--- name: live_ids
-SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
-ORDER BY key LIMIT $3
-
--- name: find
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN subjects ON subjects.no = records.subject
-WHERE id = $1 AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
-
--- name: bundled
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN subjects ON subjects.no = records.subject
-WHERE bundle = $1 AND key > $2 AND state = 'recycled'
-  AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
-ORDER BY key LIMIT $4
+-- name: forget_changes
+DELETE FROM changes WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq <= $2

@@ -18,8 +18,7 @@ from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
 from holdfast.storage.postgres.optimistic import as_record
-from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row
-from holdfast.storage.relational.statements import statements
+from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, statements
 
 PACKAGE: Final = "holdfast.storage.postgres"
 #: Text that may be stored compressed is bytes here; where it is not compressed, a zero byte is before it.

@@ -9,7 +9,7 @@ from holdfast.core.clock import Seen, sight
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
-SQL: Final = Names("clock")
+SQL: Final = Names("coordination")
 
 
 class SqlClock:

@@ -1,17 +1,77 @@
 """What the relational stores ask of a database: transactions, and statements by their names.
 
-Each engine has ``.sql`` files of the same names, with statements of the same names, parameters and columns. What is
-read inside a transaction that writes stays as it is until that ends: SQLite has one writer at a time, PostgreSQL one
-for each subject, and none of a tenant while that tenant is being governed.
+Statements lie in ``.sql`` files that are named after the stores: in ``sql``, written once for all engines, or beside
+each engine where they differ, with the same names, parameters and columns. What is read inside a transaction that
+writes stays as it is until that ends: SQLite has one writer at a time, PostgreSQL one for each subject, and none of a
+tenant while that tenant is being governed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from importlib import resources
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.core.errors import InDoubtError
+
+_NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_SHARED: Final = "holdfast.storage.relational.sql"
+#: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY`` and some
+#: words of our own: ``IN LIST($1)`` (a JSON list), ``packed($1)`` (a text that may be compressed), ``:NOW`` (the
+#: database's clock).
+_DIALECTS: Final = {
+    "holdfast.storage.postgres": (
+        (r" IN LIST\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements_text(\1::jsonb)))"),
+        (r" INDEXED BY \w+", ""),
+        (":NOW", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"),
+    ),
+    "holdfast.storage.sqlite": (
+        (r" IN LIST\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
+        (r"packed\((\$\d+)\)", r"\1"),
+        (":NOW", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
+        (r"convert_to\(([\w.]+), 'UTF8'\)", r"CAST(\1 AS BLOB)"),
+        (r"::\w+", ""),
+        (r"\$(\d+)", r"?\1"),
+        (r"\bgreatest\(", "max("),
+        (r"\bleast\(", "min("),
+        (r"\bchr\(", "char("),
+        (r"(?<!LEFT )\bJOIN\b", "CROSS JOIN"),  # in the order in which they are written
+    ),
+}
+
+
+@cache
+def statements(package: str) -> dict[str, str]:
+    """The statements of an engine, by their file and the ``-- name: …`` line above each: ``records.insert``. Those that
+    are written once for all engines are among them, in the engine's own words.
+    """
+    dialect = _DIALECTS.get(package)
+    found = {} if dialect is None else _read(_SHARED)
+    for pattern, words in dialect or ():
+        found = {name: re.sub(pattern, words, text) for name, text in found.items()}
+    return found | _read(package)
+
+
+def _read(package: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in resources.files(package).iterdir():
+        if file.name.endswith(".sql"):
+            parts = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+            stem = file.name.removesuffix(".sql")
+            found |= {f"{stem}.{name}": body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    return found
+
+
+@cache
+def migrations(package: str) -> list[tuple[int, str]]:
+    """The numbered migrations of an engine, in order."""
+    folder = resources.files(package).joinpath("migrations")
+    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(int(name.split("_")[0]), folder.joinpath(name).read_text(encoding="utf-8")) for name in files]
+
 
 Row = tuple[Any, ...]
 Bindings = Sequence[Any]

@@ -9,7 +9,7 @@ from holdfast.core.holds import Hold
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
-SQL: Final = Names("holds")
+SQL: Final = Names("rules")
 
 
 class SqlHolds:
@@ -21,18 +21,18 @@ class SqlHolds:
     def add(self, hold: Hold, event: Event) -> None:
         with self._database.govern(hold.tenant) as tx:
             whom = (hold.user_id, hold.agent_id, hold.session_id, hold.memory_id, hold.tag)
-            tx.run(SQL["add"], (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
+            tx.run(SQL["add_hold"], (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
             _note(tx, hold, event)
 
     def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
         with self._database.read() as tx:
-            return [Hold(*row) for row in tx.rows(SQL["list"], (tenant, released))]
+            return [Hold(*row) for row in tx.rows(SQL["holds"], (tenant, released))]
 
     def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
         with self._database.govern(tenant) as tx:
-            if not tx.run(SQL["release"], (now, author, tenant, hold_id)):
+            if not tx.run(SQL["release_hold"], (now, author, tenant, hold_id)):
                 return None
-            row = tx.one(SQL["get"], (tenant, hold_id))
+            row = tx.one(SQL["hold"], (tenant, hold_id))
             hold = Hold(*(row or ()))
             _note(tx, hold, event)
             return hold

@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.ports.identity import Identity
 from holdfast.storage.relational.database import Database, Names, Transaction
 
-SQL: Final = Names("identity")
+SQL: Final = Names("coordination")
 _ALONE: Final = "identity"
 
 

@@ -13,7 +13,7 @@ from holdfast.core.times import SECOND
 from holdfast.ports.work import JobRow, Lease
 from holdfast.storage.relational.database import Database, Names, Transaction
 
-SQL: Final = Names("jobs")
+SQL: Final = Names("coordination")
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
 _MOST_SKEW: Final = 3_600 * SECOND
 _AGAIN: Final = "cut short before it was finished; runs again"

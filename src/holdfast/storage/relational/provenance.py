@@ -20,7 +20,7 @@ from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.moves import KINDS
 from holdfast.storage.relational.scopes import all_keys
 
-SQL: Final = Names("provenance")
+SQL: Final = Names("records")
 _EVERY_KEY: Final = (0, 2**63 - 1)
 _KEY, _SUBJECT = 11, 12
 

@@ -252,7 +252,7 @@ class _Holds:
         self._tx = tx
         self._entry = entry
         self._movers: dict[str, Mover] = {}
-        self.any = tx.one(HOLDS["list"], (entry.tenant, False)) is not None
+        self.any = tx.one(HOLDS["holds"], (entry.tenant, False)) is not None
         """Whether any hold stands in the tenant."""
 
     def keep(self, row: Row, *, records: bool) -> bool:

@@ -18,7 +18,7 @@ from holdfast.storage.relational.moves import KINDS, PACKS, Mover, held_of, mode
 from holdfast.storage.relational.provenance import note_derivations
 from holdfast.storage.relational.rules import Profiles
 
-SQL: Final = Names("adopting")
+SQL: Final = Names("restore")
 REGISTRY: Final = Names("registry")
 #: What is written of a record as it was, in the order of the statement, after what it has of its own here.
 _AS_IT_WAS: Final = (

@@ -28,7 +28,7 @@ from holdfast.storage.relational.restore_sessions import Conversation, SessionBa
 from holdfast.storage.relational.rules import Profiles
 from holdfast.storage.relational.scopes import SQL as RECORDS
 
-SQL: Final = Names("adopting")
+SQL: Final = Names("restore")
 #: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
 _TRIES: Final = 5
 Values = Mapping[str, Any]

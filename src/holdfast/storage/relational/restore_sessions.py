@@ -15,7 +15,7 @@ from holdfast.storage.relational.rules import Profiles
 from holdfast.storage.relational.sessions import SQL as CONVERSATIONS
 from holdfast.storage.relational.sessions import message_keys
 
-SQL: Final = Names("adopting")
+SQL: Final = Names("restore")
 _PLACES: Final = (1 << 24) - 1
 #: No session has this number: it steps aside before it has one.
 _ASIDE: Final = -1

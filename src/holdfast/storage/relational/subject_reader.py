@@ -20,7 +20,7 @@ from holdfast.storage.relational.sessions import SQL as CONVERSATIONS
 from holdfast.storage.relational.sessions import as_session, message_keys
 from holdfast.storage.relational.subjects import own_sessions
 
-SQL: Final = Names("reading")
+SQL: Final = Names("subjects")
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.
 _BYTES: Final = 4 * 1024 * 1024
 

@@ -1,8 +1,3 @@
--- name: head
-SELECT subjects.alias, chains.seq, chains.hash
-FROM subjects LEFT JOIN chains ON chains.subject = subjects.no
-WHERE subjects.no = ? AND subjects.alias IS NOT NULL
-
 -- name: head_of_erased
 -- An entry's text begins with {"chain":"…", the pseudonym in 32 hex digits.
 SELECT unhex(substr(audit.entry, 11, 32)), chains.seq, chains.hash
@@ -15,34 +10,6 @@ WITH RECURSIVE counting (more) AS (SELECT 1 UNION ALL SELECT more + 1 FROM count
 SELECT more + (SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0),
                           ifnull((SELECT max(no) FROM audit), 0)))
 FROM counting
-
--- name: append
-INSERT INTO audit (no, subject, seq, at, item, last_item, entry, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-
--- name: move_head
-INSERT INTO chains (subject, seq, hash, floor, floor_hash) VALUES (?, ?, ?, 0, ?)
-ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
-
--- name: of_item
--- Entries about it alone, and those about several items among which it may be.
-SELECT entry, hash
-FROM (SELECT no, CAST(entry AS BLOB) AS entry, hash FROM audit WHERE subject = ?1 AND item = ?2 AND last_item IS NULL
-      UNION ALL
-      SELECT no, CAST(entry AS BLOB), hash FROM audit WHERE subject = ?1 AND item <= ?2 AND last_item >= ?2)
-ORDER BY no
-
--- name: tail_of_subject
-SELECT CAST(entry AS BLOB), hash FROM audit WHERE subject = ? ORDER BY seq DESC LIMIT ?
-
--- name: tail_of_tenant
--- Newest first through all entries, for the few that are asked for: CROSS JOIN keeps that order.
-SELECT CAST(audit.entry AS BLOB), audit.hash
-FROM audit CROSS JOIN subjects ON subjects.no = audit.subject
-WHERE subjects.subject >= ?1 || '/' AND subjects.subject < ?1 || '0'
-ORDER BY audit.no DESC LIMIT ?2
-
--- name: sizes
-SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM audit_checkpoints)
 
 -- name: seal_heads
 -- A chain that no longer has the entry that was sealed stays sealed as it was, so that it goes on being found.
@@ -58,15 +25,6 @@ WHERE unhex(substr(last.entry, 11, 32)) IS NOT NULL
                 OR EXISTS (SELECT 1 FROM audit AS old
                            WHERE old.subject = sealed.subject AND old.seq = sealed.seq AND old.hash = sealed.hash))))
 ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
-
--- name: sealed
-SELECT subject, alias, seq, hash FROM sealed ORDER BY subject
-
--- name: add_checkpoint
-INSERT INTO audit_checkpoints (no, at, chains, entries, root, hash) VALUES (?, ?, ?, ?, ?, ?)
-
--- name: checkpoints
-SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no
 
 -- name: last_checkpoints
 SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no DESC LIMIT ?
@@ -87,26 +45,3 @@ LEFT JOIN chains ON chains.subject = every.subject
 LEFT JOIN sealed ON sealed.subject = every.subject
 LEFT JOIN subjects ON subjects.no = every.subject
 ORDER BY every.subject
-
--- name: links
-SELECT no, seq, at, CAST(item AS BLOB), CAST(last_item AS BLOB), CAST(entry AS BLOB), hash FROM audit
-WHERE subject = ? AND seq >= ? ORDER BY seq
-
--- name: overdue
--- Chains whose first entry is of before a moment.
-SELECT chains.subject
-FROM chains CROSS JOIN audit AS first ON first.subject = chains.subject AND first.seq = chains.floor + 1
-WHERE chains.subject > ? AND first.at < ?
-ORDER BY chains.subject LIMIT ?
-
--- name: cut_limits
-SELECT sealed.alias, sealed.seq, chains.floor, chains.floor_hash
-FROM chains JOIN sealed ON sealed.subject = chains.subject
-JOIN audit AS head ON head.subject = sealed.subject AND head.seq = sealed.seq AND head.hash = sealed.hash
-WHERE chains.subject = ?
-
--- name: cut
-DELETE FROM audit WHERE subject = ? AND seq <= ?
-
--- name: move_floor
-UPDATE chains SET floor = ?, floor_hash = ? WHERE subject = ?

@@ -1,18 +1,3 @@
--- name: session
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
-FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = ? AND agent_id = ? AND session_id = ? AND state = 'active' AND aside = 0
-
--- name: visible_session
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
-FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = ?1) AND agent_id = ?2 AND session_id = ?3
-  AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > ?4)
-  AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?5 AND sort = 'agent' AND registry.id = ?2
-                  AND registry.state <> 'active')
-
 -- name: opened
 SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
        moved_at, reason, purge_at, bundle, messages, size, summary,
@@ -22,52 +7,6 @@ FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND state = 'active' AND aside = 0
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?2
                   AND registry.state <> 'active')
-
--- name: session_by_id
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
-FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE id = ? AND subject = ?
-
--- name: new_session
-INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile, created_at, updated_at, aged_from, messages,
-                      size, summary)
-VALUES (?1, ?2, ?3, ?4, 'active', 1, ?5, ?6, ?6, ?6, 0, 0, '')
-
--- name: touch_session
-UPDATE sessions SET version = version + 1, updated_at = max(updated_at, ?2), aged_from = max(aged_from, ?2),
-                    messages = messages + ?3, size = size + ?4, summary = ?5
-WHERE no = ?6 AND subject = ?1
-
--- name: count_messages
-UPDATE sessions SET version = version + 1, messages = messages + ?2, size = size + ?3, summary = ifnull(?4, summary)
-WHERE no = ?5 AND subject = ?1
-
--- name: sessions_to_summarize
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary, subjects.subject
-FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile CROSS JOIN subjects ON subjects.no = sessions.subject
-WHERE sessions.no > ?1 AND state = 'active' AND aside = 0 AND summarized <> version AND messages > 0 AND updated_at <= ?2
-  AND (delete_after IS NULL OR aged_from + delete_after > ?3)
-  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
-ORDER BY sessions.no LIMIT ?5
-
--- name: save_summary
-UPDATE sessions SET version = version + 1, summarized = version + 1, summary = ?4
-WHERE subject = ?1 AND id = ?2 AND version = ?3 AND state = 'active'
-
--- name: move_session
-UPDATE sessions SET state = ?2, version = version + 1, moved_at = ?3, reason = ?4, purge_at = ?5, bundle = ?6,
-                    aged_from = ifnull(?7, aged_from), aside = 0
-WHERE no = ?8 AND subject = ?1
-
--- What is being deleted stays where a sweep looks for it.
--- name: claim_session
-UPDATE sessions SET state = ?2, version = version + 1, moved_at = ?3, reason = ?4, purge_at = coalesce(?5, purge_at, ?3)
-WHERE no = ?6 AND subject = ?1
-
--- name: step_aside
-UPDATE sessions SET aside = no WHERE no = ?2 AND subject = ?1
 
 -- name: end_session
 DELETE FROM sessions
@@ -145,52 +84,6 @@ DELETE FROM history WHERE key IN (SELECT key FROM history WHERE ?1 IS NOT NULL A
 
 -- name: count_rows
 SELECT count(*) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
-
--- name: sessions
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
-FROM sessions INDEXED BY sessions_active CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = ?1 AND state = 'active' AND aside = 0 AND (?2 IS NULL OR agent_id = ?2)
-  AND (delete_after IS NULL OR aged_from + delete_after > ?3)
-  AND NOT EXISTS (SELECT 1 FROM registry
-                  WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = agent_id AND registry.state != 'active')
-ORDER BY sessions.updated_at DESC, sessions.no DESC
-
--- name: owners
-SELECT substr(subjects.subject, length(?4) + 2)
-FROM sessions INDEXED BY sessions_by_agent CROSS JOIN subjects ON subjects.no = sessions.subject
-CROSS JOIN profiles ON profiles.no = sessions.profile
-WHERE agent_id = ?1 AND session_id = ?2 AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > ?3)
-  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
-  AND NOT EXISTS (SELECT 1 FROM registry
-                  WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?1 AND registry.state != 'active')
-ORDER BY subjects.subject
-
--- name: window
-SELECT no, expires_at, session FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3
-
--- name: new_window
-INSERT INTO short_windows (subject, agent_id, session_id, expires_at, session) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING no
-
--- name: keep_window
-UPDATE short_windows SET expires_at = ?2 WHERE no = ?3 AND subject = ?1
-
--- name: end_window
-DELETE FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3
-
--- name: end_window_of_session
-DELETE FROM short_windows WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND session = ?4
-
--- name: end_windows_of_user
-DELETE FROM short_windows WHERE subject = ?
-
--- name: windows_of_user
-SELECT no, agent_id, session_id, expires_at FROM short_windows WHERE subject = ? ORDER BY no
-
--- name: end_windows_of_agent
-DELETE FROM short_windows
-WHERE agent_id = ?1
-  AND subject IN (SELECT no FROM subjects WHERE subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0')
 
 -- name: end_expired
 DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)

@@ -27,8 +27,7 @@ from holdfast.core.errors import (
     StoreUnavailableError,
 )
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T
-from holdfast.storage.relational.statements import migrations, statements
+from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T, migrations, statements
 from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header

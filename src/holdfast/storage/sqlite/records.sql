@@ -1,14 +1,20 @@
--- name: subject_no
-SELECT no FROM subjects WHERE subject = ?
+-- name: derived
+SELECT DISTINCT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, records.key
+FROM derivations CROSS JOIN records ON records.key = derivations.key
+WHERE derivations.subject = ?1 AND source_id IN (SELECT value FROM json_each(?2))
+ORDER BY records.key
+
+-- What an agent wrote and nothing else was said of has no entry in an index: this reads what there is.
+-- name: of_agent
+SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key,
+       subjects.subject
+FROM records CROSS JOIN subjects ON subjects.no = records.subject
+WHERE (source IS NULL AND agent_id = ?6 OR source = ?1) AND key > ?2 AND key <= ?3
+  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
+ORDER BY key LIMIT ?5
 
 -- name: new_subject
 INSERT INTO subjects (subject, alias) VALUES (?, randomblob(16)) RETURNING no
-
--- name: subjects_of_tenant
-SELECT subject FROM subjects WHERE subject >= ?1 || '/' AND subject < ?1 || '0' ORDER BY subject
-
--- name: scope
-SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
 -- All that a write asks before it begins, at one look.
 -- name: opening
@@ -28,40 +34,6 @@ INSERT INTO scopes (scope, seq, floor, next, memories, bytes) VALUES (?, ?, ?, ?
 ON CONFLICT (scope) DO UPDATE
 SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
 
--- name: quotas
-SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id IN ('', ?) AND kind = ?
-
--- name: quota
-SELECT max_memories, max_bytes FROM quotas WHERE tenant = ? AND user_id = ? AND kind = ?
-
--- name: put_quota
-INSERT OR REPLACE INTO quotas (tenant, user_id, kind, max_memories, max_bytes) VALUES (?, ?, ?, ?, ?)
-
--- name: model
-SELECT code FROM models WHERE id = ?
-
--- name: current_model
-SELECT id FROM models WHERE current
-
--- name: adopt_model
-UPDATE models SET current = (code = ?)
-
--- name: new_model
-INSERT INTO models (id) VALUES (?) RETURNING code
-
--- name: insert
-INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
-                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                     derived_from)
-VALUES (?, ?, ?, ?, ?, 'active', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- name: get
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE id = ? AND subject = ?
-
 -- name: cursor
 SELECT subjects.no, ifnull(seq, 0), ifnull(next, 0), ifnull((SELECT version FROM books WHERE tenant = ?3), 0),
        EXISTS (SELECT 1 FROM registry WHERE tenant = ?3 AND sort = 'agent' AND id = ?4 AND state <> 'active'),
@@ -79,19 +51,6 @@ FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subjects WHERE subjects.subject = ?2)
   AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > ?3)
 
--- name: get_named
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
-  AND (delete_after IS NULL OR aged_from + delete_after > ?)
-
--- name: standing
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack,
-       name, derived_from
-FROM records WHERE id = ?1 AND subject = ?2
-
 -- name: standing_all
 SELECT id, key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END, pack,
        name, derived_from
@@ -101,13 +60,6 @@ FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
 UPDATE records SET version = version + 1, name = ?, updated_at = ?, size = ?, model = ?, vectors = ?,
                    terms = ?, metadata = ?, content = ?, body = ?, source = ?, derived_from = ?
 WHERE key = ?
-
--- What is being deleted stays where a sweep looks for it.
--- name: move
-UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at = ?2, reason = ?3,
-                   purge_at = CASE WHEN ?1 = 'deleting' THEN coalesce(?4, purge_at, ?2) ELSE ?4 END,
-                   bundle = ?5, aged_from = ifnull(?6, aged_from)
-WHERE key = ?7
 
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = ?1, reason = ?2, purge_at = ?3,
@@ -130,41 +82,11 @@ UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at
                    metadata = ?, content = ?, body = ?
 WHERE key = ?
 
--- name: erase
-DELETE FROM records WHERE key = ?
-
--- name: forget_facts
-DELETE FROM facts WHERE subject = ?1 AND (source = ?2 OR target = ?2)
-
--- name: count_moves
-INSERT INTO totals (subject, kind, state, cause, count) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = count + excluded.count
-
 -- name: oldest
 SELECT key, id, size, state, version, agent_id, session_id, metadata
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS NULL OR aged_from + keep_for <= ?)
 ORDER BY dated_at, key LIMIT ?
-
--- name: expired
-SELECT id, state, version FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND aged_from + delete_after <= ?
-
--- name: expired_by_name
-SELECT key, id, state, version, agent_id, session_id, metadata
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE subject = ? AND records.kind = ? AND name = ? AND state IN ('active', 'archived')
-  AND aged_from + delete_after <= ?
-
--- name: give_up_name
-UPDATE records SET name = NULL WHERE key = ?
-
--- name: standing_holds
-SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
-WHERE tenant = ? AND released_at IS NULL AND (user_id IS NULL OR user_id = ?)
-
--- name: removed_agent
-SELECT purge_at FROM registry WHERE tenant = ? AND sort = 'agent' AND id = ? AND state != 'active'
 
 -- name: embed
 UPDATE records SET model = ?, vectors = ?, terms = ? WHERE key = ? AND version = ?
@@ -196,9 +118,6 @@ SELECT DISTINCT value FROM changes, json_each(ids) WHERE scope = ? AND seq > ?
 -- name: log_change
 INSERT INTO changes (scope, seq, ids) VALUES (?, ?, ?)
 
--- name: forget_changes
-DELETE FROM changes WHERE scope = ? AND seq <= ?
-
 -- name: entries
 SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
        metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
@@ -207,42 +126,8 @@ FROM records CROSS JOIN profiles ON profiles.no = records.profile
      LEFT JOIN models ON models.code = records.model
 WHERE records.id IN (SELECT value FROM json_each(?)) AND subject = ?
 
--- name: bin_of_subject
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-     CROSS JOIN subjects ON subjects.no = records.subject
-WHERE key BETWEEN ?4 AND ?5 AND state = 'recycled' AND (purge_at, key) > (?1, ?2) ORDER BY purge_at, key LIMIT ?3
+-- name: scope
+SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
--- name: bin_of_tenant
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records INDEXED BY records_binned CROSS JOIN profiles ON profiles.no = records.profile
-     CROSS JOIN subjects ON subjects.no = records.subject
-WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > (?1, ?2)
-  AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'
-ORDER BY purge_at, key LIMIT ?3
-
--- name: live_ids
-SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
-WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
-ORDER BY key LIMIT ?
-
--- name: find
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-     CROSS JOIN subjects ON subjects.no = records.subject
-WHERE id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0'
-
--- name: bundled
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
-FROM records INDEXED BY records_by_bundle CROSS JOIN profiles ON profiles.no = records.profile
-     CROSS JOIN subjects ON subjects.no = records.subject
-WHERE bundle = ?1 AND key > ?2 AND state = 'recycled' AND subjects.subject >= ?3 || '/' AND subjects.subject < ?3 || '0'
-ORDER BY key LIMIT ?4
+-- name: forget_changes
+DELETE FROM changes WHERE scope = ? AND seq <= ?

@@ -1,20 +1,15 @@
--- A subject that is being erased has a name that no user can have; it begins with a control character.
-
--- name: alias
-SELECT alias FROM subjects WHERE no = ?
+-- name: messages
+SELECT id, role, content, created_at, metadata, purge_at, key FROM history
+WHERE ?1 IS NOT NULL
+  AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
+                               FROM (SELECT key, octet_length(content) AS size FROM history
+                                     WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 ORDER BY key LIMIT ?4) AS page) AS sizes
+              WHERE before < ?5)
+ORDER BY key
 
 -- name: with_alias
 SELECT lower(hex(alias)), subject FROM subjects
 WHERE alias IN (SELECT unhex(value) FROM json_each(?)) AND subject >= char(2) ORDER BY no
-
--- name: rename
-UPDATE subjects SET subject = ? WHERE no = ?
-
--- name: tombstones
-SELECT no, subject FROM subjects WHERE subject >= char(1) AND subject < char(2) ORDER BY no
-
--- name: bury
-DELETE FROM subjects WHERE no = ? AND subject >= char(1) AND subject < char(2)
 
 -- What a hold may be on: memories, conversations, and messages.
 -- name: things
@@ -51,9 +46,6 @@ SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE scope BETWEEN 
                              + (SELECT count(*) FROM short_windows WHERE subject = ?1)
                              + (SELECT count(*) FROM totals WHERE subject = ?1)
 
--- name: pack_names
-SELECT name FROM packs WHERE subject = ?
-
 -- name: remove_records
 DELETE FROM records
 WHERE key IN (SELECT key FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 ORDER BY key LIMIT ?2)
@@ -70,32 +62,12 @@ DELETE FROM sessions WHERE no IN (SELECT no FROM sessions WHERE subject = ?1 ORD
 -- name: remove_windows
 DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE subject = ?1 ORDER BY no LIMIT ?2)
 
--- name: remove_facts
-DELETE FROM facts WHERE subject = ?1 AND id IN (SELECT id FROM facts WHERE subject = ?1 ORDER BY id LIMIT ?2)
-
 -- name: remove_changes
 DELETE FROM changes
 WHERE (scope, seq) IN (SELECT scope, seq FROM changes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7 LIMIT ?2)
 
--- name: remove_packs
-DELETE FROM packs WHERE subject = ?
-
 -- name: remove_scopes
 DELETE FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7
-
--- name: totals
-SELECT kind, state, cause, count FROM totals WHERE subject = ?
-
--- name: remove_totals
-DELETE FROM totals WHERE subject = ?
-
--- name: remove_quotas
-DELETE FROM quotas WHERE tenant = ? AND user_id = ?
-
--- Sessions that rules and holds name, without a word of whose they are.
--- name: sessions_named
-SELECT session_id FROM rules WHERE tenant = ?1 AND user_id = '' AND session_id != ''
-UNION SELECT session_id FROM holds WHERE tenant = ?1 AND user_id IS NULL AND session_id IS NOT NULL
 
 -- name: sessions_of
 SELECT session_id FROM records
@@ -114,50 +86,22 @@ WHERE session_id IN (SELECT value FROM named) AND subject IN (SELECT no FROM oth
 UNION SELECT session_id FROM short_windows
 WHERE session_id IN (SELECT value FROM named) AND subject IN (SELECT no FROM others)
 
--- Those that name a user, or a session that is theirs alone.
--- name: remove_rules
-DELETE FROM rules
-WHERE tenant = ?1 AND (user_id = ?2 OR user_id = '' AND session_id IN (SELECT value FROM json_each(?3)))
-
 -- What is left of rules that are gone.
 -- name: remove_profiles
 DELETE FROM profiles
 WHERE rules != '[]' AND EXISTS (SELECT 1 FROM json_each(profiles.rules) WHERE value NOT IN (SELECT no FROM rules))
 
--- name: remove_holds
-DELETE FROM holds
-WHERE tenant = ?1 AND (released_at IS NOT NULL OR ?3)
-  AND (user_id = ?2 OR user_id IS NULL AND session_id IN (SELECT value FROM json_each(?4)))
-
--- Holds on one memory, without a word of whose that is.
--- name: holds_on_memories
-SELECT id, memory_id FROM holds
-WHERE tenant = ?1 AND user_id IS NULL AND memory_id IS NOT NULL AND (released_at IS NOT NULL OR ?2)
-
--- name: remove_hold
-DELETE FROM holds WHERE id = ?
-
--- name: job_words
-SELECT name, result, error FROM jobs WHERE result IS NOT NULL OR error IS NOT NULL
-
--- name: reword_job
-UPDATE jobs SET result = ?, error = ? WHERE name = ?
-
--- name: seen
-SELECT no, hash FROM ledger_seen
-
--- name: see
-INSERT INTO ledger_seen (one, no, hash) VALUES (1, ?, ?)
-ON CONFLICT (one) DO UPDATE SET no = excluded.no, hash = excluded.hash WHERE excluded.no > no
-
--- What other processes are told of an erasure, by the clock of the store.
--- name: note_erasure
-INSERT INTO recent_erasures (salt, digest, erased_at)
-VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
-
--- name: recent_erasures
-SELECT salt, digest, CAST(unixepoch('subsec') * 1000000 AS INTEGER) - erased_at FROM recent_erasures
-WHERE erased_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?
-
--- name: forget_erasures
-DELETE FROM recent_erasures WHERE erased_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?
+-- One row for each user of a page, one for each kind that there are records of, and one for conversations (kind 0): how
+-- many are live, and when the newest was made or last active.
+-- name: users
+WITH page AS MATERIALIZED (SELECT no, subject FROM subjects WHERE subject > ?1 AND subject < ?2 ORDER BY subject LIMIT ?3),
+counts AS (SELECT page.subject, scope & 7 AS kind, memories,
+                  (SELECT created_at FROM records WHERE key BETWEEN scope << 29 AND (scope + 1 << 29) - 1
+                   ORDER BY key DESC LIMIT 1) AS latest
+           FROM page CROSS JOIN scopes ON scope BETWEEN no << 3 AND no << 3 | 7)
+SELECT subject, NULL, 0, NULL FROM page
+UNION ALL
+SELECT subject, kind, memories, latest FROM counts WHERE latest IS NOT NULL
+UNION ALL
+SELECT page.subject, 0, sum(state = 'active'), max(updated_at)
+FROM page CROSS JOIN sessions ON sessions.subject = page.no GROUP BY page.no

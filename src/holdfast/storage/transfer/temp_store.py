@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import migrations
 from holdfast.storage.transfer.sqlite import SqliteFill, SqliteView
 
 

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.storage.relational.database import Database, Row
-from holdfast.storage.relational.statements import migrations
+from holdfast.storage.relational.database import Database, Row, migrations
 from holdfast.storage.transfer.checksums import Sum
 from holdfast.storage.transfer.tables import TABLES, Table
 

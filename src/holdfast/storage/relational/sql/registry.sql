@@ -1,5 +1,4 @@
 -- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
-
 -- name: get
 SELECT tenant, sort, id, state, version, description, metadata, created_at, updated_at, moved_at, reason, purge_at, bundle,
        unfinished
@@ -49,7 +48,7 @@ DELETE FROM registry WHERE tenant = $1 AND sort = $2 AND id = $3
 -- name: own_records
 SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, session_id, metadata,
        records.size
-FROM records JOIN subjects ON subjects.no = records.subject
+FROM records INDEXED BY records_by_agent JOIN subjects ON subjects.no = records.subject
 WHERE agent_id = $1 AND kind IN (4, 5) AND key > $4 AND state IN ('active', 'archived')
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
 ORDER BY key LIMIT $5
@@ -57,7 +56,7 @@ ORDER BY key LIMIT $5
 -- name: own_sessions
 SELECT session_id, sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, NULL,
        sessions.size
-FROM sessions JOIN subjects ON subjects.no = sessions.subject
+FROM sessions INDEXED BY sessions_by_agent JOIN subjects ON subjects.no = sessions.subject
 WHERE agent_id = $1 AND (session_id, sessions.no) > ($3, $4) AND state = 'active'
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 ORDER BY session_id, sessions.no LIMIT $5
@@ -65,7 +64,7 @@ ORDER BY session_id, sessions.no LIMIT $5
 -- name: bundled_records
 SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, previous, aged_from + delete_after,
        records.size
-FROM records JOIN subjects ON subjects.no = records.subject
+FROM records INDEXED BY records_by_bundle JOIN subjects ON subjects.no = records.subject
 JOIN profiles ON profiles.no = records.profile
 WHERE bundle = $1 AND key > $4 AND state = 'recycled'
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
@@ -74,7 +73,7 @@ ORDER BY key LIMIT $5
 -- name: bundled_sessions
 SELECT '', sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, aged_from + delete_after,
        sessions.size
-FROM sessions JOIN subjects ON subjects.no = sessions.subject
+FROM sessions INDEXED BY sessions_by_bundle JOIN subjects ON subjects.no = sessions.subject
 JOIN profiles ON profiles.no = sessions.profile
 WHERE bundle = $1 AND sessions.no > $4 AND state = 'recycled'
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
@@ -84,7 +83,7 @@ ORDER BY sessions.no LIMIT $5
 -- name: staying_records
 SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, session_id, metadata,
        records.size, purge_at
-FROM records JOIN subjects ON subjects.no = records.subject
+FROM records INDEXED BY records_by_bundle JOIN subjects ON subjects.no = records.subject
 WHERE bundle = $1 AND key > $4 AND (purge_at > $6 OR ($7::boolean AND state = 'recycled'))
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
 ORDER BY key LIMIT $5
@@ -92,7 +91,7 @@ ORDER BY key LIMIT $5
 -- name: staying_sessions
 SELECT session_id, sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, NULL,
        sessions.size, purge_at
-FROM sessions JOIN subjects ON subjects.no = sessions.subject
+FROM sessions INDEXED BY sessions_by_bundle JOIN subjects ON subjects.no = sessions.subject
 WHERE bundle = $1 AND (session_id, sessions.no) > ($3, $4) AND (purge_at > $6 OR ($7::boolean AND state = 'recycled'))
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 ORDER BY session_id, sessions.no LIMIT $5

@@ -1,3 +1,21 @@
+-- What the store has seen of the time.
+-- name: seen
+SELECT at, sighted FROM seen
+
+-- name: see
+INSERT INTO seen (one, at, sighted) VALUES (1, $1, $2)
+ON CONFLICT (one) DO UPDATE SET at = excluded.at, sighted = excluded.sighted
+
+-- Which store this is, and which keyring it belongs to.
+-- name: identity
+SELECT store, keyring FROM identity
+
+-- name: make
+INSERT INTO identity (one, store) VALUES (1, $1) ON CONFLICT (one) DO NOTHING
+
+-- name: bind
+UPDATE identity SET keyring = $1
+
 -- name: jobs
 SELECT name, cron, timezone, enabled, since, slot, started_at, finished_at, result, error FROM jobs ORDER BY name
 
@@ -48,11 +66,6 @@ RETURNING name
 
 -- name: lease
 SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1
-
--- Until the end of the transaction nobody takes it over: that changes the epoch, which is part of a key. Its holder goes on
--- extending it meanwhile.
--- name: lease_checked
-SELECT name, holder, epoch, expires_at FROM leases WHERE name = $1 FOR KEY SHARE
 
 -- name: take
 INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, $3)

@@ -13,3 +13,13 @@ SELECT id, source, name, target, value, since, until, recorded_at FROM facts WHE
 
 -- name: of_target
 SELECT id, source, name, target, value, since, until, recorded_at FROM facts WHERE subject = $1 AND target = $2
+
+-- name: put_schema
+INSERT INTO schemas (tenant, collection, schema) VALUES ($1, $2, $3)
+ON CONFLICT (tenant, collection) DO UPDATE SET schema = excluded.schema
+
+-- name: remove_schema
+DELETE FROM schemas WHERE tenant = $1 AND collection = $2
+
+-- name: schema
+SELECT schema FROM schemas WHERE tenant = $1 AND collection = $2

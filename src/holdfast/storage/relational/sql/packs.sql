@@ -1,5 +1,4 @@
 -- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
-
 -- name: alias
 SELECT alias FROM subjects WHERE no = $1
 
@@ -13,7 +12,7 @@ FROM packs JOIN subjects ON subjects.no = packs.subject WHERE packs.no = $1
 
 -- name: unsettled
 SELECT packs.no, subjects.subject, name, state, records, digest
-FROM packs JOIN subjects ON subjects.no = packs.subject
+FROM packs INDEXED BY packs_unsettled JOIN subjects ON subjects.no = packs.subject
 WHERE state <> 'kept' AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
 ORDER BY packs.no
 
@@ -34,7 +33,7 @@ SELECT 1 FROM packs WHERE no = $1 AND state = 'writing'
 
 -- name: small
 SELECT packs.no, subjects.subject, name, state, records, digest
-FROM packs JOIN subjects ON subjects.no = packs.subject
+FROM subjects JOIN packs ON packs.subject = subjects.no
 WHERE subjects.subject = $1 AND state = 'kept' AND bytes < $2 ORDER BY bytes LIMIT 1
 
 -- name: oldest

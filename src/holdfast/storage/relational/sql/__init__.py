@@ -1,0 +1,1 @@
+"""The statements that are written once for all relational engines."""

@@ -1,0 +1,151 @@
+-- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
+
+-- name: derive
+INSERT INTO derivations (subject, source_id, key) VALUES ($1, $2, $3)
+
+-- name: underive
+DELETE FROM derivations WHERE subject = $1::bigint >> 32 AND key = $1
+
+-- name: of_source
+SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key,
+       subjects.subject
+FROM records INDEXED BY records_by_source JOIN subjects ON subjects.no = records.subject
+WHERE source = $1 AND key > $2 AND key <= $3
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+ORDER BY key LIMIT $5
+
+-- name: subject_no
+SELECT no FROM subjects WHERE subject = $1
+
+-- name: subjects_of_tenant
+SELECT subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY subject
+
+-- name: quotas
+SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
+
+-- name: quota
+SELECT max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 AND kind = $3
+
+-- name: put_quota
+INSERT INTO quotas (tenant, user_id, kind, max_memories, max_bytes) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, user_id, kind) DO UPDATE SET max_memories = excluded.max_memories, max_bytes = excluded.max_bytes
+
+-- name: model
+SELECT code FROM models WHERE id = $1
+
+-- name: current_model
+SELECT id FROM models WHERE current
+
+-- name: adopt_model
+UPDATE models SET current = (code = $1)
+
+-- The update changes nothing: it is there to give the number, should another have been faster.
+-- name: new_model
+INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = models.current RETURNING code
+
+-- name: insert
+INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
+                     updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
+                     derived_from)
+VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19),
+        $20, $21)
+
+-- name: get
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE id = $1 AND subject = $2
+
+-- name: get_named
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > $4)
+
+-- name: standing
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END, pack,
+       name, derived_from
+FROM records WHERE id = $1 AND subject = $2
+
+-- What is being deleted stays where a sweep looks for it.
+-- name: move
+UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
+                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
+                   bundle = $5, aged_from = coalesce($6::bigint, aged_from)
+WHERE subject = $7::bigint >> 32 AND key = $7
+
+-- name: erase
+DELETE FROM records WHERE subject = $1::bigint >> 32 AND key = $1
+
+-- name: forget_facts
+DELETE FROM facts WHERE subject = $1 AND (source = $2 OR target = $2)
+
+-- name: count_moves
+INSERT INTO totals (subject, kind, state, cause, count) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = totals.count + excluded.count
+
+-- name: expired
+SELECT id, state, version FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+  AND aged_from + delete_after <= $3
+
+-- name: expired_by_name
+SELECT key, id, state, version, agent_id, session_id, metadata
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
+  AND aged_from + delete_after <= $4
+
+-- name: give_up_name
+UPDATE records SET name = NULL WHERE subject = $1::bigint >> 32 AND key = $1
+
+-- name: standing_holds
+SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
+WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
+
+-- name: removed_agent
+SELECT purge_at FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
+
+-- name: bin_of_subject
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE records.subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
+ORDER BY purge_at, key LIMIT $3
+
+-- name: bin_of_tenant
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records INDEXED BY records_binned JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > ($1, $2)
+  AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
+ORDER BY purge_at, key LIMIT $3
+
+-- name: live_ids
+SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
+WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+ORDER BY key LIMIT $3
+
+-- name: find
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE id = $1 AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
+
+-- name: bundled
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, subjects.subject, key
+FROM records INDEXED BY records_by_bundle JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = records.subject
+WHERE bundle = $1 AND key > $2 AND state = 'recycled'
+  AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
+ORDER BY key LIMIT $4

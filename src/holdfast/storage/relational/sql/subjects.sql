@@ -1,0 +1,118 @@
+-- All that is kept of a subject, in whatever state, in pages by key. Of what can be large, a page ends where it
+-- has so many bytes.
+-- name: alias
+SELECT alias FROM subjects WHERE no = $1
+
+-- name: size
+SELECT (SELECT count(*) FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3)
+     + coalesce((SELECT sum(messages) FROM sessions WHERE subject = $1), 0)::bigint
+
+-- name: records
+SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
+       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
+       pack, source, derived_from, bundle, key
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1
+  AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
+                               FROM (SELECT key, size FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3
+                                     ORDER BY key LIMIT $4) AS page) AS sizes
+              WHERE before < $5)
+ORDER BY key
+
+-- name: sessions
+SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
+       moved_at, reason, purge_at, bundle, messages, size, summary
+FROM sessions JOIN profiles ON profiles.no = sessions.profile
+WHERE subject = $1 AND sessions.no > $2 ORDER BY sessions.no LIMIT $3
+
+-- name: facts
+SELECT id, source, name, target, value, since, until, recorded_at FROM facts
+WHERE subject = $1 AND id > $2 ORDER BY id LIMIT $3
+
+-- name: audit
+SELECT convert_to(entry, 'UTF8'), hash, seq FROM audit
+WHERE subject = $1
+  AND seq IN (SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before
+                               FROM (SELECT seq, octet_length(entry) AS size FROM audit
+                                     WHERE subject = $1 AND seq > $2 ORDER BY seq LIMIT $3) AS page) AS sizes
+              WHERE before < $4)
+ORDER BY seq
+
+-- name: quotas
+SELECT kind, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 ORDER BY kind
+
+-- name: rename
+UPDATE subjects SET subject = $1 WHERE no = $2
+
+-- name: tombstones
+SELECT no, subject FROM subjects WHERE subject >= chr(1) AND subject < chr(2) ORDER BY no
+
+-- name: bury
+DELETE FROM subjects WHERE no = $1 AND subject >= chr(1) AND subject < chr(2)
+
+-- name: pack_names
+SELECT name FROM packs WHERE subject = $1
+
+-- name: remove_facts
+DELETE FROM facts WHERE subject = $1 AND id IN (SELECT id FROM facts WHERE subject = $1 ORDER BY id LIMIT $2)
+
+-- name: remove_packs
+DELETE FROM packs WHERE subject = $1
+
+-- name: totals
+SELECT kind, state, cause, count FROM totals WHERE subject = $1
+
+-- name: remove_totals
+DELETE FROM totals WHERE subject = $1
+
+-- name: remove_quotas
+DELETE FROM quotas WHERE tenant = $1 AND user_id = $2
+
+-- Sessions that rules and holds name, without a word of whose they are.
+-- name: sessions_named
+SELECT session_id FROM rules WHERE tenant = $1 AND user_id = '' AND session_id <> ''
+UNION SELECT session_id FROM holds WHERE tenant = $1 AND user_id IS NULL AND session_id IS NOT NULL
+
+-- Those that name a user, or a session that is theirs alone.
+-- name: remove_rules
+DELETE FROM rules
+WHERE tenant = $1 AND (user_id = $2 OR user_id = ''
+                       AND session_id IN LIST($3))
+
+-- name: remove_holds
+DELETE FROM holds
+WHERE tenant = $1 AND (released_at IS NOT NULL OR $3)
+  AND (user_id = $2 OR user_id IS NULL AND session_id IN LIST($4))
+
+-- Holds on one memory, without a word of whose that is.
+-- name: holds_on_memories
+SELECT id, memory_id FROM holds
+WHERE tenant = $1 AND user_id IS NULL AND memory_id IS NOT NULL AND (released_at IS NOT NULL OR $2)
+
+-- name: remove_hold
+DELETE FROM holds WHERE id = $1
+
+-- name: job_words
+SELECT name, result, error FROM jobs WHERE result IS NOT NULL OR error IS NOT NULL
+
+-- name: reword_job
+UPDATE jobs SET result = $1, error = $2 WHERE name = $3
+
+-- name: seen
+SELECT no, hash FROM ledger_seen
+
+-- name: see
+INSERT INTO ledger_seen (one, no, hash) VALUES (1, $1, $2)
+ON CONFLICT (one) DO UPDATE SET no = excluded.no, hash = excluded.hash WHERE excluded.no > ledger_seen.no
+
+-- What other processes are told of an erasure, by the clock of the store.
+-- name: note_erasure
+INSERT INTO recent_erasures (salt, digest, erased_at)
+VALUES ($1, $2, :NOW)
+
+-- name: recent_erasures
+SELECT salt, digest, :NOW - erased_at FROM recent_erasures
+WHERE erased_at >= :NOW - $1::bigint
+
+-- name: forget_erasures
+DELETE FROM recent_erasures WHERE erased_at < :NOW - $1::bigint
