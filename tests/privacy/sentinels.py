@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.storage.catalog import LOCATIONS, Where
 from homes import Homes
 
 #: How many memories there are of the user: enough for the pages of a file to be split, and joined again.
@@ -85,3 +87,8 @@ class Sentinel:
         places = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
         places |= {f"table {name}": rows for name, rows in homes.tables(home).items()}
         return [name for name, held in places.items() if any(text in held for text in (wanted)) or self.mark in name]
+
+
+def unlisted(names: Iterable[str], *where: Where) -> list[str]:
+    """Names of files, objects or keys that the catalogue does not list in any of these locations."""
+    return [name for name in names if not any(one.holds(place, name) for one in LOCATIONS for place in where)]

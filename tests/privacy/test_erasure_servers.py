@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from bench.servers import S3Server, ValkeyServer, s3, valkey
 
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.storage.catalog import Where
 from holdfast.storage.objects import open_objects
 from homes import Homes
-from privacy.sentinels import Sentinel
+from privacy.sentinels import Sentinel, unlisted
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,12 @@ def on_servers(server: ValkeyServer, places: dict[str, str]) -> dict[str, bytes]
     return held
 
 
+def keys_of(server: ValkeyServer) -> list[str]:
+    connection: Any = client.Valkey.from_url(server.socket_url)
+    with closing(connection):
+        return [key.decode() for key in connection.scan_iter()]
+
+
 def hits(sentinel: Sentinel, held: dict[str, bytes]) -> list[str]:
     return [name for name, data in held.items() if sentinel.mark.encode() in data or sentinel.mark in name]
 
@@ -72,6 +80,9 @@ def test_nothing_of_a_user_is_left_on_any_server(
         holdfast.manager("bob", "guide", "trip").short_term.add_message("user", "hello from bob")
         assert sentinel.hits(homes, home)
         assert any(name.startswith("valkey") for name in on_servers(short_term, places))
+        assert unlisted(keys_of(short_term), Where.SHORT_TERM) == []
+        assert unlisted(open_objects(places["archive"]).names(), Where.COLD) == []
+        assert unlisted(open_objects(places["state"]).names(), Where.STATE) == []
 
         erasure = holdfast.erase_user(sentinel.user_id)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.backups.format import Sort
-from holdfast.core.frames import ROWS, write_frame
-from holdfast.core.types import MemoryType
+from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
+from holdfast.core.frames import ROWS, Frame, write_frame
+from holdfast.core.types import DURABLE, TYPES, MemoryType
+from holdfast.storage.catalog import COPIED, Backup, Table, find_table, tables_in
 from holdfast.storage.relational.database import Row
-from holdfast.storage.transfer.backup_sets import NAMED, codes_of, common_tables, durable_kinds, own_tables, table_named
-from holdfast.storage.transfer.tables import TABLES, Table
 from holdfast.storage.transfer.views import View
 
 #: Users who are looked at together, and memories that are read together.
@@ -22,7 +22,7 @@ _MEMORIES: Final = 20_000
 _TELLING: Final = ("subjects", "scopes", "sessions", "facts", "packs", "totals")
 #: Names of users have no control characters; whoever is being erased has.
 _ERASING: Final = "\x01"
-_NAMES: Final = {"rules": ("tenant", "user_id"), "quotas": ("tenant", "user_id"), "holds": ("tenant", "user_id")}
+_NAMED: Final = tuple(table.name for table in tables_in(Backup.NAMED))
 
 
 class Owner(NamedTuple):
@@ -56,9 +56,9 @@ class Reading:
     def __init__(self, view: View, kinds: frozenset[MemoryType]) -> None:
         self._view = view
         self._kinds = kinds
-        self._codes = codes_of(kinds)
-        self._tables = own_tables(kinds)
-        self._named = {name: _by_user(view, _table(name)) for name in NAMED}
+        self._codes = _codes_of(kinds)
+        self._tables = tables_in(Backup.OWN, Backup.NAMED, kinds=kinds)
+        self._named = {name: _by_user(view, _table(name)) for name in _NAMED}
 
     def owners(self) -> Iterator[list[Owner]]:
         """All users, some at a time, in the order of their numbers; not those who are being erased."""
@@ -73,7 +73,7 @@ class Reading:
         for number in numbers:
             rows = {table.name: found[table.name].get(number, []) for table in telling}
             _, subject, alias = rows["subjects"][0]
-            rows |= {name: self._named[name].pop(subject, []) for name in NAMED}
+            rows |= {name: self._named[name].pop(subject, []) for name in _NAMED}
             signature = hashlib.sha256(repr((self._codes, rows)).encode()).hexdigest()
             memories = sum(row[4] for row in rows["scopes"])
             owners.append(Owner(number, subject, alias.hex(), signature, memories, rows))
@@ -128,8 +128,8 @@ class Reading:
 
     def common(self, digest: hashlib._Hash) -> Iterator[Piece]:
         """What belongs to everybody, as frames; after all users were read."""
-        for table in common_tables(self._kinds):
-            if table.name in NAMED:
+        for table in tables_in(Backup.COMMON, Backup.NAMED, kinds=self._kinds):
+            if table.backup is Backup.NAMED:
                 rows: Iterable[Row] = [row for kept in self._named[table.name].values() for row in kept]
             elif table.name == "api_keys":  # those for single users name them, and are made anew after a restore
                 users = list(table.columns).index("users")
@@ -151,10 +151,10 @@ class Reading:
 
 def counted_kinds(owner: Owner) -> dict[str, int]:
     """How many live memories of each kind a user has."""
-    kinds = durable_kinds()
+    kinds = {TYPES[kind].code: kind.value for kind in DURABLE}
     counts: Counter[str] = Counter()
     for row in owner.known["scopes"]:
-        counts[kinds[row[1] & 7].name.value] += row[5]
+        counts[kinds[row[1] & 7]] += row[5]
     return {kind: count for kind, count in counts.items() if count}
 
 
@@ -167,7 +167,7 @@ def packs_of(owner: Owner) -> list[str]:
 
 def subject_of(table: Table, row: Row) -> str | None:
     """Whom a row of a table that names users belongs to; ``None`` if to everybody."""
-    tenant, user = (row[list(table.columns).index(column)] for column in _NAMES[table.name])
+    tenant, user = (row[list(table.columns).index(column)] for column in ("tenant", "user_id"))
     return f"{tenant}/{user}" if user else None
 
 
@@ -214,18 +214,36 @@ def _piece(table: Table, rows: Sequence[Row], digest: hashlib._Hash) -> Piece:
 
 
 def _table(name: str) -> Table:
-    found = table_named(name)
+    found = find_table(name)
     if found is None:
         raise LookupError(name)
     return found
 
 
+def _codes_of(kinds: frozenset[MemoryType]) -> list[int]:
+    return sorted(TYPES[kind].code for kind in kinds)
+
+
+def table_of(frame: Frame) -> Table:
+    """The table that a frame has rows of. ``ObjectDamagedError`` if backups hold none of that name,
+    ``StoreTooNewError`` if the frame has a column that the table has not.
+    """
+    table = find_table(frame.table)
+    if table is None or table.backup is Backup.NONE:
+        raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
+    if unknown := set(frame.columns) - set(table.columns):
+        raise StoreTooNewError(
+            f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
+        )
+    return table
+
+
 def count_memories(view: View, kinds: frozenset[MemoryType]) -> int:
     """About how many memories a backup of some kinds would hold: those in the bin are not counted."""
-    codes = set(codes_of(kinds))
+    codes = set(_codes_of(kinds))
     return sum(row[5] for row in view.rows(_table("scopes")) if row[1] & 7 in codes)
 
 
 def is_used(view: View) -> bool:
     """Whether anything was ever kept in a store."""
-    return any(view.count(table) for table in TABLES if table.is_data and table.name != "turns")
+    return any(view.count(table) for table in COPIED if table.is_data and table.name != "turns")

@@ -13,15 +13,15 @@ from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from holdfast.backups.catalog import Catalog
+from holdfast.backups.contents import table_of
 from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.backups.restore import Progress, Restored
-from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError, StoreTooNewError
+from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError
 from holdfast.core.frames import Frame
 from holdfast.core.types import State
 from holdfast.storage.relational.restore_records import PackRow
 from holdfast.storage.relational.restore_rows import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
 from holdfast.storage.relational.restore_sessions import Conversation
-from holdfast.storage.transfer.backup_sets import COMMON, OWN, table_named
 
 #: What is written in one transaction, at most: so many rows, of so many cold objects that may have to be put back.
 _ROWS: Final = 2_000
@@ -259,14 +259,7 @@ def _is_about(table: str, row: Row, memory_id: str) -> bool:
 
 def _rows(frame: Frame) -> Iterator[dict[str, Any]]:
     """The rows of a frame by the names of all columns; one that is not given is ``None``."""
-    table = table_named(frame.table)
-    if table is None or frame.table not in {*OWN, *COMMON}:
-        raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
-    if unknown := set(frame.columns) - set(table.columns):
-        raise StoreTooNewError(
-            f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
-        )
-    nothing = dict.fromkeys(table.columns)
+    nothing = dict.fromkeys(table_of(frame).columns)
     return (nothing | dict(zip(frame.columns, row, strict=True)) for row in frame.rows)
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.backups.catalog import Catalog
-from holdfast.backups.contents import Reading
+from holdfast.backups.contents import Reading, table_of
 from holdfast.backups.format import PACKS, Doc, Manifest
-from holdfast.core.errors import NotFoundError, ObjectDamagedError, StoreTooNewError
+from holdfast.core.errors import NotFoundError, StoreTooNewError
 from holdfast.core.frames import Frame
 from holdfast.core.types import MemoryType
 from holdfast.ports.objects import ObjectStore
-from holdfast.storage.transfer.backup_sets import COMMON, GROWING, OWN, table_named
 from holdfast.storage.transfer.temp_store import scratch_store
 from holdfast.storage.transfer.views import Fill, View, versions
 
@@ -125,14 +124,7 @@ def fill_whole(
 
 def _add(fill: Fill, frames: Iterable[Frame], is_revoked: Callable[[str], bool]) -> None:
     for frame in frames:
-        table = table_named(frame.table)
-        if table is None or frame.table not in {*OWN, *COMMON, *GROWING}:
-            raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
-        if unknown := set(frame.columns) - set(table.columns):
-            raise StoreTooNewError(
-                f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
-            )
-        rows = frame.rows
+        table, rows = table_of(frame), frame.rows
         if frame.table == "api_keys":
             rows = [row for row in rows if not is_revoked(row[frame.columns.index("id")])]
         fill.add(table, frame.columns, rows)

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from holdfast.health.checks import Check, failed, ok, warned
 from holdfast.health.server_query import Asking
+from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.connect import quoted
 from holdfast.storage.postgres.errors import in_our_words
@@ -71,7 +72,7 @@ def look_at_foreign_tables(asking: Asking, schema: str, version: int) -> Check:
     if version == 0 and (taken := sorted(there & ALL_TABLES)):
         found = f"another application has tables of Holdfast's names in the schema {schema}: {', '.join(taken)}"
         return failed("foreign_tables", found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
-    if foreign := sorted(there - ALL_TABLES - {"copying"}):  # which holdfast migrate makes, and removes
+    if foreign := sorted(there - ALL_TABLES - {COPYING}):  # which holdfast migrate makes, and removes
         found = f"the schema {schema} has tables that are not Holdfast's: {', '.join(foreign)}"
         fix = (
             "move them with ALTER TABLE … SET SCHEMA public: Holdfast does not back them up, export them or erase them"

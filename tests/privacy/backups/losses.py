@@ -7,7 +7,7 @@ from typing import Any
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.storage.transfer.tables import TABLES
+from holdfast.storage.catalog import TABLES
 
 #: What a restored row has of its own: whose number, which place, and numbers of rows that others have.
 _OWN = {"subject", "key", "no", "profile", "model", "pack"}

@@ -13,10 +13,9 @@ from holdfast.backups.contents import Piece, Reading
 from holdfast.backups.create import mark_of
 from holdfast.backups.format import STORE_KEY, Doc
 from holdfast.core.types import DURABLE
+from holdfast.storage.catalog import TABLES, Backup
 from holdfast.storage.relational.database import Row
-from holdfast.storage.transfer.backup_sets import LEFT_OUT
 from holdfast.storage.transfer.stores import view_of
-from holdfast.storage.transfer.tables import TABLES
 from homes import Homes
 
 #: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.
@@ -36,7 +35,7 @@ def rows_of(holdfast: Holdfast) -> dict[str, list[Row]]:
         found = {
             table.name: sorted(view.rows(table), key=repr)
             for table in TABLES
-            if table.name not in {*LEFT_OUT, *_OF_THE_RESTORE}
+            if table.backup is not Backup.NONE and table.name not in _OF_THE_RESTORE
         }
     found["jobs"] = [(*row[:5], *(None for _ in row[5:])) for row in found["jobs"]]  # results are not kept
     return found

@@ -15,8 +15,7 @@ from holdfast.backups import contents, writer
 from holdfast.backups.format import SEGMENTS
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
-from holdfast.storage.transfer import backup_sets
-from holdfast.storage.transfer.tables import TABLES
+from holdfast.storage.catalog import TABLES
 from homes import ENGINES, Homes
 from privacy.backups.stores import (
     catalog_of,
@@ -32,17 +31,6 @@ from privacy.backups.stores import (
 from storage.full_store import LONG
 
 # --- what is in it ----------------------------------------------------------------------------------------------------
-
-
-def test_every_table_of_a_store_is_in_one_share_of_a_backup() -> None:
-    placed = [
-        *backup_sets.OWN,
-        *(name for name in backup_sets.COMMON if name not in backup_sets.NAMED),
-        *backup_sets.GROWING,
-    ]
-    placed += backup_sets.LEFT_OUT
-    assert sorted(placed) == sorted(table.name for table in TABLES)
-    assert set(backup_sets.NAMED) == set(backup_sets.OWN) & set(backup_sets.COMMON)
 
 
 def test_a_backup_is_of_one_moment_whatever_is_written_meanwhile(full: Holdfast) -> None:

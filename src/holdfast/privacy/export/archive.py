@@ -14,7 +14,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from holdfast.core.times import when
 from holdfast.privacy.export import html
-from holdfast.privacy.export.locations import ELSEWHERE, LEFT_OUT, PLACES, Place
+from holdfast.privacy.export.locations import LEFT_OUT, PLACES, Place
 from holdfast.privacy.export.readers import File, Person
 from holdfast.privacy.export.rows import Line, encoded
 from holdfast.privacy.export.schema import line_schema
@@ -79,7 +79,7 @@ class ExportWriter:
             "consistency": CONSISTENCY,
             "counts": counts,
             "incomplete": self._incomplete,
-            "left_out": {**LEFT_OUT, **ELSEWHERE},
+            "left_out": dict(LEFT_OUT),
             "files": list(self._files),
         }
         with self._entry("manifest.json", None) as write:

@@ -7,52 +7,15 @@ from typing import Final
 import psycopg
 
 from holdfast.core.errors import StoreUnavailableError
+from holdfast.storage.catalog import TABLES, Spread
 from holdfast.storage.postgres.transactions import Connection
 
-#: Rows of a user, together on one node.
-BY_SUBJECT: Final = (
-    "turns",
-    "scopes",
-    "records",
-    "derivations",
-    "passages",
-    "fillings",
-    "changes",
-    "sessions",
-    "history",
-    "short_windows",
-    "short_messages",
-    "facts",
-    "packs",
-    "chains",
-    "audit",
-    "sealed",
-    "totals",
-)
+#: Tables whose rows lie together on one node for each user. The others of a user lie beside those of the first.
+BY_SUBJECT: Final = tuple(table.name for table in TABLES if table.spread is Spread.SUBJECT)
 #: Small tables, whole on every node.
-EVERYWHERE: Final = (
-    "subjects",
-    "models",
-    "quotas",
-    "books",
-    "rules",
-    "profiles",
-    "registry",
-    "holds",
-    "schemas",
-    "leases",
-    "jobs",
-    "audit_checkpoints",
-    "seen",
-    "ledger_seen",
-    "identity",
-    "api_keys",
-)
-#: Where everyone connects: written with many requests, or read by everyone, and of no use after some days; and what
-#: speaks for this very server.
-ON_THE_COORDINATOR: Final = ("replies", "recent_erasures", "witness")
+EVERYWHERE: Final = tuple(table.name for table in TABLES if table.spread is Spread.EVERYWHERE)
 #: Every table of the schema.
-ALL_TABLES: Final = frozenset({*BY_SUBJECT, *EVERYWHERE, *ON_THE_COORDINATOR, "schema_version"})
+ALL_TABLES: Final = frozenset(table.name for table in TABLES)
 
 
 def distribute_tables(connection: Connection, schema: str, place: str) -> None:

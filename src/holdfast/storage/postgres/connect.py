@@ -9,6 +9,7 @@ from typing import Any, Final
 from psycopg import errors
 
 from holdfast.core.errors import StoreTooNewError, StoreUnavailableError
+from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.citus import ALL_TABLES, distribute_tables
 from holdfast.storage.postgres.transactions import PACKAGE, Connection, lock_key
 from holdfast.storage.relational.database import migrations
@@ -43,7 +44,7 @@ def prepare_schema(
             f"{place} is PostgreSQL {connection.info.server_version // 10000}; "
             f"Holdfast needs {_OLDEST // 10000} or newer"
         )
-    if not copying and _one(connection, "SELECT to_regclass(%s)::text", f"{quoted(schema)}.copying") is not None:
+    if not copying and _one(connection, "SELECT to_regclass(%s)::text", f"{quoted(schema)}.{COPYING}") is not None:
         raise StoreUnavailableError(
             f"{place} holds an unfinished copy of another store; finish it with the same holdfast migrate, "
             "or name another database"

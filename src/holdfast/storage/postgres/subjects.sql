@@ -55,7 +55,7 @@ WHERE subject = $1 AND key IN (SELECT key FROM history WHERE subject = $1 ORDER 
 -- name: remove_sessions
 DELETE FROM sessions WHERE subject = $1 AND no IN (SELECT no FROM sessions WHERE subject = $1 ORDER BY no LIMIT $2)
 
--- name: remove_windows
+-- name: remove_short_windows
 DELETE FROM short_windows
 WHERE subject = $1 AND no IN (SELECT no FROM short_windows WHERE subject = $1 ORDER BY no LIMIT $2)
 

@@ -22,6 +22,7 @@ from holdfast.core.times import DAY, SECOND
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
 from holdfast.core.types import State
 from holdfast.ports.subjects import Found
+from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.audit import SQL as AUDIT
 from holdfast.storage.relational.audit import append
@@ -34,15 +35,8 @@ SQL: Final = Names("subjects")
 _NAMELESS: Final = "an erased user"
 #: Whoever reads working memory waits no longer than this for a connection.
 _PATIENCE_SECONDS: Final = 0.5
-#: In an order in which each can still be found: messages by their conversations.
-_BATCHED: Final = (
-    "remove_records",
-    "remove_history",
-    "remove_sessions",
-    "remove_windows",
-    "remove_facts",
-    "remove_changes",
-)
+#: What refers to another table goes before that: messages are found by their conversations.
+_BATCHED: Final = tuple(f"remove_{table.name}" for table in reversed(TABLES) if table.erase is Erase.BATCHES)
 
 
 class SqlSubjects:

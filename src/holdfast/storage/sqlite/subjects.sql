@@ -59,7 +59,7 @@ WHERE key IN (SELECT history.key
 -- name: remove_sessions
 DELETE FROM sessions WHERE no IN (SELECT no FROM sessions WHERE subject = ?1 ORDER BY no LIMIT ?2)
 
--- name: remove_windows
+-- name: remove_short_windows
 DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE subject = ?1 ORDER BY no LIMIT ?2)
 
 -- name: remove_changes

@@ -11,11 +11,11 @@ from typing import Final
 
 from holdfast.core.chain import Finding
 from holdfast.core.errors import InvalidInputError, StaleError, StorageError
+from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.database import Database
 from holdfast.storage.transfer.checksums import Sum
 from holdfast.storage.transfer.postgres import Begun, Mark, PostgresTarget
-from holdfast.storage.transfer.tables import TABLES
 from holdfast.storage.transfer.views import Source, Survey, View, survey
 
 #: Rows that are committed together: what a kill costs at most.
@@ -70,7 +70,7 @@ def copy_rows(
 ) -> dict[str, Mark]:
     """Copy what the marks say is missing; where they are then."""
     reached = {}
-    for table in TABLES:
+    for table in COPIED:
         mark = marks.get(table.name, Mark())
         advance(mark.rows)
         if not mark.done:
@@ -88,7 +88,7 @@ def compare_rows(found: Survey, marks: dict[str, Mark], target: PostgresTarget, 
     """Read back everything and compare it with what the source gave. ``StorageError`` if anything is not the same."""
     problems = []
     with target.view() as view:
-        for table in TABLES:
+        for table in COPIED:
             here, gave, told = Sum(), marks[table.name].sum, 0
             for row in view.heap(table):
                 here.add(row)

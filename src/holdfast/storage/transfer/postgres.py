@@ -12,17 +12,14 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.core.errors import ConflictError, StoreBusyError
+from holdfast.storage.catalog import COPIED, COPYING, COUNTERS, TABLES, Backup, Counter, Table, tables_in
 from holdfast.storage.postgres.database import PostgresDatabase, with_defaults
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
 from holdfast.storage.postgres.transactions import Connection, PostgresTransaction
 from holdfast.storage.relational.database import Row
-from holdfast.storage.transfer.backup_sets import COMMON
 from holdfast.storage.transfer.checksums import Sum
-from holdfast.storage.transfer.tables import COUNTERS, LEFT_OUT, TABLES, Counter, Table
 
 _TYPES: Final = {"int": "int8", "text": "text", "bytes": "bytea", "packed": "bytea", "flag": "bool"}
-#: The table that says how far a copy has come. While it is there, nobody opens the store.
-_MARKS: Final = "copying"
 _SOURCE: Final = "source"
 #: The option that names where a store is copied to.
 _TARGET: Final = "--to"
@@ -66,13 +63,13 @@ class PostgresView:
         return self._number(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table.name)))
 
     def order(self, table: Table) -> tuple[str, ...]:
-        return table.order
+        return table.key
 
     def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
         later = sql.SQL("WHERE ({}) > ({}) ").format(
-            _listed(table.order), sql.SQL(", ").join(map(sql.Literal, after or ()))
+            _listed(table.key), sql.SQL(", ").join(map(sql.Literal, after or ()))
         )
-        order = sql.SQL("ORDER BY {}").format(_listed(table.order))
+        order = sql.SQL("ORDER BY {}").format(_listed(table.key))
         return self._read(table, order if after is None else later + order)
 
     def heap(self, table: Table) -> Iterator[Row]:
@@ -87,10 +84,10 @@ class PostgresView:
             )
             rest = sql.SQL(
                 f"JOIN unnest({{}}::int8[]) AS wanted ON {table.name}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
-            ).format(sql.Literal(scopes), _listed(table.order))
+            ).format(sql.Literal(scopes), _listed(table.key))
         else:
             rest = sql.SQL(f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}").format(
-                sql.Literal(list(subjects)), _listed(table.order)
+                sql.Literal(list(subjects)), _listed(table.key)
             )
         return self._read(table, rest)
 
@@ -152,9 +149,9 @@ class PostgresTarget:
 
         A part of the same source in another state is removed: nobody has ever used it.
         """
-        with self.database.alone(_MARKS) as tx:
-            _run(tx, f'CREATE TABLE IF NOT EXISTS {_MARKS} (name text COLLATE "C" PRIMARY KEY, said text NOT NULL)')
-            said = dict(tx.connection.execute(f"SELECT name, said FROM {_MARKS}".encode()).fetchall())  # noqa: S608
+        with self.database.alone(COPYING) as tx:
+            _run(tx, f'CREATE TABLE IF NOT EXISTS {COPYING} (name text COLLATE "C" PRIMARY KEY, said text NOT NULL)')
+            said = dict(tx.connection.execute(f"SELECT name, said FROM {COPYING}".encode()).fetchall())  # noqa: S608
             found = json.loads(said.pop(_SOURCE, "null"))
             if found is not None and found["state"] == state:
                 return Begun({name: Mark(**json.loads(one)) for name, one in said.items()}, True, False)
@@ -162,7 +159,7 @@ class PostgresTarget:
                 raise _other(self.place, found["place"])
             if found is None and (used := _used(tx.connection)):
                 raise _in_use(self.place, used)
-            everything = ", ".join([*(table.name for table in TABLES), *LEFT_OUT, _MARKS])
+            everything = ", ".join([*(table.name for table in TABLES if table.name != "schema_version"), COPYING])
             _run(tx, f"TRUNCATE {everything}")
             self._say(tx, _SOURCE, {"place": source, "state": state})
             return Begun({}, False, found is not None)
@@ -175,7 +172,7 @@ class PostgresTarget:
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
             sql.Identifier(table.name), _listed(table.columns)
         )
-        with self.database.alone(_MARKS) as tx:
+        with self.database.alone(COPYING) as tx:
             _run(tx, "SET LOCAL synchronous_commit = off")  # the mark and the rows are lost together, if they are
             self._check(tx, table, mark)
             with tx.connection.cursor() as cursor, cursor.copy(into) as copy:
@@ -189,7 +186,7 @@ class PostgresTarget:
 
     def close_table(self, table: Table, mark: Mark) -> Mark:
         """Note that a table is copied whole."""
-        with self.database.alone(_MARKS) as tx:
+        with self.database.alone(COPYING) as tx:
             self._check(tx, table, mark)
             done = mark._replace(done=True)
             self._say(tx, table.name, done._asdict())
@@ -203,13 +200,13 @@ class PostgresTarget:
 
     def give_up(self) -> None:
         """Note that what is here is not what the source gave, so that the next copy begins anew."""
-        with self.database.alone(_MARKS) as tx:
-            row = tx.connection.execute(f"SELECT said FROM {_MARKS} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
+        with self.database.alone(COPYING) as tx:
+            row = tx.connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
             self._say(tx, _SOURCE, json.loads((row.fetchone() or ("{}",))[0]) | {"state": ""})
 
     def finish(self, counters: Mapping[str, int]) -> None:
         """Go on numbering where the source stopped, and let everyone use the store."""
-        with self.database.alone(_MARKS) as tx:
+        with self.database.alone(COPYING) as tx:
             for counter in COUNTERS:
                 tx.connection.execute(
                     _SET.format(
@@ -219,8 +216,8 @@ class PostgresTarget:
                         sql.Identifier(counter.table),
                     )
                 )
-            _run(tx, f"ANALYZE {', '.join(table.name for table in TABLES)}")
-            _run(tx, f"DROP TABLE {_MARKS}")
+            _run(tx, f"ANALYZE {', '.join(table.name for table in COPIED)}")
+            _run(tx, f"DROP TABLE {COPYING}")
 
     def close(self) -> None:
         """Close every connection."""
@@ -228,7 +225,7 @@ class PostgresTarget:
 
     def _check(self, tx: PostgresTransaction, table: Table, mark: Mark) -> None:
         """Refuse to go on from a mark that another process has moved."""
-        query = f"SELECT said FROM {_MARKS} WHERE name = %s".encode()  # noqa: S608
+        query = f"SELECT said FROM {COPYING} WHERE name = %s".encode()  # noqa: S608
         row = tx.connection.execute(query, (table.name,)).fetchone()
         if (Mark() if row is None else Mark(**json.loads(row[0]))) != mark:
             raise StoreBusyError(f"another process is copying into {self.place}; wait for it, or end it and try again")
@@ -236,7 +233,7 @@ class PostgresTarget:
     @staticmethod
     def _say(tx: PostgresTransaction, name: str, said: object) -> None:
         tx.connection.execute(
-            f"INSERT INTO {_MARKS} (name, said) VALUES (%s, %s) "  # noqa: S608
+            f"INSERT INTO {COPYING} (name, said) VALUES (%s, %s) "  # noqa: S608
             "ON CONFLICT (name) DO UPDATE SET said = excluded.said".encode(),
             (name, json.dumps(said)),
         )
@@ -256,8 +253,8 @@ class PostgresFill:
         self._connection = connection
 
     def clear(self) -> None:
-        for table in TABLES:
-            if not table.is_data and table.name in COMMON:
+        for table in tables_in(Backup.COMMON):
+            if not table.is_data:
                 self._connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
 
     def used(self) -> list[str]:
@@ -300,8 +297,8 @@ def check_free(url: str) -> str | None:
     try:
         with closing(psycopg.connect(conninfo, autocommit=True)) as connection:
             connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
-            if _is_there(connection, _MARKS):
-                row = connection.execute(f"SELECT said FROM {_MARKS} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
+            if _is_there(connection, COPYING):
+                row = connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
                 return str(json.loads((row.fetchone() or ('{"place": "?"}',))[0])["place"])
             if used := _used(connection):
                 raise _in_use(f"{place}, schema {schema}", used)
@@ -314,7 +311,7 @@ def _used(connection: Connection) -> list[str]:
     """The tables in which a store has something that it had not when it was opened first."""
     return [
         table.name
-        for table in TABLES
+        for table in COPIED
         if table.is_data
         and _is_there(connection, table.name)
         and connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(table.name))).fetchone()

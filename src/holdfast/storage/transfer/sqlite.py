@@ -11,10 +11,9 @@ from typing import Any, Final
 import apsw
 
 from holdfast.core.errors import StorageError, StoreUnavailableError
+from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, tables_in
 from holdfast.storage.relational.database import Row
 from holdfast.storage.sqlite.database import Database
-from holdfast.storage.transfer.backup_sets import COMMON
-from holdfast.storage.transfer.tables import COUNTERS, TABLES, Table
 
 
 class SqliteView:
@@ -28,11 +27,11 @@ class SqliteView:
         return self._number(f"SELECT count(*) FROM {table.sqlite_source or table.name}")  # noqa: S608 - our own names
 
     def order(self, table: Table) -> tuple[str, ...]:
-        return table.sqlite_order
+        return table.sqlite_key
 
     def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
         columns = ", ".join(_column(table, name) for name in table.columns)
-        order = ", ".join(_column(table, name) for name in table.sqlite_order)
+        order = ", ".join(_column(table, name) for name in table.sqlite_key)
         later = "" if after is None else f"WHERE ({order}) > ({', '.join('?' * len(after))})"
         statement = f"SELECT {columns} FROM {table.sqlite_source or table.name} {later} ORDER BY {order}"  # noqa: S608
         found = self._connection.execute(statement, tuple(after or ()))
@@ -106,16 +105,16 @@ class SqliteFill:
         self._connection = connection
 
     def clear(self) -> None:
-        for table in TABLES:
-            if not table.is_data and table.name in COMMON:
+        for table in tables_in(Backup.COMMON):
+            if not table.is_data:
                 self._connection.execute(f"DELETE FROM {table.name}")  # noqa: S608 - our own names
 
     def used(self) -> list[str]:
         return [
             table.name
-            for table in TABLES
+            for table in COPIED
             if table.is_data
-            and not table.sqlite_source
+            and table.is_in_sqlite
             and self._connection.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()  # noqa: S608
         ]
 

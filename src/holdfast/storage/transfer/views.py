@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.storage.catalog import COPIED, Table
 from holdfast.storage.relational.database import Database, Row, migrations
 from holdfast.storage.transfer.checksums import Sum
-from holdfast.storage.transfer.tables import TABLES, Table
 
 
 class View(Protocol):
@@ -84,15 +84,15 @@ class Survey(NamedTuple):
 
 def count_rows(view: View) -> dict[str, int]:
     """How many rows each table has."""
-    return {table.name: view.count(table) for table in TABLES}
+    return {table.name: view.count(table) for table in COPIED}
 
 
 def survey(view: View) -> Survey:
     """Count what is there, and tell the state that it is in."""
     counts, counters = count_rows(view), view.counters()
     known: list[object] = [counts, counters, list(versions())]
-    for table in TABLES:
-        if table.tells:
+    for table in COPIED:
+        if table.shows_change:
             told = Sum()
             for row in view.heap(table):
                 told.add(row)
