@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from holdfast import __version__
 from holdfast.edges.cli.app import app, examples_of
 from holdfast.edges.reference import PAGES, commands
+from launcher import launcher
 
-BIN = Path(sys.executable).parent
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 ALL = [(path[1:], command) for path, command in commands(["holdfast"], get_command(app))]
 LEAVES = [(path, command) for path, command in ALL if not hasattr(command, "commands")]
@@ -39,7 +39,7 @@ def test_every_help_shows_an_example(pair: tuple[list[str], Any]) -> None:
 
 @pytest.mark.parametrize("pair", ALL, ids=named)
 def test_every_example_runs(pair: tuple[list[str], Any], home: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "HOLDFAST_HOME": str(home), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    env = {**os.environ, "HOLDFAST_HOME": str(home), "PATH": launcher().path()}
     for example in examples_of(pair[1].epilog):
         script = ["/bin/sh", "-e", "-c", example]
         done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
