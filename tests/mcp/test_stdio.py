@@ -22,6 +22,7 @@ from holdfast import Holdfast
 from holdfast.edges.cli.app import app
 from holdfast.edges.mcp.catalogue import TOOLS
 from holdfast.edges.mcp.tools import Reach
+from holdfast.installation import install_command
 from mcp_clients import MODES, answer, error, run
 
 COMMAND = [sys.executable, "-m", "holdfast.edges.cli", "mcp"]
@@ -160,7 +161,7 @@ def test_without_the_extra_it_says_how_to_install_it() -> None:
     probe = "import sys; sys.modules['mcp'] = None; sys.argv = ['holdfast', 'mcp']; from holdfast.edges.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: holdfast mcp needs an extra: pip install 'holdfast[mcp]'\n"
+    assert done.stderr == f"error: holdfast mcp needs the extra 'mcp'; install it with: {install_command('mcp')}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--user", ""], ["--agent", "*"], ["--tenant", "a/b"]])

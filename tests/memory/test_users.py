@@ -9,7 +9,7 @@ from psycopg import RawCursor
 
 from holdfast import Holdfast, InvalidInputError, InvalidScopeError
 from holdfast.storage.postgres.transactions import PostgresTransaction
-from holdfast.storage.relational.statements import statements
+from holdfast.storage.relational.database import statements
 from holdfast.storage.sqlite.database import SqliteTransaction
 
 

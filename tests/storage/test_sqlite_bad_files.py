@@ -112,7 +112,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
     connection.close()
     before = digests(store.parent)
 
-    with pytest.raises(StoreTooNewError, match=r"has schema version 999, .* pip install --upgrade holdfast") as refusal:
+    with pytest.raises(StoreTooNewError, match=r"has schema version 999, .*; upgrade with: ") as refusal:
         Database(store)
 
     assert str(store) in str(refusal.value)

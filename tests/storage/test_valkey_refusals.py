@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import socket
 import ssl
 import sys
@@ -32,6 +33,7 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
+from holdfast.installation import install_command
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey import open_short_term
 from holdfast.storage.valkey.addresses import read_address
@@ -334,10 +336,10 @@ def test_a_time_limit_that_is_none_is_refused(timeout: float) -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("short_term", "server", "answers"):
+    for name in ("short_term", "server", "errors"):
         monkeypatch.delitem(sys.modules, f"holdfast.storage.valkey.{name}")
     monkeypatch.setitem(sys.modules, "valkey", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[valkey\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_command("valkey"))):
         open_short_term("valkey://:staple@host")
 
 

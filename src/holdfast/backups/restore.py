@@ -17,6 +17,7 @@ from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.core.errors import NotFoundError, StoreTooNewError
 from holdfast.core.frames import Frame
 from holdfast.core.types import MemoryType
+from holdfast.installation import upgrade_command
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.transfer.temp_store import scratch_store
 from holdfast.storage.transfer.views import Fill, View, versions
@@ -84,7 +85,7 @@ def check_known(manifest: Manifest) -> None:
     if any(theirs > ours for theirs, ours in zip(manifest.schema, versions(), strict=True)):
         raise StoreTooNewError(
             f"backup {manifest.id} was made by {manifest.software}, which is newer than this; "
-            "upgrade with: pip install --upgrade holdfast"
+            f"upgrade with: {upgrade_command()}"
         )
 
 

@@ -180,7 +180,4 @@ def _header(line: bytes) -> Header:
 
 
 def _too_new(what: str, found: str, known: str) -> str:
-    return (
-        f"the pack has {what} {quote(found)}, this version of Holdfast knows {known!r}; "
-        "upgrade with: pip install --upgrade holdfast"
-    )
+    return f"the pack has {what} {quote(found)}, this version of Holdfast knows {known!r}"

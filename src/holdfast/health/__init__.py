@@ -18,6 +18,7 @@ from holdfast.health.models import check_embedder, check_summarizer
 from holdfast.health.objects import check_archive, check_short_term
 from holdfast.health.sqlite import check_sqlite
 from holdfast.health.store_state import check_state_place
+from holdfast.installation import install_command
 from holdfast.settings import Settings, given_settings, read_settings, without_password
 
 
@@ -61,7 +62,7 @@ def _check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         from holdfast.health.postgres import check_postgres  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:
-        yield failed("store", f"PostgreSQL needs an extra ({problem})", "pip install 'holdfast[postgres]'")
+        yield failed("store", f"PostgreSQL needs an extra ({problem})", install_command("postgres"))
         return
     yield from check_postgres(settings)
 

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from holdfast.health.checks import Check, failed, ok, warned
 from holdfast.health.server_query import Asking
+from holdfast.installation import upgrade_command
 from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.connect import quoted
@@ -55,7 +56,7 @@ def look_at_schema(asking: Asking, schema: str, version: int) -> Check:
     if version == 0:
         return ok("schema", f"no tables in the schema {schema} yet; the first opening makes them")
     if version > NEWEST:
-        fix = "upgrade with: pip install --upgrade holdfast"
+        fix = f"upgrade with: {upgrade_command()}"
         return failed("schema", f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
     if version < NEWEST:
         fix = f"open it once as the owner of its tables: {_OPEN}"

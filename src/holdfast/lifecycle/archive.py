@@ -38,6 +38,7 @@ from holdfast.core.packs import (
 from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record
 from holdfast.core.tombstones import is_tombstone
 from holdfast.core.types import TYPES, Archive, MemoryType, State
+from holdfast.installation import upgrade_command
 from holdfast.ports.models import Summarizer
 from holdfast.ports.objects import ObjectStore, Pack, PackStore
 from holdfast.ports.records import RecordStore
@@ -280,7 +281,7 @@ class Archives:
                 raise PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
             return open_pack(data)
         except PackTooNewError as problem:
-            raise ObjectDamagedError(f"{pack.name}: {problem}") from problem
+            raise ObjectDamagedError(f"{pack.name}: {problem}; upgrade with: {upgrade_command()}") from problem
         except PackDamagedError as problem:
             raise ObjectDamagedError(
                 f"the object {pack.name} in {self._objects().url} is damaged ({problem}); restore it from a backup"

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.core.errors import MissingExtraError
 from holdfast.core.records import Cause
 from holdfast.core.times import DAY, moment
 from holdfast.core.types import State
+from holdfast.installation import missing_extra
 from holdfast.lifecycle.schedule.maintenance import Upkeep
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.ports.rules import DueStore
@@ -208,7 +208,7 @@ def _prometheus() -> Any:
         import prometheus_client  # noqa: PLC0415 - only those who are scraped need it
         import prometheus_client.core  # noqa: PLC0415
     except ImportError:
-        raise MissingExtraError("metrics need prometheus-client: pip install 'holdfast[metrics]'") from None
+        raise missing_extra("the text of metrics", "metrics") from None
     return _Families(prometheus_client)
 
 

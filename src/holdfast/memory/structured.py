@@ -13,7 +13,6 @@ from holdfast.core.errors import (
     ConflictError,
     InvalidContentError,
     InvalidInputError,
-    MissingExtraError,
     SchemaViolationError,
     StaleError,
     quote,
@@ -22,6 +21,7 @@ from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, valu
 from holdfast.core.provenance import UNSAID, Origin, agent_source
 from holdfast.core.records import Cause, Record, Scope
 from holdfast.core.types import MemoryType
+from holdfast.installation import missing_extra
 from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable, shown
 from holdfast.ports.records import Added, SchemaStore
@@ -242,5 +242,5 @@ def _jsonschema() -> Any:
     try:
         import jsonschema  # noqa: PLC0415 - only those who define schemas need it
     except ImportError:
-        raise MissingExtraError("schemas need jsonschema: pip install 'holdfast[schema]'") from None
+        raise missing_extra("a schema", "schema") from None
     return jsonschema

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.core.errors import InvalidSettingsError, MissingExtraError, quote
+from holdfast.core.errors import InvalidSettingsError, quote
+from holdfast.installation import missing_extra
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.feed import LargeScopes
 from holdfast.ports.identity import Witness
@@ -102,9 +103,7 @@ def open_database(settings: Settings, before_new: Callable[[], None] = lambda: N
     try:
         from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:
-        raise MissingExtraError(
-            "PostgreSQL needs an extra: pip install 'holdfast[postgres]'", name=getattr(problem, "name", None)
-        ) from problem
+        raise missing_extra("PostgreSQL", "postgres") from problem
     return PostgresDatabase(
         settings.url,
         busy_seconds=settings.busy_seconds,

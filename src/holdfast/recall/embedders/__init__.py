@@ -9,7 +9,8 @@ import importlib.util
 import os
 from pathlib import Path
 
-from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError, quote
+from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
+from holdfast.installation import missing_extra
 from holdfast.ports.models import Embedder
 from holdfast.settings import without_password
 
@@ -80,6 +81,4 @@ def _openai(text: str) -> Embedder | None:
 def _require(package: str, *, extra: str) -> None:
     """Raise ``MissingExtraError`` unless ``package`` is installed; it is not imported."""
     if importlib.util.find_spec(package) is None:
-        raise MissingExtraError(
-            f"this embedder needs {package}, which is not installed: pip install 'holdfast[{extra}]'"
-        )
+        raise missing_extra("this embedder", extra)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
+from holdfast.installation import missing_extra
 from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.rows import clean_text, unit_rows
 
@@ -73,7 +74,7 @@ def _import_fastembed() -> Any:
     try:
         import fastembed  # noqa: PLC0415  (optional, and slow to import)
     except ImportError as error:
-        raise MissingExtraError("the fastembed embedder needs an extra: pip install 'holdfast[fastembed]'") from error
+        raise missing_extra("the fastembed embedder", "fastembed") from error
     return fastembed
 
 

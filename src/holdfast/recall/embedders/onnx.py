@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.core.errors import EmbedderError, HoldfastError, InvalidSettingsError, MissingExtraError
+from holdfast.core.errors import EmbedderError, HoldfastError, InvalidSettingsError
+from holdfast.installation import missing_extra
 from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.rows import clean_text, unit_rows
 
@@ -174,7 +175,7 @@ def _open_session(path: Path) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415  (optional, and slow to import)
     except ImportError as error:
-        raise MissingExtraError("the onnx embedder needs an extra: pip install 'holdfast[onnx]'") from error
+        raise missing_extra("the onnx embedder", "onnx") from error
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

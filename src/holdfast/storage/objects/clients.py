@@ -7,7 +7,8 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast.core.errors import ClosedError, InvalidSettingsError, MissingExtraError
+from holdfast.core.errors import ClosedError, InvalidSettingsError
+from holdfast.installation import missing_extra
 from holdfast.storage.objects.errors import shorten
 from holdfast.storage.objects.urls import Place, read_endpoint
 
@@ -62,9 +63,7 @@ class Clients:
         try:
             import obstore  # noqa: PLC0415 - slow to import, and only needed where there is a bucket
         except ImportError as problem:
-            raise MissingExtraError(
-                f"the object store {self._place.url} needs an extra: pip install 'holdfast[objects]'"
-            ) from problem
+            raise missing_extra(f"the object store {self._place.url}", "objects") from problem
         if not _started:
             _started.append(os.getpid())
         return obstore

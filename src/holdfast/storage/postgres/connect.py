@@ -9,6 +9,7 @@ from typing import Any, Final
 from psycopg import errors
 
 from holdfast.core.errors import StoreTooNewError, StoreUnavailableError
+from holdfast.installation import upgrade_command
 from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.citus import ALL_TABLES, distribute_tables
 from holdfast.storage.postgres.transactions import PACKAGE, Connection, lock_key
@@ -54,7 +55,7 @@ def prepare_schema(
     if version > steps[-1][0]:
         raise StoreTooNewError(
             f"{place} has schema version {version}, this version of Holdfast knows up to {steps[-1][0]}; "
-            "upgrade with: pip install --upgrade holdfast"
+            f"upgrade with: {upgrade_command()}"
         )
     if version == 0:
         before_new()

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
+from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
 from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T, migrations, statements
 from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
@@ -317,7 +318,7 @@ class Database:
         if version > newest:
             raise StoreTooNewError(
                 f"{self.path} has schema version {version}, this version of Holdfast knows up to {newest}; "
-                "upgrade with: pip install --upgrade holdfast"
+                f"upgrade with: {upgrade_command()}"
             )
         return version
 

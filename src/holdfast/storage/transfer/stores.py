@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.errors import InvalidSettingsError, MissingExtraError, quote
+from holdfast.core.errors import InvalidSettingsError, quote
+from holdfast.installation import missing_extra
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.database import Database
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
@@ -93,7 +94,5 @@ def _server() -> ModuleType:
     try:
         from holdfast.storage.transfer import postgres  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:
-        raise MissingExtraError(
-            "PostgreSQL needs an extra: pip install 'holdfast[postgres]'", name=getattr(problem, "name", None)
-        ) from problem
+        raise missing_extra("PostgreSQL", "postgres") from problem
     return postgres

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import MissingExtraError
+from holdfast.installation import missing_extra
 
 if TYPE_CHECKING:
     from holdfast.storage.valkey.short_term import ValkeyShortTerm
@@ -26,9 +26,7 @@ def open_short_term(url: str, *, timeout: float = 2.0) -> ValkeyShortTerm:
     except ModuleNotFoundError as problem:
         if problem.name != "valkey":
             raise
-        raise MissingExtraError(
-            f"the short-term store {address.shown} needs an extra: pip install 'holdfast[valkey]'"
-        ) from problem
+        raise missing_extra(f"the short-term store {address.shown}", "valkey") from problem
     return ValkeyShortTerm(address, timeout=timeout)
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.core.content import check_id
-from holdfast.core.errors import MissingExtraError
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Tenant, Url
 from holdfast.edges.cli.output import error_console, write_json
 from holdfast.edges.cli.store import open_engine
+from holdfast.installation import missing_extra
 
 _KEY: Final = "HOLDFAST_API_KEY"
 
@@ -70,7 +70,7 @@ def _check_extra() -> None:
     try:
         import mcp.server  # noqa: F401, PLC0415 - the extra is looked for here only
     except ImportError:
-        raise MissingExtraError("holdfast mcp needs an extra: pip install 'holdfast[mcp]'") from None
+        raise missing_extra("holdfast mcp", "mcp") from None
 
 
 def _catalogue(defaults: Any, *, keyed: bool) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.core.errors import MissingExtraError
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.options import Home, Json, Url
 from holdfast.edges.cli.output import console, write_json
 from holdfast.edges.cli.store import open_engine, wants_new_store
+from holdfast.installation import missing_extra
 
 if TYPE_CHECKING:
     from holdfast.edges.service.logs import LogFormat
@@ -76,7 +76,7 @@ def serve(
         from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
         from holdfast.edges.service.run import Options, run  # noqa: PLC0415
     except ModuleNotFoundError as problem:
-        raise MissingExtraError(f"serving needs {problem.name}: pip install 'holdfast[server]'") from problem
+        raise missing_extra("holdfast serve", "server") from problem
 
     form: LogFormat = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
     if wants_new_store.get():
