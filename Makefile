@@ -68,7 +68,7 @@ bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails lo
 	$(BIN)/python -m bench --check
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference
-	@for page in cli settings errors metrics rest mcp; do $(BIN)/python -m holdfast.edges.reference $$page > docs/reference/$$page.md; done
+	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m holdfast.edges.reference $$page > docs/reference/$$page.md; done
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

@@ -12,6 +12,7 @@ from bench.lifecycle import Figure, Reader, courteous, fill
 from bench.servers import postgres
 from bench.speed import USER_MEMORIES, sentences
 from holdfast import Holdfast
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.types import MemoryType
 
@@ -115,7 +116,9 @@ def _audit(place: Path) -> Iterator[Figure]:
         for user in range(_ENTRIES // 5_000):
             detail = {"kind": "long_term", "to": "recycled", "cause": "rule", "reason": "it was a year old"}
             ids = holdfast.parts.new_ids(now, 5_000)
-            holdfast.parts.audit.append(f"default/user {user}", [Event(now, "recycled", one, detail) for one in ids])
+            holdfast.parts.audit.append(
+                f"default/user {user}", [Event(now, Action.RECYCLED, one, detail) for one in ids]
+            )
         holdfast.audit.seal()
         start = time.perf_counter()
         assert holdfast.audit.verify()

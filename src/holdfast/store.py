@@ -17,6 +17,7 @@ from holdfast.backups.catalog import Catalog, last_backup
 from holdfast.backups.lost_keys import Abandoned, Abandonment
 from holdfast.backups.restore import Restored
 from holdfast.backups.service import Backups, backup_runners
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.clock import Belief
 from holdfast.core.errors import (
@@ -334,7 +335,7 @@ class Store:
                 raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
             if found:
                 now = self.parts.now()
-                self.stores.audit.append(f"{tenant}/", [Event(now, "keys.abandoned", None, found.as_dict())])
+                self.stores.audit.append(f"{tenant}/", [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
                 abandonment.run(now=now)
             return found
 

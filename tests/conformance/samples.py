@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import pack
 from holdfast.core.holds import Hold
@@ -157,20 +158,20 @@ def propose_rule(rules: RuleStore, tenant: str, kind: str, terms: Terms, *, now:
 
 def settle_rule(rules: RuleStore, rule: Rule, *, now: int = NOW) -> Rule:
     """Settle a rule; the rule as it is then."""
-    (settled,) = rules.settle([(rule, Event(now, "rule.changed", None, {"author": "the test"}))], now=now)
+    (settled,) = rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, {"author": "the test"}))], now=now)
     return settled
 
 
 def put_hold(holds: HoldStore, tenant: str, *, at: int = NOW, **scope: str) -> Hold:
     """Let a hold stand."""
     hold = Hold(new_id(), tenant, "the case of the broken ski", "legal", at, **scope)  # type: ignore[arg-type]
-    holds.add(hold, Event(at, "hold.added", hold.id, {"author": hold.author}))
+    holds.add(hold, Event(at, Action.HOLD_ADDED, hold.id, {"author": hold.author}))
     return hold
 
 
 def lift_hold(holds: HoldStore, hold: Hold, *, now: int = NOW) -> Hold | None:
     """Release a hold; the hold as it is then, if it stood."""
-    event = Event(now, "hold.released", hold.id, {"author": "legal"})
+    event = Event(now, Action.HOLD_RELEASED, hold.id, {"author": "legal"})
     return holds.release(hold.tenant, hold.id, now=now, author="legal", event=event)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.clock import Seen
 from holdfast.core.times import DAY, SECOND
@@ -12,7 +13,7 @@ TOLERANCE = 3 * DAY
 
 
 def reset(engine: Engine, me: Person, at: int) -> None:
-    engine.clock.accept(at, me.tenant, Event(NOW, "clock.accept", None, {"jobs": []}))
+    engine.clock.accept(at, me.tenant, Event(NOW, Action.CLOCK_ACCEPTED, None, {"jobs": []}))
 
 
 def test_the_latest_time_that_was_seen_is_kept(engine: Engine, elsewhere: Engine, me: Person) -> None:
@@ -26,7 +27,7 @@ def test_an_earlier_time_can_be_accepted_and_that_is_audited(engine: Engine, els
     reset(engine, me, NOW + 5)
     reset(engine, me, NOW - 5)
     assert elsewhere.clock.seen() == Seen(NOW - 5)
-    assert [entry.action for entry in elsewhere.audit.tail(me.tenant, limit=1)] == ["clock.accept"]
+    assert [entry.action for entry in elsewhere.audit.tail(me.tenant, limit=1)] == ["clock.accepted"]
 
 
 def test_a_time_that_is_too_far_ahead_is_noted_and_borne_out_by_one_a_day_later(

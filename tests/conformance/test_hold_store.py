@@ -9,6 +9,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, lift_hold, new_id, put_hold
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.holds import Hold
@@ -84,7 +85,7 @@ def test_a_hold_is_added_once(holds: HoldStore, engine: Engine, me: Person) -> N
     hold = put_hold(holds, me.tenant, user_id=me.user_id)
 
     with pytest.raises(HoldfastError):
-        holds.add(hold, Event(NOW, "hold.added", hold.id, {}))
+        holds.add(hold, Event(NOW, Action.HOLD_ADDED, hold.id, {}))
 
     assert holds.list(me.tenant) == [hold]
     assert len(engine.audit.of_item(me.subject, hold.id)) == 1
@@ -104,5 +105,5 @@ def test_a_hold_is_on_the_chain_of_whom_it_is_about_else_on_the_tenants(
 
 def test_a_hold_may_stand_for_someone_of_whom_nothing_is_known_yet(holds: HoldStore, me: Person) -> None:
     hold = Hold(new_id(), me.tenant, "to come", "legal", NOW, user_id="not here yet")
-    holds.add(hold, Event(NOW, "hold.added", hold.id, {}))
+    holds.add(hold, Event(NOW, Action.HOLD_ADDED, hold.id, {}))
     assert holds.list(me.tenant) == [hold]

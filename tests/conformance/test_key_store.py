@@ -7,6 +7,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, new_id
 from holdfast.core.access import ApiKey, Right
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import ALL
@@ -20,12 +21,12 @@ def key_of(tenant: str, **fields: object) -> ApiKey:
 
 
 def put(engine: Engine, key: ApiKey) -> ApiKey:
-    engine.keys.add(key, HASHED, Event(key.created_at, "access_key.created", key.id, {"name": key.name}))
+    engine.keys.add(key, HASHED, Event(key.created_at, Action.KEY_CREATED, key.id, {"name": key.name}))
     return key
 
 
 def revoke(engine: Engine, key: ApiKey, now: int) -> ApiKey | None:
-    return engine.keys.revoke(key.id, now=now, event=Event(now, "access_key.revoked", key.id, {}))
+    return engine.keys.revoke(key.id, now=now, event=Event(now, Action.KEY_REVOKED, key.id, {}))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from conformance.samples import (
     settle_rule,
     there,
 )
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.decisions import windows
 from holdfast.core.records import Outcome, Record, Scope
@@ -410,7 +411,7 @@ def test_rules_that_are_settled_together_take_effect_in_one_instant(
         assign_all(elsewhere.rules, rule)
         assert [times(engine, me, mine), times(engine, vip, theirs)] == before, "not yet"
 
-    event = Event(NOW + 1, "rule.changed", None, {"author": "the test"})
+    event = Event(NOW + 1, Action.RULE_CHANGED, None, {"author": "the test"})
     settled = elsewhere.rules.settle([(rule, event) for rule in proposed], now=NOW + 1)
     assert [(rule.terms, rule.version, rule.pending) for rule in settled] == [(r.pending, 1, None) for r in wanted]
     assert [times(engine, me, mine)[1], times(engine, vip, theirs)[1]] == [20, None]
@@ -423,7 +424,7 @@ def test_of_rules_that_are_settled_together_one_that_another_has_settled_stays(e
     scopes: list[dict[str, Any]] = [{}, {"user_id": me.user_id}]
     proposed = [propose_rule(engine.rules, me.tenant, "entity", Terms(delete_after=9), **scope) for scope in scopes]
     done = settle_rule(engine.rules, proposed[0], now=NOW + 1)
-    event = Event(NOW + 2, "rule.changed", None, {})
+    event = Event(NOW + 2, Action.RULE_CHANGED, None, {})
     settled = engine.rules.settle([(rule, event) for rule in proposed], now=NOW + 2)
     assert settled[0] == done
     assert (settled[1].version, settled[1].updated_at) == (1, NOW + 2)

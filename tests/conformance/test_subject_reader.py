@@ -9,6 +9,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, entry, fact, message, there
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.ports.conversations import Summarize
@@ -91,8 +92,8 @@ def test_facts_come_once_each_current_and_ended(engine: Engine, reader: SubjectR
 
 
 def test_the_subjects_own_chain_is_told_from_its_beginning(engine: Engine, reader: SubjectReader, me: Person) -> None:
-    engine.audit.append(me.subject, [Event(NOW + n, "noted", f"item {n}", {"n": n}) for n in range(5)])
-    engine.audit.append(me.other("x").subject, [Event(NOW, "noted", "another's", {})])
+    engine.audit.append(me.subject, [Event(NOW + n, Action.CHANGED, f"item {n}", {"n": n}) for n in range(5)])
+    engine.audit.append(me.other("x").subject, [Event(NOW, Action.CHANGED, "another's", {})])
 
     found = every(reader.audit, me.subject)
 
@@ -102,8 +103,8 @@ def test_the_subjects_own_chain_is_told_from_its_beginning(engine: Engine, reade
 
 def test_an_entry_about_several_items_is_read_whole(engine: Engine, reader: SubjectReader, me: Person) -> None:
     detail = {"reason": "old"}
-    engine.audit.append(me.subject, [Event(NOW, "archived", f"item {n}", detail) for n in range(5)])
-    engine.audit.append(me.subject, [Event(NOW, "noted", "item 9", {})])
+    engine.audit.append(me.subject, [Event(NOW, Action.ARCHIVED, f"item {n}", detail) for n in range(5)])
+    engine.audit.append(me.subject, [Event(NOW, Action.CHANGED, "item 9", {})])
 
     first, after = reader.audit(me.subject, limit=1)
     rest, _ = reader.audit(me.subject, after=after, limit=1)

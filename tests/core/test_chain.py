@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import (
     GENESIS,
     MOST_ITEMS,
@@ -39,7 +40,7 @@ JSON = st.recursive(
 EVENTS = st.builds(
     Event,
     st.integers(0, 2**50),
-    st.sampled_from(["recycle", "hold.add", "refuse"]),
+    st.sampled_from([action for action in Action if action is not Action.AUDIT_CUT]),
     st.none() | st.text(st.characters(codec="utf-8")),
     st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=3),
 )
@@ -74,13 +75,13 @@ def text_of(no: int, seq: int, event: Event) -> str:
 
 
 def test_the_text_of_an_entry_is_canonical() -> None:
-    one = text_of(7, 2, Event(5, "recycle", "m1", {"b": 1, "a": "é"}))
+    one = text_of(7, 2, Event(5, Action.RECYCLED, "m1", {"b": 1, "a": "é"}))
 
     assert one == (
-        '{"chain":"000102030405060708090a0b0c0d0e0f","no":7,"seq":2,"at":5,"item":"m1","action":"recycle",'
+        '{"chain":"000102030405060708090a0b0c0d0e0f","no":7,"seq":2,"at":5,"item":"m1","action":"recycled",'
         '"detail":{"a":"é","b":1}}'
     )
-    assert one == text_of(7, 2, Event(5, "recycle", "m1", {"a": "é", "b": 1}))
+    assert one == text_of(7, 2, Event(5, Action.RECYCLED, "m1", {"a": "é", "b": 1}))
 
 
 def test_a_hash_covers_the_text_and_the_hash_before_it() -> None:
@@ -93,7 +94,7 @@ def test_a_hash_covers_the_text_and_the_hash_before_it() -> None:
 )
 def test_a_detail_that_is_not_json_is_refused(detail: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInputError, match=why):
-        text_of(1, 1, Event(0, "recycle", None, detail))
+        text_of(1, 1, Event(0, Action.RECYCLED, None, detail))
 
 
 @given(RUNS)
@@ -108,7 +109,7 @@ def test_entries_say_what_their_events_said_each_of_them_in_its_order(events: li
 
 def test_events_in_a_row_that_differ_only_in_their_item_are_one_entry() -> None:
     why = {"reason": "365 days after it was made"}
-    events = [Event(5, "archived", item, why) for item in ("m2", "m1", "m3")]
+    events = [Event(5, Action.ARCHIVED, item, why) for item in ("m2", "m1", "m3")]
 
     (entry,), _ = chained(events)
 
@@ -121,10 +122,10 @@ def test_events_in_a_row_that_differ_only_in_their_item_are_one_entry() -> None:
 
 def test_events_that_differ_in_more_or_are_not_in_a_row_have_entries_of_their_own() -> None:
     why, other = {"a": 1}, {"a": 2}
-    one = Event(5, "archived", "m1", why)
+    one = Event(5, Action.ARCHIVED, "m1", why)
     for second in (
         one._replace(at=6, item="m2"),
-        one._replace(action="recycled", item="m2"),
+        one._replace(action=Action.RECYCLED, item="m2"),
         one._replace(detail=other, item="m2"),
         one._replace(item=None),
     ):
@@ -132,14 +133,14 @@ def test_events_that_differ_in_more_or_are_not_in_a_row_have_entries_of_their_ow
             Draft(one, ["m1"]),
             Draft(second, [] if second.item is None else ["m2"]),
         ]
-    between = [one, Event(5, "refused", "m2", other), one._replace(item="m3")]
+    between = [one, Event(5, Action.REFUSED, "m2", other), one._replace(item="m3")]
     assert [draft.items for draft in drafts(between)] == [["m1"], ["m2"], ["m3"]]
     assert [draft.items for draft in drafts([one._replace(item=None)] * 2)] == [[], []]
 
 
 def test_an_entry_is_about_so_many_items_at_most() -> None:
     why = {"a": 1}
-    events = [Event(5, "archived", f"m{number}", why) for number in range(2 * MOST_ITEMS + 1)]
+    events = [Event(5, Action.ARCHIVED, f"m{number}", why) for number in range(2 * MOST_ITEMS + 1)]
 
     assert [len(draft.items) for draft in drafts(events)] == [MOST_ITEMS, MOST_ITEMS, 1]
 
@@ -169,7 +170,7 @@ def test_a_whole_chain_has_nothing_wrong_and_any_change_of_an_entry_is_found(
 
 
 def test_what_is_missing_is_named() -> None:
-    entries, chain = chained([Event(n, "recycle", None, {}) for n in range(6)])
+    entries, chain = chained([Event(n, Action.RECYCLED, None, {}) for n in range(6)])
 
     (gap,) = check_chain(ALIAS, chain, None, entries[:2] + entries[4:])
     (end,) = check_chain(ALIAS, chain, None, entries[:4])
@@ -181,7 +182,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_one_changed_entry_does_not_make_all_that_follow_wrong() -> None:
-    entries, chain = chained([Event(n, "recycle", None, {"n": n}) for n in range(6)])
+    entries, chain = chained([Event(n, Action.RECYCLED, None, {"n": n}) for n in range(6)])
     entries[2] = entries[2]._replace(text=entries[2].text.replace(b'"n":2', b'"n":9'))
 
     (found,) = check_chain(ALIAS, chain, None, entries)
@@ -190,7 +191,7 @@ def test_one_changed_entry_does_not_make_all_that_follow_wrong() -> None:
 
 
 def test_a_chain_begins_where_it_says_that_it_was_cut_and_nowhere_else() -> None:
-    events = [Event(n, "recycle", None, {}) for n in range(5)]
+    events = [Event(n, Action.RECYCLED, None, {}) for n in range(5)]
     entries, chain = chained(events)
     second = entries[1].hash
     allowed, shorter = chained([*events[2:], cut_event(9, count=2, upto=2, upto_hash=second)], 2, second)
@@ -204,13 +205,13 @@ def test_a_chain_begins_where_it_says_that_it_was_cut_and_nowhere_else() -> None
 
 @pytest.mark.parametrize("detail", [{}, {"upto": 0}])
 def test_a_cut_that_does_not_say_where_is_wrong(detail: dict[str, Any]) -> None:
-    entries, chain = chained([Event(1, "audit.cut", None, detail)])
+    entries, chain = chained([Event(1, Action.AUDIT_CUT, None, detail)])
 
     assert [found.seq for found in check_chain(ALIAS, chain, None, entries)] == [1]
 
 
 def test_columns_that_are_no_text_are_found_and_break_nothing() -> None:
-    entries, chain = chained([Event(1, "recycle", "m1", {})])
+    entries, chain = chained([Event(1, Action.RECYCLED, "m1", {})])
 
     assert list(check_chain(ALIAS, chain, None, [entries[0]._replace(item=b"\xff")]))
     assert list(check_chain(ALIAS, chain, None, [entries[0]._replace(text=b"\xff{")]))
@@ -254,6 +255,6 @@ def test_a_missing_checkpoint_is_found(kept: list[int]) -> None:
 
 
 def test_the_order_of_keys_in_a_text_does_not_depend_on_the_detail() -> None:
-    text = text_of(1, 1, Event(0, "a", None, {"seq": 9, "chain": "x"}))
+    text = text_of(1, 1, Event(0, Action.CHANGED, None, {"seq": 9, "chain": "x"}))
 
     assert list(json.loads(text)) == ["chain", "no", "seq", "at", "item", "action", "detail"]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import raw
 from clocks import FakeClock
 from effort import times
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
 from holdfast.core.times import moment
@@ -46,12 +47,14 @@ class World(NamedTuple):
     def happen(self, subject: str, count: int = 1, **detail: Any) -> None:
         """Put some events on a chain."""
         at = moment(self.clock())
-        self.store.append(subject, [Event(at + n, "recycle", f"item {n}", {"n": n, **detail}) for n in range(count)])
+        self.store.append(
+            subject, [Event(at + n, Action.RECYCLED, f"item {n}", {"n": n, **detail}) for n in range(count)]
+        )
 
     def happen_together(self, subject: str, items: Iterable[str], **detail: Any) -> None:
         """Put on a chain what happened to several items at once."""
         at = moment(self.clock())
-        self.store.append(subject, [Event(at, "archived", item, detail) for item in items])
+        self.store.append(subject, [Event(at, Action.ARCHIVED, item, detail) for item in items])
 
     def tamper(self, statement: str, *bindings: object) -> None:
         """Change the store behind its back."""
@@ -83,8 +86,8 @@ def test_what_happened_is_told_in_order_with_the_newest_last(world: World) -> No
     world.happen(ME, 2)
     world.happen(YOU)
     world.happen(ALL)
-    world.store.append("t2/me", [Event(1, "elsewhere", None, {})])
-    world.store.append("tt/me", [Event(1, "elsewhere", None, {})])
+    world.store.append("t2/me", [Event(1, Action.ARCHIVED, None, {})])
+    world.store.append("tt/me", [Event(1, Action.ARCHIVED, None, {})])
 
     told = world.audit.tail()
     mine = world.audit.tail(user_id="me")
@@ -97,7 +100,7 @@ def test_what_happened_is_told_in_order_with_the_newest_last(world: World) -> No
     ]
     assert told[0] == {
         "at": "2026-01-15T12:00:00+00:00",
-        "action": "recycle",
+        "action": "recycled",
         "item": "item 0",
         "detail": {"n": 0},
         "chain": mine[0]["chain"],
@@ -121,7 +124,7 @@ def test_an_item_has_its_own_history(world: World) -> None:
 
 def test_what_happened_to_several_items_at_once_is_one_entry_and_the_history_of_each(world: World) -> None:
     world.happen_together(ME, ["b", "d", "a"], reason="old")
-    world.store.append(ME, [Event(moment(world.clock()), "restored", "d", {})])
+    world.store.append(ME, [Event(moment(world.clock()), Action.RESTORED, "d", {})])
     world.happen_together(ME, ["e", "d"], reason="older")
 
     ((entries,),) = raw.rows(world.database, "SELECT count(*) FROM audit")
@@ -194,8 +197,8 @@ def test_entries_are_written_with_what_they_tell_of_or_not_at_all(world: World) 
 
     def fail_halfway() -> None:
         with world.database.write() as tx:
-            append(tx, tx.number_for(ME), [Event(1, "recycle", None, {})])
-            append(tx, tx.number_for(YOU), [Event(1, "recycle", None, {})])
+            append(tx, tx.number_for(ME), [Event(1, Action.RECYCLED, None, {})])
+            append(tx, tx.number_for(YOU), [Event(1, Action.RECYCLED, None, {})])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -208,7 +211,7 @@ def test_entries_are_written_with_what_they_tell_of_or_not_at_all(world: World) 
 
 def test_a_subject_that_is_not_known_has_no_chain(world: World) -> None:
     with pytest.raises(NotFoundError, match="77"), world.database.write() as tx:
-        append(tx, 77, [Event(1, "recycle", None, {})])
+        append(tx, 77, [Event(1, Action.RECYCLED, None, {})])
 
 
 def test_no_events_are_no_entry(world: World) -> None:
@@ -224,7 +227,7 @@ def test_the_chain_of_an_erased_subject_stays_whole_and_can_go_on(world: World) 
     world.audit.seal()
     world.tamper("DELETE FROM subjects WHERE no = ?", *you)
     with world.database.write() as tx:
-        append(tx, you[0], [Event(1, "erase", None, {})])
+        append(tx, you[0], [Event(1, Action.ERASED, None, {})])
     assert world.audit.verify()
     world.audit.seal()
     world.tamper("DELETE FROM subjects WHERE no = ?", *me)
@@ -241,8 +244,8 @@ def test_two_connections_write_to_their_own_subjects_at_once(world: World, home:
 
         def work(subject: str) -> None:
             for n in range(40):
-                stores[subject].append(subject, [Event(n, "recycle", str(n), {})])
-                stores[subject].append(ALL, [Event(n, "policy.set", str(n), {})])
+                stores[subject].append(subject, [Event(n, Action.RECYCLED, str(n), {})])
+                stores[subject].append(ALL, [Event(n, Action.RULE_CHANGED, str(n), {})])
 
         threads = [threading.Thread(target=work, args=(subject,)) for subject in stores]
         for thread in threads:
@@ -386,7 +389,7 @@ def test_a_store_that_was_set_back_is_found_until_someone_says_why(homes: Homes)
 
         assert world.audit.verify()
         (told,) = world.audit.tail(1)
-        assert (told["action"], told["detail"]["reason"]) == ("audit.accept", "restored the backup of Tuesday")
+        assert (told["action"], told["detail"]["reason"]) == ("audit.accepted", "restored the backup of Tuesday")
 
 
 def test_sealing_does_not_cover_up_what_was_done_before(world: World) -> None:
@@ -437,7 +440,7 @@ def test_old_entries_are_cut_as_far_as_they_are_sealed(world: World) -> None:
     assert world.audit.cut(world.clock()) == 5
 
     assert [(entry["action"], entry["seq"]) for entry in world.audit.tail(user_id="me")] == [
-        ("recycle", 4),
+        ("recycled", 4),
         ("audit.cut", 5),
     ]
     assert [entry["seq"] for entry in world.audit.tail(user_id="you")] == [3, 4, 5]
@@ -454,7 +457,7 @@ def test_old_entries_are_cut_as_far_as_they_are_sealed(world: World) -> None:
 
 def test_only_the_beginning_of_a_chain_is_cut(world: World) -> None:
     for at in (1, 2, 9, 3):  # a clock went back
-        world.store.append(ME, [Event(at, "recycle", None, {})])
+        world.store.append(ME, [Event(at, Action.RECYCLED, None, {})])
     world.audit.seal()
 
     assert world.store.cut(5, at=9) == 2

@@ -240,7 +240,7 @@ def test_one_confirmation_is_enough_for_everything_after_it(binned: Store) -> No
     assert seen.sighted is None
     assert seen.at >= binned.at(20.1)
     entries = binned.look(lambda holdfast: holdfast.audit.tail(50), days=21)
-    assert [entry["action"] for entry in entries].count("clock.accept") == 1
+    assert [entry["action"] for entry in entries].count("clock.accepted") == 1
 
 
 def test_a_machine_that_was_off_for_a_month_goes_on_unattended_after_a_day(binned: Store) -> None:

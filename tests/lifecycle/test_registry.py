@@ -10,6 +10,7 @@ import pytest
 
 import raw
 from conformance.samples import NOW, Person, entry, message
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import (
     AgentRemovedError,
@@ -89,11 +90,11 @@ class World:
 
     def hold(self, **what: Any) -> Hold:
         hold = Hold(f"hold-{len(self.holds.list(TENANT, released=True))}", TENANT, "litigation", "counsel", NOW, **what)
-        self.holds.add(hold, Event(self.now, "held", hold.id, {}))
+        self.holds.add(hold, Event(self.now, Action.HOLD_ADDED, hold.id, {}))
         return hold
 
     def release(self, hold: Hold) -> None:
-        event = Event(self.now, "released", hold.id, {})
+        event = Event(self.now, Action.HOLD_RELEASED, hold.id, {})
         self.holds.release(TENANT, hold.id, now=self.now, author="counsel", event=event)
 
     def picture(self) -> list[tuple[Any, ...]]:

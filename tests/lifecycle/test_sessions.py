@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import (
     ConflictError,
@@ -86,11 +87,11 @@ class World:
 
     def hold(self, **what: Any) -> Hold:
         hold = Hold(f"hold-{self.ids.next(self.now)}", TENANT, "litigation", "counsel", self.now, **what)
-        self.holds.add(hold, Event(self.now, "held", hold.id, {}))
+        self.holds.add(hold, Event(self.now, Action.HOLD_ADDED, hold.id, {}))
         return hold
 
     def release(self, hold: Hold) -> None:
-        event = Event(self.now, "released", hold.id, {})
+        event = Event(self.now, Action.HOLD_RELEASED, hold.id, {})
         self.holds.release(TENANT, hold.id, now=self.now, author="counsel", event=event)
 
     def actions(self, scope: Scope, item: str) -> list[str]:
@@ -173,7 +174,7 @@ def settle(world: World, terms: Terms, **scope: Any) -> None:
     rule = Rule(f"rule-{world.ids.next(world.now)}", TENANT, HISTORY, Terms(), pending=terms, **scope)
     (rule,) = rules.propose([rule], now=world.now)
     assert sum(rules.assign(rule)) >= 0
-    rules.settle([(rule, Event(world.now, "rule.settled", None, {}))], now=world.now)
+    rules.settle([(rule, Event(world.now, Action.RULE_CHANGED, None, {}))], now=world.now)
 
 
 def test_a_rule_for_an_agent_keeps_its_conversations_for_longer_old_and_new(world: World) -> None:

@@ -364,11 +364,11 @@ def test_once_the_time_is_confirmed_sweeps_and_jobs_go_on(holdfast: Holdfast, cl
         assert honest.recycle.purge() == {}
         assert honest.schedule.problems() == []
         assert not any(row["next_run"] > "2189" for row in honest.schedule.list())
-        (accepted,) = [entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accept"]
+        (accepted,) = [entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accepted"]
         assert accepted["detail"]["seen"].startswith("2190")
         assert accepted["detail"]["jobs"] == sorted(job.name for job in JOBS)
         honest.sweep(confirm=True)
-        assert len([entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accept"]) == 1
+        assert len([entry for entry in honest.audit.tail(50) if entry["action"] == "clock.accepted"]) == 1
         assert honest.audit.verify()
 
 
@@ -378,7 +378,7 @@ def test_a_confirmed_sweep_leaves_what_a_clock_a_little_ahead_has_seen(holdfast:
     clock.advance(seconds=-60)
     holdfast.sweep(confirm=True)
     assert holdfast.trust.seen() == seen
-    assert "clock.accept" not in [entry["action"] for entry in holdfast.audit.tail()]
+    assert "clock.accepted" not in [entry["action"] for entry in holdfast.audit.tail()]
 
 
 def test_a_clock_whose_leap_was_accepted_is_trusted_until_it_leaps_again() -> None:

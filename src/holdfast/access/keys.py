@@ -23,6 +23,7 @@ from holdfast.core.access import (
     check_rights,
     told_rights,
 )
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, quote
@@ -105,7 +106,7 @@ class Access:
                 "name the tenant"
             )
         random = secrets.token_urlsafe(_RANDOM_BYTES)
-        self._store.add(key, _hash(random), Event(now, "access_key.created", key.id, _public(key)))
+        self._store.add(key, _hash(random), Event(now, Action.KEY_CREATED, key.id, _public(key)))
         return key, f"holdfast_{key.id.replace('-', '')}_{random}"
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
@@ -127,7 +128,7 @@ class Access:
             self._note(key.id)
         except StorageError as problem:  # it is revoked all the same; a backup of before could bring it back
             _log.warning("that API key %s is revoked was not noted outside of the store: %s", key.id, problem)
-        event = Event(now, "access_key.revoked", key.id, {"name": key.name})
+        event = Event(now, Action.KEY_REVOKED, key.id, {"name": key.name})
         revoked = self._store.revoke(key.id, now=now, event=event)
         with self._lock:
             self._trusted.pop(key.id, None)

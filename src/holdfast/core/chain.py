@@ -14,13 +14,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import Action
 from holdfast.core.content import json_problem
 from holdfast.core.errors import InvalidInputError, StorageError, quote
 
 #: What the first entry of a chain, and the first checkpoint, go on from.
 GENESIS: Final = bytes(32)
-#: The action of the entry that a chain gets where older ones are cut off.
-CUT: Final = "audit.cut"
 #: In findings, in place of a chain: what is wrong with the checkpoints, or with the number of all entries.
 CHECKPOINTS: Final = "checkpoints"
 ALL_CHAINS: Final = "all chains"
@@ -28,7 +27,7 @@ ALL_CHAINS: Final = "all chains"
 _canonical: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=dict
 ).encode
-_CUT_ACTION: Final = f'"{CUT}"'.encode()
+_CUT_ACTION: Final = f'"{Action.AUDIT_CUT}"'.encode()
 #: One entry is about so many items at most.
 MOST_ITEMS: Final = 1_000
 
@@ -37,7 +36,7 @@ class Event(NamedTuple):
     """Something that happened, to be put on a chain; it must not name the user."""
 
     at: int
-    action: str
+    action: Action
     item: str | None
     """The record, session, rule, hold, agent or tool that it is about."""
     detail: dict[str, Any]
@@ -175,7 +174,9 @@ def entry_text(alias: bytes, no: int, seq: int, draft: Draft, closing: str | Non
 
 
 def closing_of(event: Event) -> str:
-    """How an entry's text ends: what was done, and the details."""
+    """How an entry's text ends: what was done, and the details. ``InvalidInputError`` for an action that is none."""
+    if not isinstance(event.action, Action):
+        raise InvalidInputError(f"there is no audit action {quote(event.action)}; add it to Action in core/audit.py")
     try:
         text = f'{_canonical(event.action)},"detail":{_canonical(event.detail)}}}'
         if not text.isascii():
@@ -220,7 +221,7 @@ def parse_entries(text: bytes, entry_hash: bytes) -> list[Entry]:
 
 def cut_event(at: int, *, count: int, upto: int, upto_hash: bytes) -> Event:
     """The event that allows a chain to begin after ``upto``."""
-    return Event(at, CUT, None, {"count": count, "upto": upto, "hash": upto_hash.hex()})
+    return Event(at, Action.AUDIT_CUT, None, {"count": count, "upto": upto, "hash": upto_hash.hex()})
 
 
 # --- one chain ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Reference pages made from the code: the commands, the settings, the errors, the metrics.
+"""Reference pages made from the code: the commands, the settings, the errors, the metrics, the audit.
 
 ``python -m holdfast.edges.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
 """
@@ -19,6 +19,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 from typer.main import get_command
 
+from holdfast.core.audit import Action
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.app import app, examples_of
 from holdfast.edges.cli.outcomes import MEANINGS, exit_code
@@ -173,6 +174,11 @@ Printed by `holdfast metrics` (for a textfile collector, say), collected by `reg
 needs `pip install 'holdfast[metrics]'`. All but the latencies, which are those of the process that is asked, are read
 from the store: the work of every process is in them."""
 
+_AUDIT: Final = """\
+What happens to memories, and what decides over them, is in the audit chain: `holdfast audit tail`, `GET /v1/audit`,
+`holdfast.audit.tail()`, and `audit.jsonl` of an export. An entry has `at`, `action`, `item` (the id of what it is
+about), `detail`, `chain` (the pseudonym of the user, or of the tenant) and `seq`, its place in that chain."""
+
 _SERVICE_METRICS: Final = """\
 `holdfast serve` tells these of itself at `/metrics`, beside those above and those that Prometheus' client has of every
 process (`process_resident_memory_bytes` and the like). Each process tells its own: let Prometheus ask all of them.
@@ -255,6 +261,12 @@ def render_metrics() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def render_audit() -> str:
+    """The page of the audit actions."""
+    rows = [(f"`{action.value}`", _escaped(action.meaning)) for action in Action]
+    return "\n\n".join(["# Audit", _MADE, _AUDIT, _table(("Action", "Meaning"), rows)]) + "\n"
+
+
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
     from holdfast.edges.service.request_log import Traffic  # noqa: PLC0415
     from holdfast.edges.service.supervisor import Supervisor  # noqa: PLC0415 - the other pages need no service
@@ -284,6 +296,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         "settings": render_settings,
         "errors": render_errors,
         "metrics": render_metrics,
+        "audit": render_audit,
         "rest": render_rest,
         "mcp": render_mcp,
     }

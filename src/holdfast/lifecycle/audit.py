@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
 from holdfast.core.clock import Belief
 from holdfast.core.content import check_count, check_id
@@ -158,7 +159,7 @@ class Audit:
 
     def _accept(self, problem: Finding, reason: str) -> None:
         detail = {"reason": reason, "problem": problem.problem, "checkpoint": self._last().no}
-        self._store.append(f"{self._tenant}/", [Event(self._now(), "audit.accept", None, detail)])
+        self._store.append(f"{self._tenant}/", [Event(self._now(), Action.AUDIT_ACCEPTED, None, detail)])
 
 
 def begin_anew(audit: Audit) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.clock import BORNE_OUT, SKEW, Belief, Seen, believe, sight
 from holdfast.core.decisions import BIN_REASON, reason_for, split_window, windows
@@ -157,7 +158,7 @@ class ClockTrust:
         jobs = take_back()
         if ahead or behind or jobs or abs(leap) > SKEW:
             detail = {"seen": None if seen is None else iso(seen.at), "leap_seconds": leap // SECOND, "jobs": jobs}
-            self._store.accept(now, tenant, Event(now, "clock.accept", None, detail))
+            self._store.accept(now, tenant, Event(now, Action.CLOCK_ACCEPTED, None, detail))
         self._was_believed = True
 
     @property

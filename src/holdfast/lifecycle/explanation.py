@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Entry as AuditEntry
 from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, RecordFacts, next_move, told_decision
@@ -68,7 +69,7 @@ def explain_message(
     """
     message, session, purge_at = turn
     tenant, user_id = session.subject.split("/", 1)
-    binned = None if purge_at is None else next((e for e in reversed(entries) if e.action == "recycled"), None)
+    binned = None if purge_at is None else next((e for e in reversed(entries) if e.action == Action.RECYCLED), None)
     record = Record(
         id=message.id,
         kind=MemoryType.SHORT_TERM,
@@ -179,11 +180,11 @@ def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any] | 
     """What the audit chain knows of a record that is gone: when, why, and under which rule it went; ``None``, if it
     does not say that the record was deleted, or says that it came back since.
     """
-    ends = [entry for entry in entries if entry.action in ("deleted", "restored")]
-    if not ends or ends[-1].action != "deleted":
+    ends = [entry for entry in entries if entry.action in (Action.DELETED, Action.RESTORED)]
+    if not ends or ends[-1].action != Action.DELETED:
         return None
     last = ends[-1]
-    removed = next((entry for entry in reversed(entries) if entry.action == "recycled"), last)
+    removed = next((entry for entry in reversed(entries) if entry.action == Action.RECYCLED), last)
     detail = removed.detail
     rule = f" ({detail['rule']})" if detail.get("rule") else ""
     return {

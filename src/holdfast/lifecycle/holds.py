@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import check_content, check_id, to_json
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
@@ -81,7 +82,7 @@ class Holds:
             memory_id=whom["memory_id"],
             tag=whom["tag"],
         )
-        self._store.add(hold, Event(now, "hold.added", hold.id, _public(hold)))
+        self._store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
         return hold
 
     def _check_names_something(self, whom: dict[str, str | None]) -> None:
@@ -126,7 +127,7 @@ class Holds:
     def release(self, hold_id: str, *, author: str = "unknown") -> Hold:
         """Lift a hold: what is past its time goes with the next sweep."""
         now = self._now()
-        event = Event(now, "hold.released", str(hold_id), {"author": check_id(author, "author")})
+        event = Event(now, Action.HOLD_RELEASED, str(hold_id), {"author": check_id(author, "author")})
         found = is_id(hold_id)
         hold = self._store.release(self._tenant, hold_id, now=now, author=author, event=event) if found else None
         if hold is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id
 from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
@@ -311,7 +312,7 @@ class Policies:
                 progress(count)
         join_rest()  # cut short before this, it takes effect when it is asked for again
         now = self._now()
-        events = [Event(now, "rule.changed", None, _detail(rule, author)) for rule in rules]
+        events = [Event(now, Action.RULE_CHANGED, None, _detail(rule, author)) for rule in rules]
         return self._rules.settle(list(zip(rules, events, strict=True)), now=now)
 
     # --- within -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.decisions import RecordFacts, windows
 from holdfast.core.domains import RetentionPolicy
@@ -89,7 +90,7 @@ class DomainRules:
             "to": shown_terms(wanted.terms),
             "author": author,
         }
-        self._rules.settle([(rule, Event(now, "rule.changed", None, detail))], now=now)
+        self._rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
 
     def _rule(self, wanted: Wanted) -> Rule:
         rule_id = self._new_id(self._now())

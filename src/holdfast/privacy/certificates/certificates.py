@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.content import check_count
 from holdfast.core.errors import (
     HoldfastError,
@@ -83,7 +84,7 @@ def remarks_on(engine: str, *, pending: bool, short_term_elsewhere: bool) -> lis
 def erasure_on(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:
     """The latest entry of a tenant's own chain that says that a pseudonym was erased; ``None`` if none of them does."""
     for tenant in dict.fromkeys(tenants):
-        entries = [entry for entry in audit.of_item(f"{tenant}/", alias) if entry.action == "erased"]
+        entries = [entry for entry in audit.of_item(f"{tenant}/", alias) if entry.action == Action.ERASED]
         if entries:
             return Audited(entries[-1].chain, entries[-1].seq, entries[-1].hash)
     return None

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import pack, parse_json_object, to_json, unpack
 from holdfast.core.deadline import check_deadline
@@ -156,9 +157,9 @@ class SqlHistory:
                 if holds and (hold := standing(held_of(scope.subject, *whose, message_id, metadata), holds))
             ]
             if held:  # all of them, or none
-                events = [_event(now, "refused", message_id, hold=hold.id) for message_id, hold in held]
+                events = [_event(now, Action.REFUSED, message_id, hold=hold.id) for message_id, hold in held]
             else:
-                events = [_event(now, "recycled", row[1], reason="deleted by the user") for row in found]
+                events = [_event(now, Action.RECYCLED, row[1], reason="deleted by the user") for row in found]
                 tx.run_many(SQL["bin_message"], ((subject, now + BIN, row[0]) for row in found))
                 summary = summarize("", _last_messages(tx, subject, number, _RETOLD))
                 size = sum(row[3] for row in found)
@@ -194,16 +195,16 @@ class SqlHistory:
                     f"message {message_id} belongs to agent {agent_id!r}, which is in the recycle bin; restore the "
                     f"agent first (holdfast agent restore {agent_id}), then the message"
                 )
-                append(tx, number, [_event(now, "refused", message_id, reason=REFUSALS[Outcome.PARTED])])
+                append(tx, number, [_event(now, Action.REFUSED, message_id, reason=REFUSALS[Outcome.PARTED])])
             elif state != State.ACTIVE:
                 refused = ConflictError(
                     f"message {message_id} belongs to session {session_id!r}, which is {state}; restore that"
                 )
-                append(tx, number, [_event(now, "refused", message_id, reason=f"its session is {state}")])
+                append(tx, number, [_event(now, Action.REFUSED, message_id, reason=f"its session is {state}")])
             else:
                 tx.run(SQL["bin_message"], (number, None, key))
                 tx.run(SQL["count_messages"], (number, 1, size, None, session))
-                append(tx, number, [_event(now, "restored", message_id, reason="restored by the user")])
+                append(tx, number, [_event(now, Action.RESTORED, message_id, reason="restored by the user")])
         if refused is not None:
             raise refused
         return True
@@ -330,11 +331,11 @@ def _purge(tx: Transaction, subject: str, found: list[tuple[Any, ...]], *, now: 
     ][:limit]
     gone = [(message_id, size) for key, message_id, size in free if tx.run(SQL["erase_message"], (number, key, now))]
     reason = "its time in the recycle bin was over"
-    append(tx, number, [_event(now, "deleted", message_id, reason=reason) for message_id, _ in gone])
+    append(tx, number, [_event(now, Action.DELETED, message_id, reason=reason) for message_id, _ in gone])
     return [size for _, size in gone]
 
 
-def _event(now: int, action: str, message_id: str, **detail: str) -> Event:
+def _event(now: int, action: Action, message_id: str, **detail: str) -> Event:
     return Event(now, action, message_id, {"kind": "message", **detail})
 
 

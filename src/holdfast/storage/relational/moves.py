@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import pack, to_json
 from holdfast.core.errors import ConflictError
@@ -48,7 +49,7 @@ class Mover:
         self._models: dict[str | None, int | None] = {}
         self._packs: dict[int, bool] = {}
         self._limits: dict[int, tuple[int | None, int | None]] = {}
-        self._notes: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
+        self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
         self.ended: list[SessionWindow] = []
         """The short-term windows that end with conversations that were moved."""
@@ -235,7 +236,7 @@ class Mover:
             "cause": move.cause.value,
             **why,
         }
-        self._events.append(Event(self._now, "refused", move.id, detail))
+        self._events.append(Event(self._now, Action.REFUSED, move.id, detail))
 
     def save(self) -> None:
         """Write the counts, the list of changes and the audit chain."""
@@ -270,10 +271,10 @@ def _is_removal(move: Move) -> bool:
     return not back and move.source is not State.DELETING
 
 
-def _action(move: Move) -> str:
+def _action(move: Move) -> Action:
     if move.target in LIVE and move.source is State.RECYCLED:
-        return "restored"
-    return "rehydrated" if move.target is State.ACTIVE else move.target.value
+        return Action.RESTORED
+    return Action.REHYDRATED if move.target is State.ACTIVE else Action(move.target.value)
 
 
 def _stored(keeping: Keeping) -> tuple[Any, ...]:

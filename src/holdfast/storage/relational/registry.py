@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.decisions import removal_reason
@@ -67,7 +68,7 @@ class SqlRegistry:
                     )
                 known = None
             tx.run(SQL["put"], (tenant, sort, entry_id, description, to_json(metadata), now))
-            _note(tx, (tenant, sort, entry_id), "registered" if known is None else "changed", now=now)
+            _note(tx, (tenant, sort, entry_id), Action.REGISTERED if known is None else Action.CHANGED, now=now)
             return _known(tx, tenant, sort, entry_id)
 
     def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
@@ -90,9 +91,9 @@ class SqlRegistry:
                 elif known.bundle is not None:  # some of it had not come back yet: it all goes together again
                     bundle = known.bundle
                 tx.run(SQL["remove"], (now, reason, now + BIN, bundle, *where))
-                _note(tx, where, "recycled", now=now, reason=reason)
+                _note(tx, where, Action.RECYCLED, now=now, reason=reason)
             else:
-                _note(tx, where, "refused", now=now, to=State.RECYCLED.value, hold=hold.id)
+                _note(tx, where, Action.REFUSED, now=now, to=State.RECYCLED.value, hold=hold.id)
             row = tx.one(SQL["get"], where) or ()
         if hold is not None:
             raise HeldError(
@@ -115,7 +116,7 @@ class SqlRegistry:
                     "it can no longer be restored"
                 )
             tx.run(SQL["restore"], (now, *where))
-            _note(tx, where, "restored", now=now)
+            _note(tx, where, Action.RESTORED, now=now)
             return _known(tx, *where)
 
     def follow(
@@ -289,7 +290,7 @@ def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
     if _hold_on(tx, where, entry.metadata) is not None:
         return False
     tx.run(SQL["erase"], where)
-    _note(tx, where, "deleted", now=now, reason="its time in the recycle bin was over")
+    _note(tx, where, Action.DELETED, now=now, reason="its time in the recycle bin was over")
     return True
 
 
@@ -341,7 +342,7 @@ def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | 
     return standing(thing, standing_holds(tx, f"{tenant}/"))
 
 
-def _note(tx: Transaction, where: Where, action: str, *, now: int, **detail: str) -> None:
+def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: str) -> None:
     """Into the tenant's own audit chain."""
     tenant, sort, entry_id = where
     chain = tx.number_for(f"{tenant}/")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, StaleError
@@ -231,7 +232,7 @@ class SqlAdopter:
                 "backup": self._origin.backup_id,
                 **brought,
             }
-            append(tx, number, [Event(self._now, "restored", None if one is None else one["id"], detail)])
+            append(tx, number, [Event(self._now, Action.RESTORED, None if one is None else one["id"], detail)])
 
 
 def _is_on_something(tx: Transaction, hold: Values) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import RulesChangedError
@@ -175,7 +176,7 @@ class SqlRules:
                 "from": {kind: shown_terms(before[kind]) for kind in changed},
                 "to": {kind: shown_terms(book.defaults[kind]) for kind in changed},
             }
-            append(tx, tx.number_for(f"{tenant}/"), [Event(now, "defaults.changed", None, detail)])
+            append(tx, tx.number_for(f"{tenant}/"), [Event(now, Action.DEFAULTS_CHANGED, None, detail)])
         return True
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from holdfast.core.audit import Action
 from holdfast.core.chain import Event, parse_entries
 from holdfast.core.content import to_json
 from holdfast.core.errors import HeldError
@@ -167,8 +168,8 @@ def _detach(
     _keep_totals(tx, number, tenant, moves)
     tx.run(SQL["remove_scopes"], (number,))  # what the store holds is counted without them from now on
     detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}
-    append(tx, number, [Event(now, "erased", None, detail)])
-    append(tx, tenant, [Event(now, "erased", alias, detail)])
+    append(tx, number, [Event(now, Action.ERASED, None, detail)])
+    append(tx, tenant, [Event(now, Action.ERASED, alias, detail)])
     tombstone = tombstone_for(number, alias, subject)
     tx.run(SQL["rename"], (tombstone.name, number))
     return tombstone, Found(rows, kinds)
@@ -256,7 +257,7 @@ def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) 
     detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
     last = tx.one(AUDIT["tail_of_subject"], (number, 1)) if once else None
     if last is None or parse_entries(*last)[-1].detail != detail:
-        append(tx, number, [Event(now, "refused", None, detail)])
+        append(tx, number, [Event(now, Action.REFUSED, None, detail)])
 
 
 def own_sessions(tx: Transaction, subject: str, number: int, names: Sequence[str]) -> frozenset[str]:
