@@ -221,6 +221,9 @@ def test_an_answer_can_be_made_whole_first() -> None:
 def test_an_export_that_cannot_begin_has_a_status_that_says_so(client: Client, holdfast: Holdfast) -> None:
     response = client.get("/v1/users/%00/export")
     assert response.status_code == 422
+    response = client.get("/v1/users/nobody/export")
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
+    assert "holdfast user list" in response.json()["detail"]
 
 
 def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does_the_rest(

@@ -83,10 +83,14 @@ def test_whoever_has_seen_enough_of_the_zip_sees_no_traceback(shell: Shell) -> N
     assert process.returncode != 0
 
 
-def test_of_a_user_whom_nobody_knows_there_is_nothing(shell: Shell, tmp_path: Path) -> None:
-    said = shell.ok("export", "nobody", "--to", str(tmp_path / "nobody.zip"))
-    assert said.startswith("Nothing is held on nobody.\nWritten to ")
-    assert contents(tmp_path / "nobody.zip") == []
+def test_the_export_of_a_user_whom_nobody_knows_fails_and_writes_nothing(shell: Shell, tmp_path: Path) -> None:
+    shell.ok("add", "Likes tea", "-u", "alice")
+    for options in (("--to", str(tmp_path / "nobody.zip")), ("--to", "-"), ("--json",)):
+        result = shell("export", "nobody", *options)
+        assert result.exit_code == 1
+        assert "user 'nobody' of tenant 'default' does not exist" in result.stderr
+        assert result.stdout == ""
+    assert list(tmp_path.glob("*.zip*")) == []
 
 
 def test_what_could_not_be_read_is_told_of(shell: Shell, tmp_path: Path) -> None:

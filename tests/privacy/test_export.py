@@ -25,6 +25,7 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import (
     InvalidInputError,
     InvalidScopeError,
+    NotFoundError,
     ObjectStoreUnavailableError,
     StaleError,
     StoreAwayError,
@@ -32,9 +33,8 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import Encoding, Entry, Record, Scope
 from holdfast.core.types import TYPES, MemoryType
-from holdfast.privacy.export.locations import LEFT_OUT
-from holdfast.privacy.export.readers import Person, Sources, memories
-from holdfast.privacy.export.schema import FIELDS
+from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, read_memories
+from holdfast.privacy.export.rows import FIELDS
 from homes import ENGINES, on_sqlite
 from lifecycle.soundness import object_path, objects_of
 
@@ -48,7 +48,7 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 def validator() -> Draft202012Validator:
-    from holdfast.privacy.export.schema import line_schema
+    from holdfast.privacy.export.rows import line_schema
 
     Draft202012Validator.check_schema(line_schema())
     return Draft202012Validator(line_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -219,14 +219,22 @@ def test_the_names_of_the_source_documents_are_there(holdfast: Holdfast, memory:
     assert other.gdpr_export_user_data(ME)["memories"]["long_term"] == said["memories"]["long_term"]
 
 
-def test_of_a_user_whom_nobody_knows_the_export_is_empty_and_leaves_no_trace(
-    holdfast: Holdfast, tmp_path: Path
-) -> None:
-    before = subjects(holdfast)
-    said = holdfast.export_user("nobody", tmp_path / "nobody.zip")
-    assert not any(said["memories"].values())
-    assert all(lines == [] for lines in Export(tmp_path / "nobody.zip").all_lines().values())
-    assert subjects(holdfast) == before
+def test_of_a_user_whom_nobody_knows_nothing_is_exported_or_written(holdfast: Holdfast, tmp_path: Path) -> None:
+    before = raw.rows(holdfast, "SELECT subject FROM subjects")
+    stream = io.BytesIO()
+    for to in (None, tmp_path / "nobody.zip", stream):
+        with pytest.raises(NotFoundError, match=r"user 'nobody' .* does not exist.* holdfast user list"):
+            holdfast.export_user("nobody", to)
+    assert not (tmp_path / "nobody.zip").exists()
+    assert stream.getvalue() == b""
+    assert raw.rows(holdfast, "SELECT subject FROM subjects") == before
+
+
+def test_of_a_user_whom_only_a_quota_or_a_note_names_that_is_exported(holdfast: Holdfast) -> None:
+    holdfast.quotas.set("long_term", max_memories=5, user_id="soon")
+    assert len(holdfast.export_user("soon")["quotas"]) == 1
+    holdfast.manager("now", "guide").add("a note", "working")
+    assert len(holdfast.export_user("now")["memories"]["working"]) == 1
 
 
 def test_tenants_are_kept_apart(home: Path, clock: FakeClock) -> None:
@@ -234,6 +242,7 @@ def test_tenants_are_kept_apart(home: Path, clock: FakeClock) -> None:
         north.manager(ME, "a").add("a secret of the north")
         north.quotas.set("long_term", max_memories=5, user_id=ME)
     with Holdfast.open(home=home, clock=clock, tenant="south") as south:
+        south.manager(ME, "a").add("of the other one")
         assert "north" not in json.dumps(south.export_user(ME))
         assert south.export_user(ME)["quotas"] == []
 
@@ -249,10 +258,8 @@ def test_of_someone_who_was_erased_nothing_is_left_to_export(holdfast: Holdfast,
     assert all(before["memories"].values())
     assert all(lines for name, lines in before.items() if name not in ("user_id", "export_date", "memories"))
     holdfast.erase_user(ME)
-    after = holdfast.export_user(ME)
-    assert not any(after["memories"].values())
-    kept = {name: len(lines) for name, lines in after.items() if isinstance(lines, list) and lines}
-    assert kept == {}, "whatever an export reads, an erasure removes"
+    with pytest.raises(NotFoundError):  # whatever an export reads, an erasure removes
+        holdfast.export_user(ME)
 
 
 def test_an_entry_of_the_bin_that_is_about_to_be_deleted_is_still_told_of(
@@ -530,7 +537,7 @@ def test_what_is_brought_back_or_packed_anew_while_it_is_read_is_read_again(
     clock.advance(days=366)
     holdfast.sweep(confirm=True)
     memory.rehydrate(ids[0])
-    reading = memories(person_of(holdfast), MemoryType.LONG_TERM)
+    reading = read_memories(person_of(holdfast), MemoryType.LONG_TERM)
     said = [next(reading)]
     memory.rehydrate(ids[1])  # the others are packed anew
     said += reading
@@ -561,7 +568,7 @@ def test_what_is_there_all_the_time_is_in_it_once_whatever_happens_to_it(
         memory.add(f"new {turn}")
 
     said = []
-    for line in memories(person_of(holdfast), MemoryType.LONG_TERM):
+    for line in read_memories(person_of(holdfast), MemoryType.LONG_TERM):
         said.append(line["memory_id"])
         if len(said) < 60:
             stir()
@@ -601,6 +608,7 @@ def insert_many(holdfast: Holdfast, count: int, size: int) -> None:
 
 def test_an_export_takes_no_more_memory_for_more_memories(holdfast: Holdfast, tmp_path: Path) -> None:
     insert_many(holdfast, 6_000, 6_000)  # 36 MB of text
+    holdfast.manager("warm up", "a").add("a note")
     holdfast.export_user("warm up", tmp_path / "none.zip")
     tracemalloc.start()
     try:

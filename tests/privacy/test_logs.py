@@ -106,7 +106,8 @@ def test_gdpr_export_user_data_logs_how_much_was_given(
     for line in (first, second):
         assert line.startswith(f"exported what is held on user {whose(holdfast)}: {{")
         assert "'long_term': 2" in line
-    holdfast.gdpr_export_user_data("nobody")
+    holdfast.manager("noted", "guide").add("a note", "working")
+    holdfast.gdpr_export_user_data("noted")
     assert logged()[-1].startswith("exported what is held on user unknown (nothing is kept): ")
 
 

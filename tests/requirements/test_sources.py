@@ -14,6 +14,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, sources
+from holdfast.core.errors import NotFoundError
 from holdfast.core.types import TYPES
 from holdfast.engine import default_engine
 from holdfast.sources import (
@@ -228,7 +229,8 @@ def test_a_user_is_exported_and_erased(holdfast: Holdfast) -> None:
     # Decided: every kind is counted and erased, not those three alone; and this one skips the bin.
     assert set(counts) == {kind.value for kind in MemoryType}
     assert holdfast.recycle.list() == []
-    assert not any(gdpr_export_user_data("ann", engine=holdfast)["memories"].values())
+    with pytest.raises(NotFoundError):
+        gdpr_export_user_data("ann", engine=holdfast)
 
 
 def test_the_functions_of_the_domains(holdfast: Holdfast, clock: FakeClock) -> None:

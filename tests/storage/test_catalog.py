@@ -12,7 +12,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.privacy.export.locations import LEFT_OUT, PLACES
+from holdfast.privacy.export.readers import LEFT_OUT, PARTS
 from holdfast.storage.catalog import LOCATIONS, TABLES, Backup, Erase, Owner, Spread, Table, Where, tables_in
 from holdfast.storage.relational.database import Database
 from homes import ENGINES, Homes, database_of, settings_of
@@ -68,7 +68,7 @@ def test_a_table_with_something_of_a_user_is_exported_or_says_why_not() -> None:
     for table in TABLES:
         assert not (table.export and table.left_out_because), table.name
         assert table.export or table.left_out_because or table.owner is not Owner.USER, table.name
-    parts = {"memories" if place.is_memory and place.name != "short_term" else place.name for place in PLACES}
+    parts = {"memories" if place.is_memory and place.name != "short_term" else place.name for place in PARTS}
     assert {table.export for table in TABLES if table.export} == parts
     assert {table.name for table in TABLES if table.left_out_because} < set(LEFT_OUT)
 

@@ -1,4 +1,4 @@
-"""An export as a ZIP: written as it is gathered, to a file or a stream, with no more than a page of it in memory."""
+"""An export as a ZIP of files for programs and a page for people. It is written as it is read, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from html import escape
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from holdfast.core.content import to_json
 from holdfast.core.times import when
-from holdfast.privacy.export import html
-from holdfast.privacy.export.locations import LEFT_OUT, PLACES, Place
-from holdfast.privacy.export.readers import File, Person
-from holdfast.privacy.export.rows import Line, encoded
-from holdfast.privacy.export.schema import line_schema
+from holdfast.privacy.export.readers import LEFT_OUT, PARTS, File, Part, Person
+from holdfast.privacy.export.rows import Line, encode, line_schema
 
 FORMAT: Final = "holdfast-export"
 VERSION: Final = 1
@@ -60,14 +60,14 @@ class ExportWriter:
 
     def write(self, person: Person, export_date: str, check: Callable[[], str | None], progress: Progress) -> Contents:
         """Write everything that is held on a person; ``check`` is asked for their pseudonym, or raises, at the end."""
-        counts = {place.name: self._place(place, person, progress) for place in PLACES}
+        counts = {part.name: self._write_part(part, person, progress) for part in PARTS}
         pseudonym = check()
-        titles = {place.name: (place.title, counts[place.name]) for place in PLACES}
+        titles = {part.name: (part.title, counts[part.name]) for part in PARTS}
         with self._entry("index.html", sum(counts.values())) as write:
-            write(html.head(person.user_id, export_date, titles))
+            write(_page_head(person.user_id, export_date, titles))
             self._page.seek(0)
             shutil.copyfileobj(self._page, _Sink(write))
-            write(html.foot())
+            write(b"</body></html>\n")
         with self._entry("schema.json", None) as write:
             write(_pretty(line_schema()))
         manifest = {
@@ -86,25 +86,25 @@ class ExportWriter:
             write(_pretty(manifest))
         return Contents(counts, self._incomplete)
 
-    def _place(self, place: Place, person: Person, progress: Progress) -> int:
-        self._page.write(html.section(place.name, place.title))
+    def _write_part(self, part: Part, person: Person, progress: Progress) -> int:
+        self._page.write(_page_section(part.name, part.title))
         count = files = 0
-        for file in place.files(person):
-            count += self._file(file, progress)
+        for file in part.files(person):
+            count += self._write_file(file, progress)
             files += 1
         if not count:
-            self._page.write(html.nothing())
-        return files if place.name == "conversations" else count
+            self._page.write(b"<p>Nothing.</p>\n")
+        return files if part.name == "conversations" else count
 
-    def _file(self, file: File, progress: Progress) -> int:
+    def _write_file(self, file: File, progress: Progress) -> int:
         is_list = file.name.endswith(".json")
         with self._entry(file.name, 0) as write:
             if is_list:
                 write(b"[")
             for count, line in enumerate(file.lines, 1):
                 write(b",\n" if is_list and count > 1 else b"")
-                write(encoded(line) + (b"" if is_list else b"\n"))
-                self._tell(line)
+                write(encode(line) + (b"" if is_list else b"\n"))
+                self._show(line)
                 if count % _STRIDE == 0:
                     progress(_STRIDE)
                 self._files[-1]["records"] = count
@@ -114,8 +114,8 @@ class ExportWriter:
         progress(written % _STRIDE)
         return written
 
-    def _tell(self, line: Line) -> None:
-        self._page.write(html.article(line))
+    def _show(self, line: Line) -> None:
+        self._page.write(_page_article(line))
         self._incomplete += line["type"] == "memory" and line["note"] is not None
 
     @contextmanager
@@ -171,3 +171,72 @@ _EARLIEST: Final = 315_532_800_000_000
 
 def _pretty(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace") + b"\n"
+
+
+# --- the page for people: plain HTML that loads nothing; everything on it is escaped ----------------------------------
+
+#: The text of a line is the first of these fields that it has.
+_TEXTS: Final = ("content", "summary")
+#: A value that is shorter as JSON is shown on one line.
+_SHORT: Final = 100
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "article{border-top:1px solid #ccc;padding:.5rem 0;content-visibility:auto}"
+    "article.message{margin-left:2rem}"
+    "p.said{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem;margin:0;font-size:.8rem;color:#555}"
+    "dd{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "table{border-collapse:collapse}td{padding:0 1rem 0 0}"
+)
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _page_head(user_id: str, export_date: str, counts: Mapping[str, tuple[str, int]]) -> bytes:
+    """The beginning of the page; ``counts`` are the title of each section, and how much is in it, by name."""
+    rows = "".join(
+        f'<tr><td><a href="#{escape(name)}">{escape(title)}</a></td><td>{count:,}</td></tr>\n'
+        for name, (title, count) in counts.items()
+    )
+    return _bytes(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>Data held on {escape(user_id)}</title>\n<style>{_STYLE}</style></head><body>\n"
+        f"<h1>Data held on {escape(user_id)}</h1>\n"
+        f"<p>As of {escape(export_date)}. The same is in the other files of this archive, for programs: "
+        "manifest.json lists them, schema.json describes them.</p>\n"
+        f"<table>\n{rows}</table>\n"
+    )
+
+
+def _page_section(name: str, title: str) -> bytes:
+    """The beginning of a section."""
+    return _bytes(f'<h2 id="{escape(name)}">{escape(title)}</h2>\n')
+
+
+def _page_article(line: Line) -> bytes:
+    """One thing that is held."""
+    said = next((name for name in _TEXTS if line.get(name)), None)
+    about = "".join(
+        f"<dt>{_label(name)}</dt><dd>{escape(_to_text(value))}</dd>"
+        for name, value in line.items()
+        if name not in ("type", said) and value not in (None, {}, "")
+    )
+    words = "" if said is None else f'<p class="said">{escape(line[said])}</p>'
+    return _bytes(f'<article class="{escape(line["type"])}">{words}<dl>{about}</dl></article>\n')
+
+
+@cache
+def _label(name: str) -> str:
+    return escape(name.replace("_", " "))
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    text = to_json(value)
+    return text if len(text) < _SHORT else json.dumps(value, ensure_ascii=False, indent=1, default=dict)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="xmlcharrefreplace")

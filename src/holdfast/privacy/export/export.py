@@ -5,22 +5,30 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 from holdfast.core.content import check_id
-from holdfast.core.errors import InvalidInputError, StaleError, StoreFullError, StoreUnavailableError, quote
+from holdfast.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    StaleError,
+    StoreFullError,
+    StoreUnavailableError,
+    quote,
+)
 from holdfast.core.ids import name_in_logs
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType
 from holdfast.privacy.export.archive import Contents, ExportWriter, Progress
-from holdfast.privacy.export.files import check_target, write_whole
-from holdfast.privacy.export.locations import PLACES, Place
-from holdfast.privacy.export.readers import Person, Sources, memories
+from holdfast.privacy.export.readers import PARTS, Part, Person, Sources, read_memories
 from holdfast.privacy.export.rows import Line
+from holdfast.storage.objects.disk import sync_folder
 
+_T = TypeVar("_T")
 _log = logging.getLogger("holdfast.export")
 #: Where an export goes: a path, or something open that takes bytes.
 Target = str | os.PathLike[str] | IO[bytes]
@@ -28,7 +36,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Exports:
-    """Gathers what is held on people, of any tenant of a store."""
+    """Exports what is held on users, of any tenant of a store."""
 
     def __init__(self, sources: Sources, now: Callable[[], int]) -> None:
         self._sources = sources
@@ -37,15 +45,24 @@ class Exports:
     def export(
         self, tenant: str, user_id: str, to: Target | None = None, *, progress: Progress = lambda _count: None
     ) -> dict[str, Any]:
-        """Everything that is held on a user: ``user_id``, ``export_date``, ``memories`` by kind, and the rest by place.
+        """Everything that is held on a user: ``user_id``, ``export_date``, ``memories`` by kind, and the rest by part.
 
         With ``to`` (a path, or a binary stream) it is written there as a ZIP, in bounded memory, and the answer has
-        counts where it would have lists. A path gets the whole file or none. ``StaleError``, and no file, if the user
-        is erased meanwhile; an object store that does not answer is its own error.
+        counts where it would have lists. A path gets the whole file or none. ``NotFoundError``, and no file, if nothing
+        is held on such a user; ``StaleError``, and no file, if the user is erased meanwhile.
         """
         now = self._now()
         person = Person(self._sources, tenant, check_id(user_id, "user_id"))
+        if isinstance(to, str | os.PathLike):
+            check_target(Path(to), "export.zip")
+        elif to is not None and not hasattr(to, "write"):
+            raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
         begun = self._sources.reader.alias(person.subject)
+        if begun is None and not any(True for part in PARTS for file in part.files(person) for _ in file.lines):
+            raise NotFoundError(
+                f"user {user_id!r} of tenant {tenant!r} does not exist, and nothing was written; list the users with: "
+                "holdfast user list"
+            )
 
         def check() -> str | None:
             ended = self._sources.reader.alias(person.subject)
@@ -55,7 +72,7 @@ class Exports:
 
         answer: dict[str, Any] = {"user_id": user_id, "export_date": iso(now)}
         if to is None:
-            found = {place.name: list(_listed(place, person, progress)) for place in PLACES}
+            found = {part.name: list(_list_lines(part, person, progress)) for part in PARTS}
             _log_exported(check(), {name: len(lines) for name, lines in found.items()})
             return answer | _by_kind(found)
 
@@ -63,7 +80,7 @@ class Exports:
             with ExportWriter(target, at=now, scratch=scratch) as writer:
                 return writer.write(person, answer["export_date"], check, progress)
 
-        contents = _written(to, write)
+        contents = _write_to(to, write)
         _log_exported(begun, contents.counts)
         file = os.fspath(to) if isinstance(to, str | os.PathLike) else None
         return answer | _by_kind(contents.counts) | {"incomplete": contents.incomplete, "file": file}
@@ -71,7 +88,7 @@ class Exports:
     def of_kind(self, tenant: str, user_id: str, kind: MemoryType) -> list[Line]:
         """Everything that is held on a user of one durable kind, in whatever state."""
         self._now()
-        return list(memories(Person(self._sources, tenant, check_id(user_id, "user_id")), kind))
+        return list(read_memories(Person(self._sources, tenant, check_id(user_id, "user_id")), kind))
 
     def size(self, tenant: str, user_id: str) -> int:
         """About how many lines an export has: what ``progress`` comes to."""
@@ -84,16 +101,16 @@ def _log_exported(alias: str | None, counts: Mapping[str, int]) -> None:
 
 
 def _by_kind(found: dict[str, Any]) -> dict[str, Any]:
-    kinds = {place.name for place in PLACES if place.is_memory}
+    kinds = {part.name for part in PARTS if part.is_memory}
     return {"memories": {kind.value: found[kind.value] for kind in MemoryType}} | {
         name: value for name, value in found.items() if name not in kinds
     }
 
 
-def _listed(place: Place, person: Person, progress: Progress) -> Iterator[Line]:
-    """What lies in a place; a conversation has its messages in it."""
-    for file in place.files(person):
-        if place.name == "conversations":
+def _list_lines(part: Part, person: Person, progress: Progress) -> Iterator[Line]:
+    """The lines of a part; a conversation has its messages in it."""
+    for file in part.files(person):
+        if part.name == "conversations":
             head, *messages = file.lines
             yield {**head, "messages": messages}
             progress(1 + len(messages))
@@ -103,20 +120,18 @@ def _listed(place: Place, person: Person, progress: Progress) -> Iterator[Line]:
                 progress(1)
 
 
-def _written(to: Target, write: Callable[[IO[bytes], Path | None], Contents]) -> Contents:
+def _write_to(to: Target, write: Callable[[IO[bytes], Path | None], Contents]) -> Contents:
     if not isinstance(to, str | os.PathLike):
-        if not hasattr(to, "write"):
-            raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
-        with _explained("the stream"):
+        with _translated_errors("the stream"):
             return write(to, None)
     path = check_target(Path(to), "export.zip")
-    with _explained(str(path)):
+    with _translated_errors(str(path)):
         return write_whole(path, lambda file: write(file, path.parent))
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
-    """What goes wrong with writing, in our words; who has closed a pipe has seen enough, and is told so as ever."""
+def _translated_errors(where: str) -> Iterator[None]:
+    """Let an error of the file system say where it happened, and what to do. A closed pipe stays what it is."""
     try:
         yield
     except BrokenPipeError:
@@ -126,3 +141,33 @@ def _explained(where: str) -> Iterator[None]:
         raise error(
             f"cannot write the export to {where}: {problem.strerror}; no file was left; check its permissions and space"
         ) from problem
+
+
+def check_target(path: Path, example: str) -> Path:
+    """The file that a path leads to, through links, which stay. ``InvalidInputError`` for what is no place for a file:
+    a folder, a file in a folder that is not there, or a device, a pipe or a socket, which a file would replace.
+    """
+    real = Path(os.path.realpath(path))
+    if real.is_dir():
+        raise InvalidInputError(f"{path} is a folder; name the file to write, such as {path / example}")
+    if not real.parent.is_dir():
+        raise InvalidInputError(f"there is no folder {real.parent} to write {real.name} to; make it first")
+    if os.path.lexists(real) and not real.is_file():
+        raise InvalidInputError(f"{path} is a device, a pipe or a socket, which a file would replace; name a file")
+    return real
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], _T]) -> _T:
+    """Write beside a path, then take its place: the whole file is there, durably, or nothing has changed."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            written = write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return written

@@ -1,10 +1,14 @@
-"""How what is held on a person is read, place by place, in pages: no more than one of them is in memory at a time."""
+"""Readers: the parts of an export, and how each is read, a page at a time.
+
+The catalogue (``storage/catalog.py``) says which part has the rows of which table, and why some tables are in none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import (
@@ -16,7 +20,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.packs import Packed
 from holdfast.core.records import Message, Record, Scope
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.types import DURABLE, TYPES, MemoryType
 from holdfast.lifecycle.archive import Archives
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.records import RecordStore, SchemaStore
@@ -24,6 +28,7 @@ from holdfast.ports.rules import HoldStore, RuleStore
 from holdfast.ports.subjects import SubjectReader
 from holdfast.privacy.export import rows
 from holdfast.privacy.export.rows import Line
+from holdfast.storage.catalog import LOCATIONS, TABLES
 
 T = TypeVar("T")
 _PAGE: Final = 500
@@ -119,7 +124,7 @@ def _paged(read: Callable[[Any], tuple[list[T], Any]], after: Any) -> Iterator[T
 # --- memories -----------------------------------------------------------------------------------------------------
 
 
-def memories(person: Person, name: MemoryType) -> Iterator[Line]:
+def read_memories(person: Person, name: MemoryType) -> Iterator[Line]:
     """Every record of a kind, whole, in whatever state it is."""
     reader, kind = person.sources.reader, TYPES[name]
     for record in _paged(lambda after: reader.records(person.subject, kind, after=after, limit=_PAGE), 0):
@@ -130,7 +135,7 @@ def memories(person: Person, name: MemoryType) -> Iterator[Line]:
         collection = whole.metadata.get("collection")
         if name is MemoryType.STRUCTURED and isinstance(collection, str):
             person.collections.add(collection)
-        yield rows.memory(whole, note)
+        yield rows.describe_memory(whole, note)
 
 
 def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
@@ -158,28 +163,28 @@ def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
     raise StaleError(f"memory {record.id} keeps moving in cold storage; try again when the sweep is done")
 
 
-def working(person: Person) -> Iterator[Line]:
+def read_working(person: Person) -> Iterator[Line]:
     """The notes that this process has in mind."""
     for scope, items in person.sources.working(person.subject):
-        yield from (rows.working(scope, item) for item in items)
+        yield from (rows.describe_working(scope, item) for item in items)
 
 
-def short_term(person: Person) -> Iterator[Line]:
+def read_short_term(person: Person) -> Iterator[Line]:
     """Messages that expire."""
     found = person.sources.short_term.windows(person.tenant, person.user_id, known=person.sessions)
     for window in found:
-        yield from (rows.short_term(window, message) for message in window.messages)
+        yield from (rows.describe_short_term(window, message) for message in window.messages)
 
 
 # --- conversations ------------------------------------------------------------------------------------------------
 
 
-def conversations(person: Person) -> Iterator[File]:
+def read_conversations(person: Person) -> Iterator[File]:
     """A file for each conversation."""
     reader = person.sources.reader
     found = _paged(lambda after: reader.sessions(person.subject, after=after, limit=_PAGE), 0)
     for number, session in enumerate(found, 1):
-        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.conversation(session)))
+        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.describe_conversation(session)))
 
 
 def _conversation(person: Person, head: Line) -> Iterator[Line]:
@@ -189,13 +194,13 @@ def _conversation(person: Person, head: Line) -> Iterator[Line]:
     yield head
     for kept in _paged(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
         person.note(kept.message.id)
-        yield rows.message(kept)
+        yield rows.describe_message(kept)
 
 
 # --- what is said of them -----------------------------------------------------------------------------------------
 
 
-def facts(person: Person) -> Iterator[Line]:
+def read_facts(person: Person) -> Iterator[Line]:
     """Facts of their entities, current and ended."""
     after = ""
     while True:
@@ -205,40 +210,99 @@ def facts(person: Person) -> Iterator[Line]:
         ids = sorted({end for fact in found for end in (fact.source, fact.target) if end is not None})
         entries = person.sources.records.entries(person.subject, ids)
         names = {entity: str(entry.record.metadata.get("name")) for entity, entry in entries.items()}
-        yield from (rows.fact(fact, names) for fact in found)
+        yield from (rows.describe_fact(fact, names) for fact in found)
 
 
-def collections(person: Person) -> Iterator[Line]:
+def read_collections(person: Person) -> Iterator[Line]:
     """The collections of the documents that have been read, with their schemas."""
     for name in sorted(person.collections):
-        yield rows.collection(name, person.sources.schemas.get(person.tenant, name))
+        yield rows.describe_collection(name, person.sources.schemas.get(person.tenant, name))
 
 
-def quotas(person: Person) -> Iterator[Line]:
+def read_quotas(person: Person) -> Iterator[Line]:
     """Limits that were set for them."""
-    yield from map(rows.quota, person.sources.reader.quotas(person.tenant, person.user_id))
+    yield from map(rows.describe_quota, person.sources.reader.quotas(person.tenant, person.user_id))
 
 
-def rules(person: Person) -> Iterator[Line]:
+def read_rules(person: Person) -> Iterator[Line]:
     """Rules that name them, a session that is theirs alone, or one of their memories that have been read."""
     for rule in person.sources.rules.rules(person.tenant):
         theirs = rule.session_id in person.own_sessions or rule.memory_id in person.pointed_at
         if rule.user_id == person.user_id or (rule.user_id is None and theirs):
-            yield rows.rule(rule)
+            yield rows.describe_rule(rule)
 
 
-def holds(person: Person) -> Iterator[Line]:
+def read_holds(person: Person) -> Iterator[Line]:
     """Holds, also released ones, on them, on a session that is theirs alone, or on something of theirs that has been
     read.
     """
     for hold in person.sources.holds.list(person.tenant, released=True):
         theirs = hold.session_id in person.own_sessions or hold.memory_id in person.pointed_at
         if hold.user_id == person.user_id or (hold.user_id is None and theirs):
-            yield rows.hold(hold)
+            yield rows.describe_hold(hold)
 
 
-def audit(person: Person) -> Iterator[Line]:
+def read_audit(person: Person) -> Iterator[Line]:
     """What their audit chain says."""
     reader = person.sources.reader
     found = _paged(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
-    yield from map(rows.audit_entry, found)
+    yield from map(rows.describe_audit_entry, found)
+
+
+# --- the parts of an export ---------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """A part of an export."""
+
+    name: str
+    title: str
+    """As a heading for people."""
+    files: Callable[[Person], Iterator[File]]
+    is_memory: bool = False
+    """Whether it is a kind of memory."""
+
+
+def _in_one_file(name: str, read: Callable[[Person], Iterator[Line]], person: Person) -> Iterator[File]:
+    """All of a part in one file."""
+    yield File(name, read(person))
+
+
+def _part(name: str, title: str, file: str, read: Callable[[Person], Iterator[Line]]) -> Part:
+    return Part(name, title, partial(_in_one_file, file, read), is_memory=file.startswith("memories/"))
+
+
+_KINDS: Final = tuple(
+    _part(
+        kind.value,
+        f"{kind.value.replace('_', '-').capitalize()} memory",
+        f"memories/{kind.value}.jsonl",
+        partial(read_memories, name=kind),
+    )
+    for kind in DURABLE
+)
+
+#: Every part, in the order in which they are read: collections come after the documents that are in them, rules and
+#: holds after the memories that they may be on.
+PARTS: Final = (
+    *_KINDS,
+    _part("working", "Working memory", "memories/working.jsonl", read_working),
+    _part("short_term", "Short-term memory", "short_term.jsonl", read_short_term)._replace(is_memory=True),
+    Part("conversations", "Conversations", read_conversations),
+    _part("facts", "Facts", "facts.jsonl", read_facts),
+    _part("collections", "Collections of documents", "collections.json", read_collections),
+    _part("quotas", "Quotas", "quotas.json", read_quotas),
+    _part("rules", "Retention rules", "rules.json", read_rules),
+    _part("holds", "Holds", "holds.json", read_holds),
+    _part("audit", "What was done with this data", "audit.jsonl", read_audit),
+)
+
+#: What holds something of a user and is in no part of an export, and why.
+LEFT_OUT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{table.name: table.left_out_because for table in TABLES if table.left_out_because},
+        **{one.what: one.left_out_because for one in LOCATIONS if one.left_out_because},
+        "vectors and terms": "made from the texts of exported memories, for search: numbers",
+        "working memory of other processes": "each process has its own, in memory, until its task ends",
+    }
+)

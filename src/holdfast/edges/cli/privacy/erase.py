@@ -124,7 +124,7 @@ def _shown(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
 
 def _check_writable(file: Path | None) -> None:
     """Refuse a place that a certificate cannot be written to before anything is erased."""
-    from holdfast.privacy.export.files import check_target  # noqa: PLC0415 - not needed for --help
+    from holdfast.privacy.export.export import check_target  # noqa: PLC0415 - not needed for --help
 
     if file is not None:
         check_target(file, "certificate.json")
