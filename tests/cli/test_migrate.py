@@ -204,19 +204,3 @@ def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:
     os.close(mine)
     assert "copying" in seen
     assert "comparing" in seen
-
-
-def test_the_commands_of_the_how_to_run(filled: Shell, url: str) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    script = "\n".join(re.sub(r"(?m)^ +", "", block) for block in blocks)
-    assert script.count(EXAMPLE) == 3
-    script = script.replace(EXAMPLE, url.replace(f":{PostgresServer.password}@", "@"))
-    env = {**os.environ, "HOLDFAST_HOME": str(filled.home), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
-    env["PGPASSWORD"] = PostgresServer.password
-    shell = shutil.which("sh")
-    assert shell is not None
-    done = subprocess.run(
-        [shell, "-e", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Whole: " in done.stdout

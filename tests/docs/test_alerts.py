@@ -11,7 +11,7 @@ import yaml  # type: ignore[import-untyped]
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from docs.test_deployment import check_command
+from docs.pages import check_command
 from holdfast import Holdfast
 from holdfast.edges.service.layers import build_service
 from holdfast.edges.service.limits import Limits

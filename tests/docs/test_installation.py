@@ -16,7 +16,9 @@ from holdfast.installation import install_command, missing_extra, upgrade_comman
 ROOT = Path(__file__).parents[2]
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 #: An extra as pages, messages and build files name it: ``holdfast[a,b]``, ``'.[a]'``, ``missing_extra("…", "a")``.
-NAMED = re.compile(r"""(?:\bholdfast|'\.)\[([\w,-]+)\]|missing_extra\([^\n]*?, "(\w+)"\)|install_command\("(\w+)"\)""")
+NAMED = re.compile(
+    r"""(?:\bholdfast|'\.)\[([a-z][\w,-]*)\]|missing_extra\([^\n]*?, "(\w+)"\)|install_command\("(\w+)"\)"""
+)
 
 
 def install_from(monkeypatch: pytest.MonkeyPatch, noted: dict[str, Any] | None) -> None:
