@@ -13,7 +13,24 @@ import os
 import sys
 from pathlib import Path
 
-from bench import check, deployment, footprint, forgetting, lifecycle, report, service, speed, start
+from bench import (
+    check,
+    deployment,
+    footprint,
+    forgetting,
+    large_scope,
+    lifecycle,
+    report,
+    round_trips,
+    service,
+    speed,
+    start,
+)
+
+_PARTS = (
+    "speed", "lifecycle", "archive", "quality", "deployment", "large_scope", "round_trips", "forgetting", "service",
+    "start",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -27,7 +44,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
     parser.add_argument(
         "--only",
-        choices=["speed", "lifecycle", "archive", "quality", "deployment", "forgetting", "service", "start"],
+        choices=_PARTS,
         help="measure one; the page keeps the others",
     )
     parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
@@ -45,6 +62,10 @@ def main() -> None:
         report.write_quality(options.docs, options.locomo)
     if options.only in (None, "deployment"):
         report.write_deployment(options.docs, deployment.measure(options.users), options.users)
+    if options.only in (None, "large_scope"):
+        report.write_large_scope(options.docs, large_scope.measure())
+    if options.only in (None, "round_trips"):
+        report.write_round_trips(options.docs, round_trips.measure())
     if options.only in (None, "forgetting"):
         report.write_forgetting(options.docs, forgetting.measure(options.users, options.folder), options.users)
     if options.only in (None, "service"):

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.core.types import MemoryType
+from holdfast.core.types import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
 from holdfast.ports.models import Embedder
 from holdfast.recall import terms
@@ -144,7 +144,13 @@ def _indexes(memories: Sequence[Memory], embedder: Embedder) -> tuple[ScopeIndex
             )
         )
     unlinked = [row._replace(session_id=None) for row in rows]
-    return ScopeIndex(MemoryType.LONG_TERM, unlinked), ScopeIndex(MemoryType.LONG_TERM, rows)
+    return _index_of(unlinked), _index_of(rows)
+
+
+def _index_of(rows: Sequence[IndexRow]) -> ScopeIndex:
+    index = ScopeIndex(TYPES[MemoryType.LONG_TERM])
+    index.upsert(rows)
+    return index
 
 
 def _judge(ranked: Sequence[str], relevant: frozenset[str]) -> Figures:

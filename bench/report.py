@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, footprint, lifecycle, quality, service, start
+from bench import archive, deployment, footprint, large_scope, lifecycle, quality, service, start
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -48,7 +48,7 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
 def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
     """The section on PostgreSQL and Valkey."""
     text = (
-        f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18 with pgvector, over its socket, "
+        f"{users * USER_MEMORIES:,} memories over {users:,} users in PostgreSQL 18, over its socket, "
         "durable commits, all on one machine.\nLangGraph's store is on the same server, with the same embedder and its "
         f"default index, and holds {deployment.THEIR_USERS * USER_MEMORIES:,} items\n(more take hours to fill); what is"
         f" beside each other took turns,\n{AT_A_TIME} calls at a time, on one core; each figure is the least disturbed "
@@ -56,6 +56,27 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Deployment", text)
+
+
+def write_large_scope(docs: Path, figures: Sequence[Figure]) -> None:
+    """The section on a user with very many memories."""
+    text = (
+        f"One user's {large_scope.MEMORIES:,} memories of one kind on PostgreSQL, 20 to 60 words each, 256 dimensions, "
+        f"over loopback.\nEach figure is the least disturbed of {PASSES} new processes; imports and the embedder's "
+        "load are not part of the first recall.\n"
+        f"`python -m bench --only large_scope` on a {machine()}.\n\n" + _table(figures)
+    )
+    _section(docs, "Large scope", text)
+
+
+def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
+    """The section on a PostgreSQL that is a millisecond away."""
+    text = (
+        "A proxy on loopback delays every byte between Holdfast and PostgreSQL by 0.5 ms in each direction. Both ways "
+        f"to add take turns,\n{AT_A_TIME} calls at a time; least disturbed of {PASSES} passes of {ROUNDS} calls.\n"
+        f"`python -m bench --only round_trips` on a {machine()}.\n\n" + _table(figures)
+    )
+    _section(docs, "Round trips", text)
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -55,11 +55,6 @@ SETTINGS: Final = (
         "openai:<model>@<base url>.",
     ),
     Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
-    Setting(
-        "index_records",
-        "50000",
-        "PostgreSQL: a user's memories of a kind that are more than this are searched there, not in memory.",
-    ),
     Setting("max_content_bytes", f"{MAX_CONTENT_BYTES}", "The largest content of one memory."),
     Setting(
         "archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."
@@ -114,7 +109,6 @@ class Settings:
     embedder: str = "static"
     summarizer: str = "extractive"
     index_bytes: int = 512 * MIB
-    index_records: int = 50_000
     max_content_bytes: int = MAX_CONTENT_BYTES
     busy_seconds: float = 60.0
     archive_url: str = ""
@@ -191,7 +185,6 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         embedder=given.get("embedder", "static"),
         summarizer=given.get("summarizer", "extractive"),
         index_bytes=int(_number("index_mib", given, 512, least=1) * MIB),
-        index_records=int(_number("index_records", given, 50_000, least=1)),
         max_content_bytes=int(_number("max_content_bytes", given, MAX_CONTENT_BYTES, least=1)),
         busy_seconds=_number("busy_seconds", given, 60, least=0),
         archive_url=given.get("archive_url", ""),

@@ -63,7 +63,6 @@ from holdfast.settings import Settings
 from holdfast.storage.objects import open_backups, open_cold, open_keeping
 from holdfast.storage.relational.jobs import new_holder
 from holdfast.storage.stores import (
-    large_scopes_in,
     open_database,
     open_short_term,
     store_url,
@@ -118,8 +117,7 @@ class Store:
         self.ledger = Ledger(self.state)
         with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
             self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
-        large = large_scopes_in(database, settings.index_records)
-        self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes, large=large)
+        self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
         self.trust = ClockTrust(
             self.stores.clock,
@@ -344,7 +342,6 @@ class Store:
 
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
-        jobs["minutely"] = self._tending(jobs["minutely"])
         jobs["daily"] = self._summarizing(jobs["daily"])
         jobs |= backup_runners(self.backups(next(iter(self.tenants))))
         return Schedule(
@@ -355,16 +352,6 @@ class Store:
             timezone=self.settings.timezone,
             trust=self.trust,
         )
-
-    def _tending(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-        """A job that then makes large scopes ready to be searched."""
-
-        def run() -> dict[str, Any]:
-            result = job()
-            made = sum(self.recall.tend(tenant, thorough=False) for tenant in self.stores.dues.tenants())
-            return {**result, "made_searchable": made} if made else result
-
-        return run
 
     def _summarizing(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
         """A job that then has idle conversations summarized, if the settings name a summarizer for that."""

@@ -37,7 +37,6 @@ OF_POSTGRES = [
     "connections",
     "transactions",
     "autovacuum",
-    "pgvector",
 ]
 OF_POSTGRES += ["schema", "foreign_tables", "privileges", "distribution", "clock", "schedule", "overdue", "audit"]
 OWNER = {"user": "holdfast_owner", "password": "choose-one"}
@@ -112,8 +111,6 @@ def test_looking_at_a_server_changes_nothing(server: PostgresServer, home: Path)
     url = server.new_database()
     examine("--home", str(home), "--url", url)
     assert rows(url) == {}
-    with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT extname FROM pg_extension WHERE extname = 'vector'").fetchall() == []
     with Holdfast.open(url, home=home) as engine:
         engine.manager("alice", "cli").add("Likes tea")
     before = rows(url)
@@ -127,7 +124,6 @@ def test_a_new_database_is_fine_and_is_told_what_will_happen(server: PostgresSer
     code, checks = examine("--home", str(home), "--url", server.new_database())
     assert code == 0
     assert "the first opening makes them" in checks["schema"]["detail"]
-    assert "the first opening does it" in checks["pgvector"]["detail"]
     assert checks["privileges"]["status"] == "warning"
     assert "superuser" in checks["privileges"]["detail"]
 
@@ -169,22 +165,6 @@ def test_a_wrong_password_and_a_wrong_name_say_what_to_correct(server: PostgresS
     assert "cret" not in str(checks["store"])
 
 
-def test_pgvector_that_is_missing_says_who_is_to_do_what(server: PostgresServer, home: Path) -> None:
-    url = server.new_database(tcp=True)
-    name = conninfo_to_dict(url)["dbname"]
-    run(url, f"CREATE ROLE plain_{name} LOGIN PASSWORD 'x'; GRANT CREATE ON DATABASE {name} TO plain_{name}")
-    plain = server.url(str(name), tcp=True, user=f"plain_{name}", password="x")  # noqa: S106
-    code, checks = examine("--home", str(home), "--url", plain)
-    assert (code, checks["pgvector"]["status"]) == (3, "failed")
-    assert checks["pgvector"]["fix"].endswith("CREATE EXTENSION vector")
-    run(url, "CREATE EXTENSION vector")
-    assert examine("--home", str(home), "--url", plain)[1]["pgvector"]["status"] == "ok"
-    run(url, f"DROP EXTENSION vector; ALTER DATABASE {name} SET extension_control_path = '/no/such/folder'")
-    code, checks = examine("--home", str(home), "--url", url)
-    assert (code, checks["pgvector"]["detail"]) == (3, "the server has no pgvector")
-    assert "pgvector/pgvector" in checks["pgvector"]["fix"]
-
-
 def test_privileges_that_are_missing_are_named_with_the_grant_that_mends_them(
     deployed: str, server: PostgresServer, home: Path
 ) -> None:
@@ -211,7 +191,6 @@ def test_a_user_who_may_not_make_the_tables_is_told_before_the_first_opening(
 ) -> None:
     url = server.new_database()
     name = str(conninfo_to_dict(url)["dbname"])
-    run(url, "CREATE EXTENSION vector")
     app = server.url(name, tcp=True, **APP)
     code, checks = examine("--home", str(home), "--url", app)
     assert (code, checks["privileges"]["status"]) == (3, "failed")

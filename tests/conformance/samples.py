@@ -207,15 +207,16 @@ class Follower:
 
     def look(self) -> dict[str, IndexRow]:
         """Catch up; everything that is live in the scope."""
-        changes = self._feed.changes(*self._what, self.cursor, model=self._model)
+        changes = self._feed.changes(*self._what, self.cursor, model=self._model, read=list)
+        told = [row for page in changes.pages for row in page]
         if changes.reload:
             self.reloads += 1
             self.rows.clear()
             assert changes.gone == [], "a reload says what there is, not what went"
         for record_id in changes.gone:
             self.rows.pop(record_id, None)
-        self.rows.update((row.id, row) for row in changes.rows)
-        assert len({row.id for row in changes.rows}) == len(changes.rows), "each record once"
-        assert not {row.id for row in changes.rows} & set(changes.gone), "a record is there or gone, not both"
+        self.rows.update((row.id, row) for row in told)
+        assert len({row.id for row in told}) == len(told), "each record once"
+        assert not {row.id for row in told} & set(changes.gone), "a record is there or gone, not both"
         self.cursor = changes.cursor
         return self.rows

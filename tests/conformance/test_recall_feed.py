@@ -14,6 +14,7 @@ from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import Encoding, Outcome, Record
 from holdfast.core.rules import Terms
 from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
+from holdfast.storage.relational import feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 OTHER_MODEL = "model-b"
@@ -40,19 +41,29 @@ def index(engine: Engine, me: Person) -> Follower:
 def test_the_first_look_shows_everything(engine: Engine, index: Follower, me: Person) -> None:
     one, two = add(engine, me, "one", "two")
 
-    first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL)
+    first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=list)
 
     assert first.reload is True
-    assert [row.id for row in first.rows] == [one.id, two.id]
+    assert [row.id for page in first.pages for row in page] == [one.id, two.id]
     assert first.gone == []
+
+
+def test_a_large_scope_is_read_in_pages(engine: Engine, me: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_PAGE", 2)
+    records = add(engine, me, "one", "two", "three", "four", "five")
+
+    first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=lambda rows: [row.id for row in rows])
+
+    ids = [record.id for record in records]
+    assert first.pages == [ids[:2], ids[2:4], ids[4:]]
 
 
 def test_where_nothing_is_new_the_cursor_stays(engine: Engine, me: Person) -> None:
     add(engine, me, "one")
-    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL).cursor
+    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=list).cursor
 
     for _ in range(2):
-        assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL) == (cursor, False, [], [])
+        assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL, read=list) == (cursor, False, [], [])
 
 
 def test_a_user_who_has_nothing_yet_can_be_followed(engine: Engine, index: Follower, me: Person) -> None:
@@ -111,12 +122,12 @@ def test_adds_are_seen(engine: Engine, index: Follower, me: Person) -> None:
 
 def test_only_what_is_new_is_read_again(engine: Engine, me: Person) -> None:
     add(engine, me, "one", "two")
-    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL).cursor
+    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=list).cursor
     (three,) = add(engine, me, "three")
 
-    changes = engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL)
+    changes = engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL, read=list)
 
-    assert (changes.reload, [row.id for row in changes.rows], changes.gone) == (False, [three.id], [])
+    assert (changes.reload, [row.id for page in changes.pages for row in page], changes.gone) == (False, [three.id], [])
 
 
 def test_updates_are_seen(engine: Engine, index: Follower, me: Person) -> None:
@@ -269,9 +280,9 @@ def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: En
     add(engine, me, "three", kind=kind.name, agent_id="agent_2")
     engine.records.replace(changed(two, content="zwei"))
     cursor = mine.cursor
-    changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL)
+    changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL, read=list)
 
-    assert (changes.reload, changes.rows, changes.gone) == (False, [], []), "another agent's records never appear"
+    assert (changes.reload, changes.pages, changes.gone) == (False, [[]], []), "another agent's records never appear"
     assert theirs.look()[two.id].terms == b"zwei"
     assert len(theirs.rows) == 2
 

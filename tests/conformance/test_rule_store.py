@@ -537,9 +537,9 @@ def test_followers_read_their_scope_again_when_rules_change(engine: Engine, else
 
 def test_another_tenants_rules_disturb_no_follower(engine: Engine, me: Person) -> None:
     add(engine, me, "one")
-    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL).cursor
+    cursor = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=list).cursor
     set_rule(engine.rules, me.tenant + "x", "long_term", Terms(delete_after=100))
-    assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL) == (cursor, False, [], [])
+    assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL, read=list) == (cursor, False, [], [])
 
 
 @pytest.mark.parametrize("scope", [{}, {"agent_id": "agent"}, {"user_id": "user_123"}], ids=str)

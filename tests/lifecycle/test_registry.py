@@ -80,8 +80,8 @@ class World:
 
     def live(self, whose: Person, kind: MemoryType, agent_id: str = "guide") -> set[str]:
         """The ids that recall finds."""
-        changes = self.feed.changes(whose.scope(agent_id), TYPES[kind], None, model="model-a")
-        return {row.id for row in changes.rows}
+        changes = self.feed.changes(whose.scope(agent_id), TYPES[kind], None, model="model-a", read=list)
+        return {row.id for page in changes.pages for row in page}
 
     def state(self, record: Record) -> State:
         found = self.records.get(record.scope.subject, record.id)

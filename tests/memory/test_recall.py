@@ -96,6 +96,18 @@ def test_the_indexes_stay_within_their_memory(home: Path, clock: FakeClock) -> N
             assert holdfast.recall.nbytes <= 2_000_000
 
 
+def test_an_index_that_does_not_fit_answers_all_the_same_and_says_what_to_raise(
+    home: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = replace(read_settings({}, home=home), index_bytes=100_000)
+    with Holdfast(settings, clock=clock) as holdfast:
+        memory = holdfast.manager("user", "agent")
+        memory.add_many([f"memory {n}" for n in range(400)])
+        assert memory.retrieve("memory 7", top_k=1)[0]["content"] == "memory 7"
+        assert holdfast.recall.nbytes == 0
+    assert "Raise HOLDFAST_INDEX_MIB" in caplog.text
+
+
 def test_a_new_embedder_never_compares_vectors_of_two_models(holdfast: Holdfast) -> None:
     memory = holdfast.manager("user", "agent")
     memory.add_many(["aaaa bbbb", "cccc dddd", "eeee ffff"])

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.filters import parse
-from holdfast.core.types import MemoryType
+from holdfast.core.types import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
-from holdfast.recall.metadata_columns import Columns
+from holdfast.recall.batches import Batch
+from holdfast.recall.metadata_columns import MetadataColumns
 from recall import naive
 
 
@@ -22,8 +23,8 @@ def row(number: int, metadata: dict[str, Any], *, agent: str = "a", session: str
 
 
 def passing(rows: list[IndexRow], filters: dict[str, Any]) -> list[int]:
-    columns = Columns(MemoryType.LONG_TERM)
-    columns.add(rows)
+    columns = MetadataColumns(MemoryType.LONG_TERM)
+    columns.add(Batch.read(TYPES[MemoryType.LONG_TERM], rows))
     where = parse(filters)
     assert where is not None
     return np.flatnonzero(columns.mask(where)).tolist()
@@ -83,12 +84,12 @@ def test_whole_numbers_too_large_for_a_float_are_compared_exactly() -> None:
 
 
 def test_a_column_follows_records_that_are_added_and_dropped() -> None:
-    columns = Columns(MemoryType.LONG_TERM)
+    columns = MetadataColumns(MemoryType.LONG_TERM)
     where = parse({"kind": "tea"})
     assert where is not None
-    columns.add(ROWS[:2])
+    columns.add(Batch.read(TYPES[MemoryType.LONG_TERM], ROWS[:2]))
     assert columns.mask(where).tolist() == [True, False]
-    columns.add(ROWS[2:])
+    columns.add(Batch.read(TYPES[MemoryType.LONG_TERM], ROWS[2:]))
     assert columns.mask(where).tolist() == [True, False, False, True, False]
     columns.keep(np.array([1, 3]))
     assert columns.mask(where).tolist() == [False, True]

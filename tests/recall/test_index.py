@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from effort import times
 from holdfast.core.filters import parse
-from holdfast.core.types import MemoryType
+from holdfast.core.types import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
-from holdfast.recall import index, postings, terms
+from holdfast.recall import arrays, index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Hit, ScopeIndex
 from holdfast.recall.passages import split
@@ -59,8 +59,14 @@ def rows(*texts: str, session: str | None = None) -> list[IndexRow]:
     return [row(number, text, session=session) for number, text in enumerate(texts)]
 
 
+def index_of(held: Iterable[IndexRow], kind: MemoryType = MemoryType.LONG_TERM) -> ScopeIndex:
+    scope = ScopeIndex(TYPES[kind])
+    scope.upsert(list(held))
+    return scope
+
+
 def indexed(*texts: str, session: str | None = None) -> ScopeIndex:
-    return ScopeIndex(MemoryType.LONG_TERM, rows(*texts, session=session))
+    return index_of(rows(*texts, session=session))
 
 
 def ask(scope: ScopeIndex, query: str, top_k: int = 5, *, now: int = 0, **options: object) -> list[Hit]:
@@ -69,6 +75,15 @@ def ask(scope: ScopeIndex, query: str, top_k: int = 5, *, now: int = 0, **option
 
 def numbers(hits: Sequence[Hit]) -> list[int]:
     return [int(hit.id[:8], 16) for hit in hits]
+
+
+def test_two_threads_multiply_as_one_does() -> None:
+    vectors = np.random.default_rng(1).standard_normal((1_001, 16)).astype(np.float32)
+    alone = arrays.dot(vectors, vectors[7])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_LARGE", 100)
+        patch.setattr(arrays, "_CORES", 2)
+        np.testing.assert_allclose(arrays.dot(vectors, vectors[7]), alone, atol=1e-4)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
@@ -180,9 +195,7 @@ def test_a_hidden_record_is_out_of_every_answer_from_its_moment_on_and_starves_n
 
 
 def test_archived_records_are_found_only_where_they_are_asked_for() -> None:
-    scope = ScopeIndex(
-        MemoryType.EPISODIC, [row(0, "booked a hotel in Rome", archived_from=0), row(1, "booked a train")]
-    )
+    scope = index_of([row(0, "booked a hotel in Rome", archived_from=0), row(1, "booked a train")], MemoryType.EPISODIC)
     assert numbers(ask(scope, "hotel in Rome")) == [1]
     assert numbers(ask(scope, "hotel in Rome", include_archived=True)) == [0, 1]
 
@@ -199,8 +212,7 @@ def test_a_record_counts_as_archived_from_its_moment_on_and_starves_none() -> No
 
 
 def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
-    scope = ScopeIndex(
-        MemoryType.LONG_TERM,
+    scope = index_of(
         [row(number, "ski holiday", metadata=json.dumps({"year": 2000 + number})) for number in range(30)],
     )
     hits = ask(scope, "ski holiday", 3, where=parse({"year": {"lt": 2005}}))
@@ -209,8 +221,7 @@ def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
 
 
 def test_a_record_that_is_not_embedded_yet_is_found_by_its_words() -> None:
-    scope = ScopeIndex(
-        MemoryType.LONG_TERM,
+    scope = index_of(
         [row(0, "the wifi password is heliotrope", embedded=False), row(1, "a boat trip on the lake")],
     )
     hit = ask(scope, "wifi password", explain=True)[0]
@@ -220,9 +231,7 @@ def test_a_record_that_is_not_embedded_yet_is_found_by_its_words() -> None:
 
 
 def test_a_scope_without_any_vectors_takes_them_once_they_come() -> None:
-    scope = ScopeIndex(
-        MemoryType.LONG_TERM, [row(0, "green tea", embedded=False), row(1, "the stock market", embedded=False)]
-    )
+    scope = index_of([row(0, "green tea", embedded=False), row(1, "the stock market", embedded=False)])
     assert numbers(ask(scope, "green tea", 1)) == [0]
     scope.upsert([row(0, "green tea"), row(1, "the stock market")])
     assert ask(scope, "beverages", explain=True)[0].parts["vector"] != 0
@@ -324,7 +333,7 @@ QUERY_WORDS = st.lists(st.sampled_from((*WORDS, "yak")), max_size=3)
 
 def followed(steps: Steps, *, asked_between: bool) -> tuple[ScopeIndex, dict[str, IndexRow]]:
     """An index that went through the steps, and the records that are there at the end."""
-    scope = ScopeIndex(MemoryType.LONG_TERM)
+    scope = index_of([])
     there: dict[str, IndexRow] = {}
     for added, removed in steps:
         scope.upsert(added)
@@ -385,7 +394,7 @@ def test_an_index_answers_as_if_it_had_been_built_from_what_it_holds(
     steps: Steps, words: list[str], seed: int, asked_between: bool
 ) -> None:
     scope, there = followed(steps, asked_between=asked_between)
-    fresh = ScopeIndex(MemoryType.LONG_TERM, there.values())
+    fresh = index_of(there.values())
     query_terms = terms.query_terms(" ".join(words))
     answers = [
         index.search(unit(seed), query_terms, top_k=8, now=NOW, include_archived=True, explain=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,13 +104,11 @@ def rows_of_user(holdfast: Holdfast, engine_name: str, number: int, mark: str) -
 
 def test_erasure_removes_the_rows_of_every_table_of_users(homes: Homes, clock: FakeClock, engine_name: str) -> None:
     sentinel = Sentinel()
-    settings = replace(settings_of(homes.new()), index_records=20)
-    with Holdfast(settings, clock=clock) as holdfast:
+    with Holdfast(settings_of(homes.new()), clock=clock) as holdfast:
         sentinel.plant(holdfast, clock)
         memory = holdfast.manager(sentinel.user_id, "guide")
         memory.add("derived", "persona", derived_from=[memory.add("a source")["memory_id"]])
         memory.retrieve("what is new?")
-        holdfast.recall.tend("default", thorough=True)
         holdfast.audit.seal()
         [(number,)] = raw.rows(holdfast, "SELECT no FROM subjects WHERE subject = ?", (f"default/{sentinel.user_id}",))
         before = rows_of_user(holdfast, engine_name, number, sentinel.mark)

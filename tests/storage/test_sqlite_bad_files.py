@@ -122,7 +122,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
 def read_everything(path: Path) -> int:
     database = Database(path)
     try:
-        rows = SqlFeed(database).changes(ME.scope(), LONG_TERM, None, model=MODEL).rows
+        (rows,) = SqlFeed(database).changes(ME.scope(), LONG_TERM, None, model=MODEL, read=list).pages
         found = SqlRecords(database).fetch(ME.subject, [row.id for row in rows], now=0)
         return len(found) - len(database.check())
     finally:

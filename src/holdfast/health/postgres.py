@@ -58,7 +58,6 @@ def _check_connected(
     except HoldfastError as problem:
         yield failed("schema", problem, advice_of(problem))
         return
-    yield _looked("pgvector", lambda: postgres_store.look_at_vectors(asking, version))
     made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
     yield made
     yield _looked("foreign_tables", lambda: postgres_store.look_at_foreign_tables(asking, schema, version))

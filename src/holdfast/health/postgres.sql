@@ -48,12 +48,8 @@ SELECT current_setting('autovacuum')::boolean AND current_setting('track_counts'
              WHERE relnamespace = to_regnamespace($1) AND relkind = 'r'
                AND lower(reloptions::text) ~ 'autovacuum_enabled=(false|off|no|0)' ORDER BY relname)
 
--- name: extension
-SELECT (SELECT extversion FROM pg_extension WHERE extname = $1),
-       (SELECT default_version FROM pg_available_extensions WHERE name = $1),
-       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
-         OR coalesce((SELECT bool_or(trusted) FROM pg_available_extension_versions WHERE name = $1)
-                     AND has_database_privilege(current_database(), 'CREATE'), false)
+-- name: citus_version
+SELECT (SELECT extversion FROM pg_extension WHERE extname = 'citus')
 
 -- name: tables
 SELECT relname::text FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')

@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database: pgvector, tables, what the user may do with them, and where they lie."""
+"""The store in a PostgreSQL database: tables, what the user may do with them, and where they lie."""
 
 from __future__ import annotations
 
@@ -35,20 +35,6 @@ def version_of(asking: Asking, schema: str) -> int:
     except psycopg.Error as problem:
         raise in_our_words(problem, asking.place) from problem
     return 0 if row is None else int(row[0])
-
-
-def look_at_vectors(asking: Asking, version: int) -> Check:
-    """That pgvector is enabled, or will be when the store is made."""
-    enabled, available, may_enable = asking.row("extension", "vector")
-    if enabled is not None:
-        return ok("pgvector", f"pgvector {enabled}")
-    if available is None:
-        fix = "install it on the server (package postgresql-NN-pgvector, or the image pgvector/pgvector)"
-        return failed("pgvector", "the server has no pgvector", fix)
-    found = f"pgvector {available} is on the server, and not enabled in this database"
-    if version or not may_enable:
-        return failed("pgvector", found, "let an administrator run: CREATE EXTENSION vector")
-    return ok("pgvector", f"{found} yet; the first opening does it")
 
 
 def look_at_schema(asking: Asking, schema: str, version: int) -> Check:
@@ -119,7 +105,7 @@ def _grants(schema: str, user: str) -> str:
 
 def look_at_nodes(asking: Asking, schema: str, *, wanted: bool) -> Check:
     """That the tables lie where they should: all on one server, or spread by Citus."""
-    enabled, *_ = asking.row("extension", "citus")
+    (enabled,) = asking.row("citus_version")
     if enabled is None:
         if wanted:
             fix = "run CREATE EXTENSION citus in this database, on every node; or leave HOLDFAST_DISTRIBUTE out"

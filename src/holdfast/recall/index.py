@@ -8,7 +8,7 @@ came to hold its records.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -16,17 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.core.filters import Filter
-from holdfast.core.types import MemoryType
+from holdfast.core.types import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
-from holdfast.recall.arrays import Growing
-from holdfast.recall.dot import products
-from holdfast.recall.metadata_columns import Columns, Mask
+from holdfast.recall.arrays import GrowingArray, dot
+from holdfast.recall.batches import Batch
+from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import MAX_RECORDS, Postings
 from holdfast.recall.ranking import Floats, Ints
-from holdfast.recall.sessions import NONE, Sessions
+from holdfast.recall.session_links import NONE, SessionLinks
 
-_NEVER: Final = np.iinfo(np.int64).max
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
@@ -45,58 +44,30 @@ class Hit(NamedTuple):
     """If asked for: the evidence of which the score is made, which adds up to ``evidence``."""
 
 
-class Survey(NamedTuple):
-    """What the records of a scope are like, taken together."""
-
-    direction: Floats
-    """The direction that their vectors share; of length 0 where there are none."""
-    removed: float
-    """How much of it is taken out."""
-    usual: float
-    """How many words they have."""
-    thread: float
-    """How far adjacent ones follow one thread."""
-
-
-class Whole(NamedTuple):
-    """The scope of which an index holds a part."""
-
-    survey: Survey
-    records: float
-    """How many it has."""
-    holding: npt.NDArray[np.float64]
-    """How many of them hold each of the query's terms."""
-
-
 class ScopeIndex:
     """What is recalled from one scope and kind. Calls must not overlap."""
 
-    def __init__(
-        self, memory_type: MemoryType, rows: Iterable[IndexRow] = (), *, runs: Mapping[str, str] | None = None
-    ) -> None:
-        """``runs`` names, where not all of a scope is here, the run of its session that each record stands in without a
-        gap; one that is not named stands alone.
-        """
-        self._runs = runs
+    def __init__(self, kind: Kind, batches: Sequence[Batch] = ()) -> None:
+        self._kind = kind
         self._ids: list[str] = []
         self._slot_of: dict[str, int] = {}
         self._sorted = True  # slots are in the order of their ids
-        self._here = Growing(np.bool_)
-        self._archived_from = Growing(np.int64)
-        self._hidden_from = Growing(np.int64)
-        self._length = Growing(np.float32)
-        self._first = Growing(np.int64)  # each slot's first passage
-        self._vectors = Growing(np.float32, 0)
+        self._here = GrowingArray(np.bool_)
+        self._archived_from = GrowingArray(np.int64)
+        self._hidden_from = GrowingArray(np.int64)
+        self._length = GrowingArray(np.float32)
+        self._first = GrowingArray(np.int64)  # each slot's first passage
+        self._vectors = GrowingArray(np.float32, 0)
         self._total: npt.NDArray[np.float64] = np.zeros(0)
         self._embedded = 0
         self._words = 0
-        self._sessions = Sessions(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
+        self._links = SessionLinks(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
         self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
         self._blob_bytes = 0
         self._postings = Postings()
-        self._columns = Columns(memory_type)
+        self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None
-        self.upsert(rows)
+        self.add(batches)
 
     def __len__(self) -> int:
         return len(self._slot_of)
@@ -109,40 +80,36 @@ class ScopeIndex:
         """About what the index holds in memory."""
         arrays = (self._vectors, self._here, self._archived_from, self._hidden_from, self._length, self._first)
         held = sum(array.nbytes for array in arrays) + self._blob_bytes
-        held += self._postings.nbytes + self._columns.nbytes + self._sessions.nbytes
-        return held + 200 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
+        held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
+        return held + 240 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
 
     # --- following the scope ----------------------------------------------------------------------------------------
 
     def upsert(self, rows: Iterable[IndexRow]) -> None:
         """Hold these records, in place of those with the same ids."""
-        latest = {row.id: row for row in rows}
-        if not latest:
+        self.add([Batch.read(self._kind, list(rows))])
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Hold these records, in place of those with the same ids. No two batches have a record in common."""
+        count = sum(len(batch.id) for batch in batches)
+        if not count:
             return
-        batch = sorted(latest.values(), key=lambda row: row.id)
-        decoded = terms.decode([row.terms for row in batch])
-        dim = self._dimensions(batch, decoded.passages)
-        self.remove(latest.keys() & self._slot_of.keys())
+        for batch in batches:
+            self.remove(self._slot_of.keys() & batch.id)
         start = len(self._ids)
-        if start + len(batch) > MAX_RECORDS:
+        if start + count > MAX_RECORDS:
             raise ValueError(f"an index holds at most {MAX_RECORDS} records")
-        ids = [row.id for row in batch]
-        self._sorted = self._sorted and (not self._ids or self._ids[-1] < ids[0])
-        self._add_passages(batch, decoded.passages, dim)
-        self._postings.add(decoded.row + start, decoded.term, decoded.times)
-        lengths = np.bincount(decoded.row, decoded.times, len(batch))
-        self._words += int(lengths.sum())
-        self._ids += ids
-        self._slot_of.update(zip(ids, range(start, start + len(ids)), strict=True))
-        self._here.extend(np.ones(len(batch), np.bool_))
-        self._archived_from.extend([_NEVER if row.archived_from is None else row.archived_from for row in batch])
-        self._hidden_from.extend([_NEVER if row.hidden_from is None else row.hidden_from for row in batch])
-        self._length.extend(lengths)
-        self._columns.add(batch)
-        for at in np.flatnonzero(decoded.passages > 1).tolist():
-            self._blobs[start + at] = batch[at].terms
-            self._blob_bytes += len(batch[at].terms)
-        self._sessions.add([row.session_id if self._runs is None else self._runs.get(row.id) for row in batch])
+        self._add_vectors(batches)
+        self._add_terms(batches)
+        for batch in batches:
+            self._sorted = self._sorted and (not self._ids or self._ids[-1] < batch.id[0])
+            self._ids += batch.id
+            self._columns.add(batch)
+        self._slot_of.update(zip(self._ids[start:], range(start, start + count), strict=True))
+        self._here.extend(np.ones(count, np.bool_))
+        self._archived_from.extend(np.concatenate([batch.archived_from for batch in batches]))
+        self._hidden_from.extend(np.concatenate([batch.hidden_from for batch in batches]))
+        self._links.add([name for batch in batches for name in batch.session_id])
         self._derived = None
 
     def remove(self, ids: Iterable[str]) -> None:
@@ -157,35 +124,45 @@ class ScopeIndex:
             self._total -= gone.sum(0, dtype=np.float64)
             self._embedded -= int(gone.any(1).sum())
             self._blob_bytes -= len(self._blobs.pop(slot, b""))
-        self._sessions.remove(slots)
+        self._links.remove(slots)
         self._derived = None
         dead = len(self._ids) - len(self._slot_of)
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
 
-    def _dimensions(self, batch: Sequence[IndexRow], passages: Ints) -> int:
-        """How many dimensions the vectors of this index have, or will have with the first of new records."""
-        if self._vectors.width:
-            return self._vectors.width
-        sizes = (len(row.vectors) // (2 * n) for row, n in zip(batch, passages.tolist(), strict=True) if row.vectors)
-        return next(sizes, 0)
-
-    def _add_passages(self, batch: Sequence[IndexRow], passages: Ints, dim: int) -> None:
-        """Append the vectors of new records; zeros for those that have none, or none of this length."""
-        if dim != self._vectors.width:
+    def _add_vectors(self, batches: Sequence[Batch]) -> None:
+        """Append the vectors of new records; zeros for those that have none, or none of the length of the others."""
+        if not self._vectors.width:
+            dim = next((width for batch in batches if (width := batch.vectors.shape[1])), 0)
             self._vectors.widen(dim)
             self._total = np.zeros(dim)
-        starts = len(self._vectors) + np.cumsum(passages) - passages
-        joined = b"".join(
-            row.vectors if row.vectors is not None and len(row.vectors) == 2 * dim * count else bytes(2 * dim * count)
-            for row, count in zip(batch, passages.tolist(), strict=True)
-        )
-        vectors = np.frombuffer(joined, np.float16).reshape(int(passages.sum()), dim).astype(np.float32)
-        # Sums of float16 are exact in float64: adding and taking away in any order gives the same total.
-        self._total += vectors.sum(0, dtype=np.float64)
-        self._embedded += int(vectors.any(1).sum())
+        vectors = np.zeros((sum(len(batch.vectors) for batch in batches), self._vectors.width), np.float32)
+        end = 0
+        for batch in batches:
+            start, end = end, end + len(batch.vectors)
+            if batch.vectors.shape[1] == self._vectors.width:
+                vectors[start:end] = batch.vectors
+            # Sums of float16 are exact in float64: adding and taking away in any order gives the same total.
+            self._total += vectors[start:end].sum(0, dtype=np.float64)
+            self._embedded += int(vectors[start:end].any(1).sum())
+        passages = np.concatenate([batch.passages for batch in batches])
+        self._first.extend(len(self._vectors) + np.cumsum(passages) - passages)
         self._vectors.extend(vectors)
-        self._first.extend(starts)
+
+    def _add_terms(self, batches: Sequence[Batch]) -> None:
+        """Append the terms of new records, and their lengths in words."""
+        start = len(self._ids)
+        records = []
+        for batch in batches:
+            lengths = np.bincount(batch.record, batch.times, len(batch.id))
+            self._words += int(lengths.sum())
+            self._length.extend(lengths)
+            self._blobs |= {start + at: blob for at, blob in batch.blobs.items()}
+            self._blob_bytes += sum(map(len, batch.blobs.values()))
+            records.append(batch.record + np.uint32(start))
+            start += len(batch.id)
+        terms = np.concatenate([batch.term for batch in batches])
+        self._postings.add(np.concatenate(records), terms, np.concatenate([batch.times for batch in batches]))
 
     def _passages(self, slot: int) -> slice:
         first = self._first.view
@@ -203,7 +180,7 @@ class ScopeIndex:
         self._first.replace(np.cumsum(counts) - counts)
         for array in (self._here, self._archived_from, self._hidden_from, self._length):
             array.replace(array.view[kept])
-        self._sessions.renumber(kept, numbers)
+        self._links.renumber(kept, numbers)
         self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
         self._slot_of = {record_id: slot for slot, record_id in enumerate(self._ids)}
         self._sorted = all(map(str.__lt__, self._ids, self._ids[1:]))
@@ -224,26 +201,21 @@ class ScopeIndex:
         where: Filter | None = None,
         include_archived: bool = False,
         explain: bool = False,
-        whole: Whole | None = None,
     ) -> list[Hit]:
         """The records closest to a query, best first; of equals, the newest first.
 
         ``query_vector`` is of unit length (``None``: by words alone), ``query_terms`` what ``terms.query_terms`` gives.
         What is hidden at ``now``, archived (unless asked for) or outside the filter does not count among the ``top_k``.
-        A record without vectors is found by its words and its neighbours. With ``whole``, evidence is what it would be
-        in an index of that scope.
+        A record without vectors is found by its words and its neighbours.
         """
         visible, wanted = self._masks(now, where, include_archived)
         passing = int(np.count_nonzero(wanted))
         count = min(top_k, passing)
         if count <= 0:
             return []
-        if whole is None:
-            derived = self._derived = self._derived or self._derive()
-        else:
-            derived = self._derive(whole.survey)
+        derived = self._derived = self._derived or self._derive()
         closeness = self._closeness(query_vector, derived)
-        lexical, weights = self._lexical(query_terms, derived, whole)
+        lexical, weights = self._lexical(query_terms, derived)
         evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
         borrowed = None
         if derived.reach is not None:
@@ -291,31 +263,21 @@ class ScopeIndex:
             visible &= self._archived_from.view > now
         return visible, visible if where is None else visible & self._columns.mask(where)
 
-    def survey(self) -> Survey:
-        """What the records are like, taken together."""
-        derived = self._derived = self._derived or self._derive()
-        return Survey(derived.direction, derived.removed, derived.usual, derived.thread)
-
-    def _derive(self, whole: Survey | None = None) -> _Derived:
+    def _derive(self) -> _Derived:
         """What depends on the records and not on the query."""
         slots = len(self._ids)
         direction, removed = ranking.common_direction(self._total, self._embedded)
-        usual = ranking.usual_length(self._words, len(self._slot_of))
-        if whole is not None:
-            usual = whole.usual
-            if len(whole.direction) == len(direction):
-                direction, removed = whole.direction, whole.removed
-        common = products(self._vectors.view, direction)
+        common = dot(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
-        near = (self._sessions.previous, self._sessions.next)
+        near = (self._links.previous, self._links.next)
         linked = np.flatnonzero(near[0] != NONE)
         reach = None
         far = near
         thread = 0.0
         if len(linked):
             here, there = (self._first.view[ends] for ends in (linked, near[0][linked]))
-            dots = self._sessions.likeness[linked] - removed * common[here] * common[there]
-            thread = ranking.thread(dots / (own[here] * own[there])) if whole is None else whole.thread
+            dots = self._links.likeness[linked] - removed * common[here] * common[there]
+            thread = ranking.thread(dots / (own[here] * own[there]))
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
@@ -324,13 +286,12 @@ class ScopeIndex:
             removed=removed,
             common=common,
             own=own,
-            usual=usual,
+            usual=ranking.usual_length(self._words, len(self._slot_of)),
             present=None if len(self._slot_of) == slots else self._here.view,
             one_each=len(self._vectors) == slots,
             near=near,
             far=far,
             reach=reach,
-            thread=thread,
         )
 
     def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> Floats | None:
@@ -339,7 +300,7 @@ class ScopeIndex:
             return None
         query_common = float(query @ derived.direction)
         return ranking.cosines(
-            products(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
+            dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
         )
 
     def _per_record(self, closeness: Floats, derived: _Derived) -> Floats:
@@ -347,15 +308,11 @@ class ScopeIndex:
         return best
 
     def _lexical(
-        self, query_terms: npt.NDArray[np.uint32], derived: _Derived, whole: Whole | None
+        self, query_terms: npt.NDArray[np.uint32], derived: _Derived
     ) -> tuple[Floats, npt.NDArray[np.float64]]:
         """Each record's evidence by words, and what each term weighs."""
         records, impact, holding = self._postings.find(query_terms, derived.present, self._length.view, derived.usual)
-        weights = (
-            ranking.rarity(len(self._slot_of), holding)
-            if whole is None
-            else ranking.rarity(whole.records, np.maximum(whole.holding, holding))
-        )
+        weights = ranking.rarity(len(self._slot_of), holding)
         each = np.repeat(weights, holding)
         covered = np.bincount(records, each, len(self._ids)).astype(np.float32)
         each *= impact
@@ -405,7 +362,6 @@ class _Derived(NamedTuple):
     near: tuple[Ints, Ints]
     far: tuple[Ints, Ints]
     reach: Floats | None
-    thread: float
 
 
 def _step(links: Ints) -> Ints:

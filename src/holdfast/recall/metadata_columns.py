@@ -18,7 +18,8 @@ import numpy.typing as npt
 from holdfast.core.deadline import check_deadline, watch
 from holdfast.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
 from holdfast.core.types import MemoryType
-from holdfast.ports.feed import IndexRow
+from holdfast.recall.arrays import GrowingArray
+from holdfast.recall.batches import Batch
 
 Mask = npt.NDArray[np.bool_]
 _RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
@@ -29,28 +30,40 @@ _EXACT: Final = 1 << 53
 _MOST_COLUMNS: Final = 256
 
 
-class Columns:
+class MetadataColumns:
     """The fields of records numbered from 0, in the order in which they were added."""
 
     def __init__(self, memory_type: MemoryType) -> None:
         self._memory_type = str(memory_type)
-        self._rows: list[tuple[str, str | None, int, int, str]] = []
+        self._agents: list[str] = []
+        self._sessions: list[str | None] = []
+        self._created_at = GrowingArray(np.int64)
+        self._updated_at = GrowingArray(np.int64)
+        self._metadata: list[str] = []
         self._columns: OrderedDict[tuple[str, ...], _Column] = OrderedDict()
         self._text_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._metadata)
 
-    def add(self, rows: Iterable[IndexRow]) -> None:
+    def add(self, rows: Batch) -> None:
         """Add records. Their metadata is read when a filter asks for it."""
-        start = len(self._rows)
-        self._rows += [(row.agent_id, row.session_id, row.created_at, row.updated_at, row.metadata) for row in rows]
-        self._text_bytes += sum(len(row[4]) for row in self._rows[start:])
+        self._agents += rows.agent_id
+        self._sessions += rows.session_id
+        self._created_at.extend(rows.created_at)
+        self._updated_at.extend(rows.updated_at)
+        self._metadata += rows.metadata
+        self._text_bytes += sum(map(len, rows.metadata))
 
     def keep(self, numbers: npt.NDArray[np.int64]) -> None:
         """Go on with these records only, numbered anew in that order."""
-        self._rows = [self._rows[number] for number in numbers.tolist()]
-        self._text_bytes = sum(len(row[4]) for row in self._rows)
+        kept = numbers.tolist()
+        self._agents = [self._agents[number] for number in kept]
+        self._sessions = [self._sessions[number] for number in kept]
+        self._metadata = [self._metadata[number] for number in kept]
+        self._text_bytes = sum(map(len, self._metadata))
+        for times in (self._created_at, self._updated_at):
+            times.replace(times.view[numbers])
         self._columns.clear()
 
     def mask(self, where: Filter) -> Mask:
@@ -64,12 +77,12 @@ class Columns:
             case Condition(path):
                 return self._columns[path].test(where)
             case Every(parts):
-                passed = np.ones(len(self._rows), bool)
+                passed = np.ones(len(self), bool)
                 for part in parts:
                     passed &= self._mask(part)
                 return passed
             case Some(parts):
-                passed = np.zeros(len(self._rows), bool)
+                passed = np.zeros(len(self), bool)
                 for part in parts:
                     passed |= self._mask(part)
                 return passed
@@ -79,7 +92,7 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """About what the records' fields hold in memory."""
-        return self._text_bytes + 200 * len(self._rows) + sum(column.nbytes for column in self._columns.values())
+        return self._text_bytes + 90 * len(self) + sum(column.nbytes for column in self._columns.values())
 
     def _read(self, paths: Iterable[tuple[str, ...]]) -> None:
         """Bring the columns of these fields up to date; those that nobody asked for in a long time go."""
@@ -87,7 +100,7 @@ class Columns:
         for path in paths:
             column = self._columns.setdefault(path, _Column())
             self._columns.move_to_end(path)
-            if len(column) < len(self._rows):
+            if len(column) < len(self):
                 behind.setdefault(len(column), []).append(path)
         for start, late in behind.items():
             for path, values in zip(late, self._values(late, start), strict=True):
@@ -97,31 +110,31 @@ class Columns:
 
     def _values(self, paths: list[tuple[str, ...]], start: int) -> list[list[object]]:
         """The values of fields, of the records from ``start`` on; the metadata of each is read once."""
-        rows = self._rows[start:]
         inner = [path[1:] for path in paths if path[0] == "metadata"]
-        seen: dict[str, list[object]] = {}
+        texts = self._metadata[start:]
+        read: dict[str, list[object]] = {}
         if inner:
-            for row in watch(rows):
-                if row[4] not in seen:
-                    document = json.loads(row[4])
-                    seen[row[4]] = [value_at(document, path) for path in inner]
+            for text in watch(texts):
+                if text not in read:
+                    document = json.loads(text)
+                    read[text] = [value_at(document, path) for path in inner]
         place = iter(range(len(inner)))
         found: list[list[object]] = []
         for path in paths:
             match path[0]:
                 case "agent_id":
-                    found.append([row[0] for row in rows])
+                    found.append([*self._agents[start:]])
                 case "session_id":
-                    found.append([MISSING if row[1] is None else row[1] for row in rows])
+                    found.append([MISSING if name is None else name for name in self._sessions[start:]])
                 case "created_at":
-                    found.append([row[2] for row in rows])
+                    found.append(self._created_at.view[start:].tolist())
                 case "updated_at":
-                    found.append([row[3] for row in rows])
+                    found.append(self._updated_at.view[start:].tolist())
                 case "memory_type":
-                    found.append([self._memory_type] * len(rows))
+                    found.append([self._memory_type] * len(texts))
                 case _:
                     at = next(place)
-                    found.append([seen[row[4]][at] for row in rows])
+                    found.append([read[text][at] for text in texts])
         return found
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -18,12 +19,13 @@ from holdfast.core.deadline import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import Encoding, Message, Record, Scope
 from holdfast.core.types import TYPES, Kind, MemoryType, State
-from holdfast.ports.feed import Changes, Cursor, IndexRow, LargeScopes, RecallFeed, Space
+from holdfast.ports.feed import Changes, Cursor, IndexRow, RecallFeed
 from holdfast.ports.models import Embedder, Vectors
 from holdfast.recall import terms
-from holdfast.recall.compaction import compact, expand
+from holdfast.recall.arrays import no_garbage_collection, release_free_memory
+from holdfast.recall.batches import Batch
+from holdfast.recall.compaction import compact
 from holdfast.recall.index import Hit, ScopeIndex
-from holdfast.recall.large import LargeRecall, read_rows
 from holdfast.recall.passages import of_record
 from holdfast.recall.query import Ask, Query
 
@@ -36,13 +38,11 @@ _RESPITE_SECONDS: Final = 30.0
 _REEMBED_SECONDS: Final = 0.05
 _BATCH: Final = 256
 _FIRST_BATCH: Final = 8
+#: From so many records on, what is freed after a load is worth giving back to the system.
+_MANY_RECORDS: Final = 20_000
 #: About what an index takes before it holds anything.
 _SLOT_BYTES: Final = 6_000
 _T = TypeVar("_T")
-
-
-class _TooManyError(Exception):
-    """A scope has too many records to be held."""
 
 
 _Key = tuple[str, str | None, str | None, MemoryType]
@@ -61,19 +61,15 @@ class _Slot:
 
     def forget(self, kind: Kind) -> None:
         """Begin anew."""
-        self.index, self.cursor = ScopeIndex(kind.name), None
+        self.index, self.cursor = ScopeIndex(kind), None
         self.bare, self.items = set(), {}
 
 
 class Recall:
     """Answers queries over the scopes of one engine."""
 
-    def __init__(
-        self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int, large: LargeScopes | None = None
-    ) -> None:
+    def __init__(self, feed: RecallFeed, embedder: Embedder, *, max_bytes: int) -> None:
         self._feed = feed
-        self._large = None if large is None else LargeRecall(large)
-        self._many: set[_Key] = set()  # scopes that had too many records to be held, when last seen
         self._embedder = embedder
         self._max_bytes = max_bytes
         self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
@@ -129,19 +125,7 @@ class Recall:
 
     def search(self, scope: Scope, kind: Kind, query: Query, ask: Ask) -> list[Hit]:
         """The best matches among a scope's durable records, best first."""
-        memories = self._memories_elsewhere(scope, kind)
-        if self._large is not None and memories:
-            space = self._space
-            hits, bare = self._large.search(scope, kind, query, ask, space=space, memories=memories)
-            if bare and time.monotonic() >= max(self._without_until, self._reembed_after):
-                self._embed_some(scope, kind)
-            return hits
-        try:
-            follow = partial(self._follow_feed, most=self._most(scope, kind))
-            return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
-        except _TooManyError:
-            self._many.add(_key(scope, kind))
-        return self.search(scope, kind, query, ask)
+        return self._on(scope, kind, self._follow_feed, lambda index: _search(index, query, ask))
 
     def search_among(self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
         """The best matches among items that the caller holds, best first."""
@@ -153,30 +137,20 @@ class Recall:
 
     def search_loose(self, scope: Scope, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
         """The best matches among items that are indexed for this once."""
-        slot = _Slot(ScopeIndex(MemoryType.WORKING))
+        slot = _Slot(ScopeIndex(TYPES[MemoryType.WORKING]))
         self._follow_items(slot, scope, TYPES[MemoryType.WORKING], items)
         return _search(slot.index, query, ask)
 
     def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
         """Ids of a scope's durable records that pass the filter, newest first."""
-        if self._large is not None and self._memories_elsewhere(scope, kind):
-            return self._large.select(scope, kind, ask)
-        try:
-            return self._on(
-                scope,
-                kind,
-                partial(self._catch_up, most=self._most(scope, kind)),
-                lambda index: index.select(
-                    ask.top_k,
-                    now=ask.now,
-                    where=ask.where,
-                    include_archived=ask.include_archived,
-                    before=ask.before,
-                ),
-            )
-        except _TooManyError:
-            self._many.add(_key(scope, kind))
-        return self.select(scope, kind, ask)
+        return self._on(
+            scope,
+            kind,
+            self._catch_up,
+            lambda index: index.select(
+                ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived, before=ask.before
+            ),
+        )
 
     def reembed(
         self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
@@ -196,21 +170,7 @@ class Recall:
                     progress(done)
                 if self._without_until:
                     raise EmbedderUnavailableError(f"the embedder went away after {total:,} memories; try again")
-        self.tend(tenant)
         return total
-
-    def tend(self, tenant: str, *, thorough: bool = True) -> int:
-        """Make a tenant's scopes that are too large for memory ready to be searched fast (or only those that were
-        searched before); how many records that took.
-
-        Recall does it by itself, a little with each query, but for the index of vectors, which takes minutes.
-        """
-        if self._large is None:
-            return 0
-        made = self._large.scopes.tend(tenant, self._space, thorough=thorough)
-        if made:
-            self._large.forget()
-        return made
 
     def drop(self, scope: Scope, kind: Kind) -> None:
         """Let go of one scope's index."""
@@ -224,8 +184,6 @@ class Recall:
             for key in [key for key in self._slots if key[0] == subject]:
                 self._slots.pop(key, None)
                 self._total -= self._bytes.pop(key, 0)
-        if self._large is not None:
-            self._large.forget()
         terms.forget()
 
     def forget(self) -> None:
@@ -234,35 +192,12 @@ class Recall:
             self._slots.clear()
             self._bytes.clear()
             self._total = 0
-        if self._large is not None:
-            self._large.forget()
         terms.forget()
 
     @property
     def nbytes(self) -> int:
         """What the indexes hold in memory."""
         return self._total
-
-    # --- scopes that are not held -----------------------------------------------------------------------------------
-
-    @property
-    def _space(self) -> Space:
-        return Space(self.model, self._embedder.dim, read_rows)
-
-    def _most(self, scope: Scope, kind: Kind) -> int | None:
-        """With how many records a scope is searched elsewhere; one that cannot be, yet, is held however many it has."""
-        return None if self._large is None or _key(scope, kind) in self._many else self._large.most
-
-    def _memories_elsewhere(self, scope: Scope, kind: Kind) -> int:
-        """How many records a scope has that is to be searched elsewhere; 0 for any other."""
-        if self._large is None or _key(scope, kind) not in self._many:
-            return 0
-        memories, ready = self._large.prepare(scope, kind, self._space)
-        if memories <= self._large.most:
-            self._many.discard(_key(scope, kind))
-        if ready:
-            self.drop(scope, kind)
-        return memories if ready else 0
 
     # --- following a scope -------------------------------------------------------------------------------------------
 
@@ -277,14 +212,14 @@ class Recall:
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
-                slot = self._slots[key] = _Slot(ScopeIndex(kind.name))
+                slot = self._slots[key] = _Slot(ScopeIndex(kind))
             self._slots.move_to_end(key)
         with slot.lock:
             check_deadline()  # the time may be over while others had their turn
             try:
                 follow(slot, scope, kind)
                 result = answer(slot.index)
-            except (_TooManyError, RequestTimeoutError):  # raised while looking, never in the middle of an update
+            except RequestTimeoutError:  # raised while looking, never in the middle of an update
                 raise
             except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
                 slot.forget(kind)
@@ -301,6 +236,13 @@ class Recall:
         """
         with self._lock:
             if size > self._max_bytes:
+                _log.warning(
+                    "The index of one user's %s memories takes %d MiB, more than HOLDFAST_INDEX_MIB allows (%d). It is "
+                    "read anew for each recall. Raise HOLDFAST_INDEX_MIB.",
+                    key[-1],
+                    size >> 20,
+                    self._max_bytes >> 20,
+                )
                 self._slots.pop(key, None)
                 size = 0
             elif key not in self._slots:
@@ -312,11 +254,11 @@ class Recall:
                 old, _ = self._slots.popitem(last=False)
                 self._total -= self._bytes.pop(old, 0)
 
-    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
-        self._catch_up(slot, scope, kind, most=most)
+    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
+        self._catch_up(slot, scope, kind)
         if slot.bare and time.monotonic() >= max(self._without_until, self._reembed_after):
             self._embed_some(scope, kind)
-            self._catch_up(slot, scope, kind, most=most)
+            self._catch_up(slot, scope, kind)
 
     def _embed_some(self, scope: Scope, kind: Kind) -> None:
         """Embed records that have no vectors of the store's model, for about as long as one recall may take.
@@ -336,12 +278,14 @@ class Recall:
             _log.warning("records are left without vectors: %s", problem)
             self._reembed_after = time.monotonic() + _RESPITE_SECONDS
 
-    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind, *, most: int | None) -> None:
-        changes = self._feed.changes(scope, kind, slot.cursor, model=self.model, most=most)
-        if not changes.cursor:
-            raise _TooManyError
-        if changes.cursor != slot.cursor or changes.reload:
-            _take(slot, kind, changes)
+    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
+        with no_garbage_collection() if slot.cursor is None else nullcontext():
+            changes = self._feed.changes(scope, kind, slot.cursor, model=self.model, read=partial(Batch.read, kind))
+            if changes.cursor != slot.cursor or changes.reload:
+                _take(slot, kind, changes)
+        if changes.reload and len(slot.index) > _MANY_RECORDS:
+            changes.pages.clear()
+            release_free_memory()
 
     def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         wanted = {item.id: hash((item.content, to_json(item.metadata), self._without_until)) for item in items}
@@ -370,20 +314,15 @@ def _key(scope: Scope, kind: Kind) -> _Key:
     return scope.subject, agent, session, kind.name
 
 
-def _take(slot: _Slot, kind: Kind, changes: Changes) -> None:
-    rows = expand(kind, changes.rows)
+def _take(slot: _Slot, kind: Kind, changes: Changes[Batch]) -> None:
     if changes.reload:
-        slot.index = ScopeIndex(kind.name, rows)
+        slot.index = ScopeIndex(kind, changes.pages)
         slot.bare = set()
     else:
         slot.index.remove(changes.gone)
-        slot.index.upsert(rows)
-        slot.bare.difference_update(changes.gone)
-    for row in rows:
-        if row.vectors is None:
-            slot.bare.add(row.id)
-        else:
-            slot.bare.discard(row.id)
+        slot.index.add(changes.pages)
+        slot.bare.difference_update(changes.gone, *(page.id for page in changes.pages))
+    slot.bare.update(*(page.bare for page in changes.pages))
     slot.cursor = changes.cursor
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
 from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.feed import LargeScopes
 from holdfast.ports.identity import Witness
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import SqlKeys
@@ -140,13 +139,3 @@ def witness_of(database: Database) -> Witness | None:
     from holdfast.storage.postgres.witness import PostgresWitness  # noqa: PLC0415
 
     return PostgresWitness(database) if isinstance(database, PostgresDatabase) else None
-
-
-def large_scopes_in(database: Database, most: int) -> LargeScopes | None:
-    """Where scopes of more than ``most`` records are searched; ``None`` if the database cannot do that."""
-    if isinstance(database, SqliteDatabase):
-        return None
-    from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
-    from holdfast.storage.postgres.passages import PostgresPassages  # noqa: PLC0415
-
-    return PostgresPassages(database, most) if isinstance(database, PostgresDatabase) else None

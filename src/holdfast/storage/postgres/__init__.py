@@ -1,1 +1,1 @@
-"""The engine for many processes: PostgreSQL with pgvector, through psycopg."""
+"""The engine for many processes: PostgreSQL, through psycopg."""

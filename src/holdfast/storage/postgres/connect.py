@@ -81,7 +81,6 @@ def _migrate(connection: Connection, schema: str, place: str) -> None:
     version = _version(connection, schema)  # another process may have been faster
     if version == 0:
         _check_free(connection, schema, place)
-        _extend(connection, place)
         if _one(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", schema) is None:  # may be made beforehand
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
         connection.execute(
@@ -126,20 +125,6 @@ def _step(connection: Connection, number: int, script: str, place: str) -> None:
         f"{place} could not be brought to schema version {number}: its tables are in use all the time; "
         "try again when there is less to do"
     )
-
-
-def _extend(connection: Connection, place: str) -> None:
-    try:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-    except (errors.FeatureNotSupported, errors.UndefinedFile) as problem:
-        raise StoreUnavailableError(
-            f"{place} has no pgvector; install it on the server (package postgresql-NN-pgvector, "
-            "or the image pgvector/pgvector), then try again"
-        ) from problem
-    except errors.InsufficientPrivilege as problem:
-        raise StoreUnavailableError(
-            f"{place} has pgvector, but this user may not enable it; let an administrator run: CREATE EXTENSION vector"
-        ) from problem
 
 
 def _one(connection: Connection, statement: str, *bindings: Any) -> Any:

@@ -72,10 +72,7 @@ SELECT records.id, key, kind, state, version, size, agent_id, session_id, CASE W
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 
--- What was made of its text for large scopes goes at once, and is made anew later.
 -- name: replace
-WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
-               WHERE subject = $12::bigint >> 32 AND key = $12)
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
                    terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
 WHERE subject = $12::bigint >> 32 AND key = $12
@@ -103,8 +100,6 @@ WHERE subject = $2 AND key = ANY (ARRAY(
 RETURNING id, kind, size
 
 -- name: move_keeping
-WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
-               WHERE subject = $15::bigint >> 32 AND key = $15)
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
                    purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
                    bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
@@ -119,8 +114,6 @@ WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active
 ORDER BY dated_at, key LIMIT nullif($4::bigint, -1)
 
 -- name: embed
-WITH stale AS (UPDATE passages SET words = NULL, vector = NULL, model = NULL
-               WHERE subject = $4::bigint >> 32 AND key = $4)
 UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> 32 AND key = $4 AND version = $5
 
 -- name: unembedded
@@ -138,6 +131,7 @@ SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_afte
        CASE WHEN model = $1 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $3::bigint >> 32 AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
+ORDER BY key
 
 -- name: index_row
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,

@@ -37,8 +37,6 @@ UNION ALL SELECT 'notes of cold objects', count(*) FROM packs WHERE subject = $1
 UNION ALL
 SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE subject = $1)
                              + (SELECT count(*) FROM changes WHERE subject = $1)
-                             + (SELECT count(*) FROM passages WHERE subject = $1)
-                             + (SELECT count(*) FROM fillings WHERE subject = $1)
                              + (SELECT count(*) FROM derivations WHERE subject = $1)
                              + (SELECT count(*) FROM short_windows WHERE subject = $1)
                              + (SELECT count(*) FROM totals WHERE subject = $1)
@@ -64,7 +62,6 @@ DELETE FROM changes
 WHERE subject = $1 AND (scope, seq) IN (SELECT scope, seq FROM changes WHERE subject = $1 ORDER BY scope, seq LIMIT $2)
 
 -- name: remove_scopes
-WITH filled AS (DELETE FROM fillings WHERE subject = $1)
 DELETE FROM scopes WHERE subject = $1
 
 -- name: sessions_of

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from holdfast.core.content import unpack
 from holdfast.core.records import Encoding, Record, Scope
 from holdfast.core.types import Kind
-from holdfast.ports.feed import Changes, Cursor, IndexRow
-from holdfast.storage.relational.database import Database
+from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
+from holdfast.storage.relational.database import Database, Row
 from holdfast.storage.relational.moves import known_model, model_code
 from holdfast.storage.relational.records import as_record
 from holdfast.storage.relational.scopes import SQL, Tally, context_query, key_range, read_context
 
 #: The numbers that a cursor has.
 _CURSOR: Final = 5
+#: Rows of a whole scope are read this many at a time.
+_PAGE: Final = 2_000
 
 
 class SqlFeed:
@@ -25,12 +29,12 @@ class SqlFeed:
         self._database = database
 
     def changes(
-        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, most: int | None = None
-    ) -> Changes:
+        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
+    ) -> Changes[PageT]:
         agent = scope.agent_id if "agent" in kind.scope else None
         if since is not None and len(since) == _CURSOR:  # nothing has changed, nearly always
             found = self._database.ask(SQL["cursor"], (scope.subject, kind.code, scope.tenant, agent or ""))
-            if found and found[0][:_CURSOR] == since and (most is None or found[0][_CURSOR] <= most):
+            if found and found[0][:_CURSOR] == since:
                 return Changes(since, False, [], [])
         with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
@@ -38,8 +42,6 @@ class SqlFeed:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
             opened = read_context(tx, kind, context_query(scope.subject, kind, () if agent is None else (agent,)))
             tally = Tally(tx, number, kind, opened.counts)
-            if most is not None and tally.memories > most and not opened.is_removed:
-                return Changes((), False, [], [])
             removed, rules = opened.is_removed, opened.version
             cursor = (number, tally.seq, tally.next, rules, int(removed))
             if since == cursor:
@@ -47,12 +49,11 @@ class SqlFeed:
             if removed:
                 return Changes(cursor, True, [], [])
             code = known_model(tx, model)
-            reload = since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor
-            start = 0 if reload or since is None else since[2]
-            new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, start)))
-            live = [as_index_row(row) for row in new if agent is None or row[1] == agent]
-            if reload or since is None:
-                return Changes(cursor, True, live, [])
+            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor:
+                stored = tx.stream(SQL["index_rows"], (code, *key_range(number, kind)))
+                return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
+            new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, since[2])))
+            live = _as_index_rows(new, agent)
             ids = [row[0] for row in tx.rows(SQL["changed_ids"], (tally.scope, since[1]))]
             there = {row.id for row in live}
             gone = []
@@ -60,9 +61,9 @@ class SqlFeed:
                 row = tx.one(SQL["index_row"], (code, record_id, number))
                 if row is None:
                     gone.append(record_id)
-                elif record_id not in there and agent in (None, row[1]):
-                    live.append(as_index_row(row))
-            return Changes(cursor, False, live, gone)
+                elif record_id not in there:
+                    live += _as_index_rows([row], agent)
+            return Changes(cursor, False, [read(live)], gone)
 
     def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
@@ -106,7 +107,19 @@ class SqlFeed:
         return (row[0] for row in found)
 
 
-def as_index_row(row: Sequence[Any]) -> IndexRow:
-    """A stored row as recall reads it."""
-    text = row[-1]
-    return IndexRow._make(row if text is None else (*row[:-1], unpack(text)))
+def _pages(stored: Iterator[Row], agent: str | None) -> Iterator[list[IndexRow]]:
+    """Stored rows as recall reads them, those of one agent if one is given, in pages."""
+    while page := list(islice(stored, _PAGE)):
+        yield _as_index_rows(page, agent)
+
+
+def _as_index_rows(rows: Iterable[Row], agent: str | None) -> list[IndexRow]:
+    """Stored rows have the columns of ``IndexRow``, in their order; but a text may be compressed."""
+    if agent is not None:
+        rows = [row for row in rows if row[1] == agent]
+    # ``IndexRow._make`` does the same, but is a call of Python for each of a hundred thousand rows
+    found: list[IndexRow] = list(map(partial(tuple.__new__, IndexRow), rows))
+    for place, row in enumerate(found):
+        if row.text is not None:
+            found[place] = row._replace(text=unpack(row.text))
+    return found

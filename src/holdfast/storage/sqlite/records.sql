@@ -104,6 +104,7 @@ SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_afte
        CASE WHEN model = ? THEN vectors END, terms, CASE WHEN length(terms) = 0 THEN content END
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived')
+ORDER BY key
 
 -- name: index_row
 SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,

@@ -1,20 +1,24 @@
-"""Sessions: which record of an index stands before and after which, and how alike they are."""
+"""Session links: which record of an index comes before and after which in its session, and how alike they are."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from holdfast.recall.arrays import Growing
+from holdfast.recall.arrays import GrowingArray
 from holdfast.recall.ranking import Floats, Ints
 
 NONE: Final = -1
+#: So many pairs of vectors are compared at a time.
+_PAIRS: Final = 4_096
 
 
-class Sessions:
+class SessionLinks:
     """The order of records within their sessions, by id, which is by time. A record is known by its slot."""
 
     def __init__(self, ids: Sequence[str], vectors_of: Callable[[Ints], Floats]) -> None:
@@ -23,9 +27,9 @@ class Sessions:
         self._vectors_of = vectors_of
         self._names: list[str | None] = []
         self._members: dict[str, list[int]] = {}
-        self._previous = Growing(np.int64)
-        self._next = Growing(np.int64)
-        self._likeness = Growing(np.float32)
+        self._previous = GrowingArray(np.int64)
+        self._next = GrowingArray(np.int64)
+        self._likeness = GrowingArray(np.float32)
 
     @property
     def previous(self) -> Ints:
@@ -44,26 +48,21 @@ class Sessions:
 
     @property
     def nbytes(self) -> int:
-        """About what it holds in memory."""
+        """About how much memory it takes."""
         return self._previous.nbytes + self._next.nbytes + self._likeness.nbytes + 24 * len(self._names)
 
     def add(self, names: Sequence[str | None]) -> None:
-        """Add slots, in order of their ids, each in the session of that name or in none."""
+        """Add slots, each in the session of that name or in none."""
         start = len(self._names)
         self._names += names
         for links in (self._previous, self._next):
             links.extend(np.full(len(names), NONE))
         self._likeness.extend(np.zeros(len(names), np.float32))
-        touched: dict[str, int] = {}
+        added: defaultdict[str, list[int]] = defaultdict(list)
         for slot, name in enumerate(names, start):
             if name is not None:
-                members = self._members.setdefault(name, [])
-                place = len(members)
-                if members and self._id_of(members[-1]) > self._id_of(slot):
-                    place = bisect_left(members, self._id_of(slot), key=self._id_of)
-                members.insert(place, slot)
-                touched[name] = min(place, touched.get(name, place))
-        self._relink(touched)
+                added[name].append(slot)
+        self._relink({name: self._insert(name, slots) for name, slots in added.items()})
 
     def remove(self, slots: Iterable[int]) -> None:
         """Take slots out of their sessions."""
@@ -86,21 +85,44 @@ class Sessions:
             links.replace(numbers[links.view[kept]])
         self._likeness.replace(self._likeness.view[kept])
 
+    def _insert(self, name: str, slots: list[int]) -> int:
+        """Put slots into the list of a session; the first place that has changed."""
+        members = self._members.setdefault(name, [])
+        ids = list(map(self._id_of, slots))
+        if ids == sorted(ids) and (not members or self._id_of(members[-1]) < ids[0]):
+            members += slots
+            return len(members) - len(slots)
+        first = len(members)
+        for slot in slots:
+            insort(members, slot, key=self._id_of)
+            first = min(first, members.index(slot))
+        return first
+
     def _relink(self, touched: dict[str, int]) -> None:
-        """Make the links of sessions those of their lists, from the place on where each was touched."""
+        """Make the links of sessions follow their lists, each from the first place that has changed."""
+        parts: list[list[int]] = []
+        leads: list[int] = []
         for name, place in touched.items():
             listed = self._members[name]
-            if not listed:
+            if listed:
+                start = max(place - 1, 0)  # the one before it has another one next to it now
+                parts.append(listed[start:])
+                leads.append(listed[start - 1] if start else NONE)
+            else:
                 del self._members[name]
-                continue
-            start = max(place - 1, 0)  # the one before it leads elsewhere now
-            members = np.array(listed[start:], np.int64)
-            before = np.concatenate([[listed[start - 1] if start else NONE], members[:-1]])
-            changed = self._previous.view[members] != before
-            self._previous.view[members] = before
-            self._next.view[members] = np.concatenate([members[1:], [NONE]])
-            alike = np.zeros(int(np.count_nonzero(changed)), np.float32)
-            first = int(changed[0] and not start)  # the first of a session has nothing before it
-            here, there = (self._vectors_of(slots[changed][first:]) for slots in (members, before))
-            alike[first:] = np.vecdot(here, there)
-            self._likeness.view[members[changed]] = alike
+        if not parts:
+            return
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        members = np.fromiter(chain.from_iterable(parts), np.int64, int(sizes.sum()))
+        before, after = np.roll(members, 1), np.roll(members, -1)
+        before[np.cumsum(sizes) - sizes] = leads
+        after[np.cumsum(sizes) - 1] = NONE
+        changed = self._previous.view[members] != before
+        self._previous.view[members] = before
+        self._next.view[members] = after
+        members, before = members[changed], before[changed]
+        self._likeness.view[members] = 0
+        members, before = members[before != NONE], before[before != NONE]
+        for start in range(0, len(members), _PAIRS):
+            here, there = members[start : start + _PAIRS], before[start : start + _PAIRS]
+            self._likeness.view[here] = np.vecdot(self._vectors_of(here), self._vectors_of(there))
