@@ -12,7 +12,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick soak check lint types layers tests bench bench-check reference format constraints clean
+.PHONY: help setup run test quick soak check lint types layers tests bench bench-check dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -66,6 +66,9 @@ bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.
 
 bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed
 	$(BIN)/python -m bench --check
+
+dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an empty environment, and follow the README there
+	$(BIN)/python tests/dist.py
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference
 	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m holdfast.edges.reference $$page > docs/reference/$$page.md; done

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -117,7 +118,7 @@ class Reader:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         self.environment = {
             **kept,
-            "PATH": launcher().path(),
+            "PATH": self.environment.get("PATH") or launcher().path(),
             "HOLDFAST_HOME": str(self.folder / "home"),
             "COLUMNS": "160",
             **self.environment,
@@ -203,6 +204,13 @@ class Reader:
         for there, here in self.replaced.items():
             text = text.replace(there, here)
         return text
+
+
+def free_port() -> str:
+    """A port that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return str(taken.getsockname()[1])
 
 
 def check_output(line: str, wanted: str, printed: str) -> None:

@@ -6,7 +6,6 @@ import configparser
 import json
 import re
 import shlex
-import socket
 import tomllib
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from databases import postgres_server
-from docs.pages import ROOT, Reader, check_command, check_line, read_blocks, read_commands
+from docs.pages import ROOT, Reader, check_command, check_line, free_port, read_blocks, read_commands
 from holdfast import Holdfast
 from holdfast.lifecycle.policies import read_policies
 from holdfast.lifecycle.schedule.schedule import JOBS
@@ -23,12 +22,6 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *sorted((ROOT / "doc
 #: These have tests of their own that run them: on servers, or with a policy file.
 LANGUAGES = {"console", "python", "json", "toml", "yaml", "ini", "sql", "nginx", "text"}
 MOVED = "postgresql://holdfast@db.example.com:5432/holdfast"
-
-
-def free_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return str(taken.getsockname()[1])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
