@@ -21,8 +21,8 @@ from mcp_types import CallToolResult
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.calls import Defaults
 from holdfast.edges.mcp.server import build_server
+from holdfast.edges.mcp.tools import Defaults
 from holdfast.edges.mcp.transport import McpApp
 
 #: Both ways to begin: asking what the server is (2026), and the handshake that clients have had since 2024.
@@ -35,6 +35,7 @@ THING: Final = {"id": "r1", "source_type": "context", "created_at": "2020-01-01T
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "memory_add": {"content": "Plays the cello"},
     "memory_search": {"query": "peanuts"},
+    "memory_list": {"limit": 10},
     "memory_get": {"memory_id": ID},
     "memory_update": {"memory_id": ID, "content": "Was changed"},
     "memory_delete": {"memory_id": ID},

@@ -37,6 +37,7 @@ from holdfast.settings import Settings, read_settings
 from holdfast.store import Store
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
+_MAX_USERS: Final = 100_000
 #: Tenants of an open store whose engines are kept ready.
 _MOST_TENANTS: Final = 1_000
 
@@ -233,8 +234,8 @@ class Holdfast:
         last one. Notes in working memory are not kept and do not count.
         """
         start = "" if after is None else check_id(after, "after")
-        page = self._base.stores.reader.users(self.tenant, after=start, limit=check_count(limit, "limit"))
-        return [_describe_user(user) for user in page]
+        check_count(limit, "limit", most=_MAX_USERS)
+        return [_describe_user(user) for user in self._base.stores.reader.users(self.tenant, after=start, limit=limit)]
 
     def erase_user(self, user_id: str) -> Erasure:
         """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.

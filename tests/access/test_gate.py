@@ -18,7 +18,7 @@ from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.access.memory import BoundedMemory
+from holdfast.edges.access.memory import MEMORY_VERBS, PART_VERBS
 from holdfast.engine import MemoryManager
 from holdfast.manager import Memory, Plain
 from holdfast.memory.entity import Entity
@@ -100,15 +100,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holdfast]:
 
 def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast) -> None:
     @settings(max_examples=times(400))
-    @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "agent", "user", "tenant", "store"]))
+    @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "user", "tenant", "store"]))
     def holds(who: Principal, asked: Request, way: str) -> None:
-        if way in ("agent", "user") and ALL in (asked.user, asked.agent):
+        if way == "user" and ALL in (asked.user, asked.agent):
             return  # these are for one user: that is wrong input, whoever asks
         try:
             gate = Gate(shared, who, asked.tenant)
             ways: dict[str, Callable[[], Any]] = {
                 "memory": lambda: gate.memory(asked.right, asked.user, asked.agent),
-                "agent": lambda: gate.agent(asked.right, asked.user, asked.agent),
                 "user": lambda: gate.user(asked.right, asked.user),
                 "tenant": lambda: gate.tenant(asked.right),
                 "store": lambda: gate.store(asked.right),
@@ -250,10 +249,12 @@ def test_a_session_is_reached_by_its_own_agent_only(holdfast: Holdfast) -> None:
     gate = Gate(holdfast, caller(agents=["travel"]))
 
     assert gate.memory(Right.READ, "ann", "travel", "s").short_term.get_full_history() == []
-    assert gate.agent(Right.READ, "ann", "travel").sessions.history("travel", "s", user_id="ann") == []
-    for refused in (gate.memory, gate.agent):
-        with pytest.raises(ForbiddenError, match="agent 'doctor'"):
-            refused(Right.READ, "ann", "doctor")
+    with pytest.raises(NotFoundError):
+        gate.memory(Right.WRITE, "ann", "travel", "s").remove_session()
+    with pytest.raises(ForbiddenError, match="agent 'doctor'"):
+        gate.memory(Right.READ, "ann", "doctor")
+    doctors = Gate(holdfast, caller(agents=["doctor"])).memory(Right.WRITE, "ann", "doctor", "s")
+    assert doctors.remove_session() == 1
 
 
 @on_sqlite
@@ -472,42 +473,55 @@ def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_
         Gate(holdfast, caller(Right.GOVERN)).memory(Right.GOVERN, user, agent).episodic.cleanup_old_episodes()
 
 
-#: Verbs that stay within the memory's user and agent by themselves, as the tests above and those of the engine show.
-WITHIN = {
-    Memory: {"add", "add_with_auto_prune", "add_many", "retrieve", "list_memories", "get", "derived", "count_memories"}
-    | {"update", "rehydrate", "end_task", "rules"},
-    Plain: {"add", "retrieve", "list", "count"} | {"export_all", "delete_all", "archive_old_memories"},  # the memory's
-    Working: {"add", "put", "items", "get", "update", "delete", "clear"},
-    ShortTerm: {"add_message", "append", "messages", "get_conversation_history", "get_ttl", "delete"}
-    | {"get_full_history"},
-    Episodic: {"record_episode", "query_similar_episodes", "get_messages", "get_steps", "get_tool_calls"}
-    | {"query_messages", "cleanup_old_episodes", "add_texts"},
-    Entity: {"add", "set", "relate", "end", "delete", "retell_sources", "get", "history", "neighbours", "add_texts"},
-    Structured: {"put", "get", "find", "delete", "add_documents", "draft"},
+PARTS: dict[str, type] = {
+    "working": Working,
+    "short_term": ShortTerm,
+    "long_term": Plain,
+    "persona": Plain,
+    "episodic": Episodic,
+    "entity": Entity,
+    "structured": Structured,
 }
 
 
+def verbs_of(owner: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(owner, inspect.isfunction) if name[0] != "_"}
+
+
+def test_every_verb_of_a_memory_is_declared_with_its_right() -> None:
+    assert set(MEMORY_VERBS) == verbs_of(Memory) | {"remove_session"}
+    assert set(PART_VERBS) == set(PARTS)
+    for part, owner in PARTS.items():
+        assert set(PART_VERBS[part]) == verbs_of(owner), part
+
+
 @on_sqlite
-def test_every_verb_of_a_memory_is_known_to_stay_within_its_bounds_or_is_held_back(holdfast: Holdfast) -> None:
-    """One that is new has to be looked at, and named here or bounded."""
-    memory = Gate(holdfast, caller()).memory(Right.READ, "ann", "travel")
-    parts: dict[type, object] = {
-        Memory: memory,
-        Plain: memory.persona,
-        Working: memory.working,
-        ShortTerm: memory.short_term,
-        Episodic: memory.episodic,
-        Entity: memory.entity,
-        Structured: memory.structured,
-    }
-    for owner, part in parts.items():
-        verbs = {name for name, member in inspect.getmembers(owner, inspect.isfunction) if name[0] != "_"}
-        bounded = {name for name in verbs if getattr(type(part), name) is not getattr(owner, name)}
-        assert verbs - bounded == WITHIN[owner], owner.__name__
-    assert isinstance(memory, BoundedMemory)
-    assert {type(member) for member in vars(memory).values() if isinstance(member, tuple(WITHIN))} == {
-        type(part) for part in parts.values() if part is not memory
-    }
+def test_a_verb_that_is_not_declared_is_refused_whoever_asks(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner in {Memory, *PARTS.values()}:
+        monkeypatch.setattr(owner, "shred", lambda self: "shredded", raising=False)
+    assert holdfast.manager("ann", "travel").shred() == "shredded"  # type: ignore[attr-defined]
+    for who in (LOCAL, caller(), caller(Right.READ)):
+        memory: Any = Gate(holdfast, who).memory(Right.READ, "ann", "travel")
+        for place in (memory, *(getattr(memory, part) for part in PARTS)):
+            with pytest.raises(ForbiddenError, match="'shred' is no verb that callers of a service may use"):
+                place.shred()
+
+
+@on_sqlite
+def test_a_verb_needs_its_right_whatever_the_memory_was_asked_for_with(holdfast: Holdfast) -> None:
+    memory: Any = Gate(holdfast, caller(Right.READ)).memory(Right.READ, "ann", "travel", "s")
+    verbs = {"": MEMORY_VERBS, **PART_VERBS}
+    tried = 0
+    for part, own in verbs.items():
+        for name, verb in own.items():
+            place = getattr(memory, part) if part else memory
+            if verb.right is not Right.READ:
+                tried += 1
+                with pytest.raises(ForbiddenError, match=f"needs the right '{verb.right.value}'"):
+                    getattr(place, name)
+    assert tried > 30
 
 
 # --- tenants ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import jsonschema
 
-from holdfast.edges.rest.app import route_table
+from holdfast.edges.rest.routes import route_table
 
 
 def check_contract(api: dict[str, Any], response: httpx.Response) -> str:

@@ -8,17 +8,18 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import APIRouter
 
 from api.client import Client
 from api.world import AGENT, PRIVATE, TENANT, USER, make_world, request_for, weaker
 from clocks import FakeClock
-from holdfast import Holdfast
-from holdfast.core.access import Right
-from holdfast.edges.rest.app import build_app, route_table
-from holdfast.edges.rest.guard import GuardedRoute
-from holdfast.edges.rest.operations import Routes, answer
-from holdfast.edges.rest.rights import Caller, Needs, Reach
+from holdfast import ForbiddenError, Holdfast
+from holdfast.core.access import Principal, Right
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.access.memory import BoundedMemory
+from holdfast.edges.operations.models import Count, Scoped
+from holdfast.edges.operations.operation import Group, Reach
+from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.routes import OperationRoute, route_table
 
 ROUTES = route_table()
 
@@ -34,7 +35,7 @@ class Outside:
         self.client = Client(self.app)
         self.before = self.world.seen()
 
-    def ask(self, route: GuardedRoute, headers: dict[str, str], **named: str) -> Any:
+    def ask(self, route: OperationRoute, headers: dict[str, str], **named: str) -> Any:
         return request_for(self.world, route, self.api, **named).send(self.client, headers)
 
 
@@ -81,7 +82,7 @@ def test_another_tenants_key_finds_nothing_by_the_ids_of_this_one(outside: Outsi
     for route in ROUTES:
         response = outside.ask(route, theirs)
         assert PRIVATE not in response.text, route.name
-        if route.needs.reach is Reach.STORE:
+        if route.operation.reach is Reach.STORE:
             check_refused(response, 403, "forbidden")
         elif route.name == "list_derived":  # what was derived from another tenant's memory: of one's own, nothing
             assert response.json() == {"items": []}
@@ -92,21 +93,21 @@ def test_another_tenants_key_finds_nothing_by_the_ids_of_this_one(outside: Outsi
 def test_a_key_that_is_bound_to_another_user_is_refused(outside: Outside) -> None:
     bobs = outside.world.key("admin", users=["bob"])
     for route in ROUTES:
-        if route.needs.reach is not Reach.CALLER:
+        if route.operation.reach is not Reach.CALLER:
             check_refused(outside.ask(route, bobs), 403, "forbidden")
 
 
 def test_a_key_that_is_bound_to_another_agent_is_refused(outside: Outside) -> None:
     others = outside.world.key("admin", agents=["other"])
     for route in ROUTES:
-        if route.needs.reach is not Reach.CALLER:
+        if route.operation.reach is not Reach.CALLER:
             check_refused(outside.ask(route, others), 403, "forbidden")
 
 
 def test_what_concerns_more_than_one_agent_is_not_for_a_key_that_is_bound_to_it(outside: Outside) -> None:
     agents = outside.world.key("admin", agents=[AGENT])
     for route in ROUTES:
-        if route.needs.reach not in (Reach.CALLER, Reach.MEMORY):
+        if route.operation.reach not in (Reach.CALLER, Reach.MEMORY):
             check_refused(outside.ask(route, agents), 403, "forbidden")
 
 
@@ -146,14 +147,14 @@ def test_an_id_of_another_user_is_answered_as_nobodys(inside: Outside) -> None:
 def test_what_concerns_everyone_is_not_for_a_key_that_is_bound_to_one_user(outside: Outside) -> None:
     users = outside.world.key("admin", users=[USER])
     for route in ROUTES:
-        if route.needs.reach in (Reach.TENANT, Reach.STORE):
+        if route.operation.reach in (Reach.TENANT, Reach.STORE):
             check_refused(outside.ask(route, users), 403, "forbidden")
 
 
 def test_a_lesser_right_is_not_enough(outside: Outside) -> None:
     for route in ROUTES:
-        less = weaker(route.needs.right)
-        tenant = "*" if route.needs.reach is Reach.STORE else TENANT
+        less = weaker(route.operation.right)
+        tenant = "*" if route.operation.reach is Reach.STORE else TENANT
         if less is not None:
             asked = {**outside.world.key(less.value, tenant=tenant), "X-Holdfast-Tenant": TENANT}
             check_refused(outside.ask(route, asked), 403, "forbidden")
@@ -161,12 +162,12 @@ def test_a_lesser_right_is_not_enough(outside: Outside) -> None:
 
 def test_what_concerns_the_store_is_for_operators(outside: Outside) -> None:
     for route in ROUTES:
-        if route.needs.reach is Reach.STORE:
+        if route.operation.reach is Reach.STORE:
             check_refused(outside.ask(route, outside.world.key("admin")), 403, "forbidden")
 
 
 def test_what_destroys_or_hands_out_everything_needs_the_right_to_govern() -> None:
-    needed = {route.name: route.needs.right for route in ROUTES}
+    needed = {route.name: route.operation.right for route in ROUTES}
     govern = {
         "carry_out_sweep",
         "purge_recycled",
@@ -190,11 +191,11 @@ def test_what_destroys_or_hands_out_everything_needs_the_right_to_govern() -> No
 
 @pytest.mark.parametrize(
     "route",
-    [r for r in ROUTES if "{memory_id}" in r.path_format and r.needs.reach is Reach.MEMORY],
+    [r for r in ROUTES if "{memory_id}" in r.path_format and r.operation.reach is Reach.MEMORY],
     ids=lambda r: r.name,
 )
 def test_a_memory_of_another_user_is_not_told_from_one_that_does_not_exist(
-    outside: Outside, route: GuardedRoute
+    outside: Outside, route: OperationRoute
 ) -> None:
     bobs = outside.world.key("admin", users=["bob"])
     unknown = outside.world.ids["memory_id"][:-4] + "0000"
@@ -252,34 +253,34 @@ def test_a_body_of_someone_unknown_is_not_read(outside: Outside) -> None:
 # --- the declaration itself -------------------------------------------------------------------------------------------
 
 
-def test_a_route_that_does_not_say_what_it_needs_cannot_be_made() -> None:
-    router = APIRouter(route_class=GuardedRoute)
-    with pytest.raises(TypeError, match="does not say what it needs"):
-        router.add_api_route("/v1/loose", lambda: None)
+def test_an_operation_that_does_not_say_what_it_needs_cannot_be_declared() -> None:
+    for missing in ((), (Right.READ,), (Right.READ, Reach.MEMORY)):
+        with pytest.raises(TypeError, match="missing"):
+            Group("test", "A test.").add("GET /loose", *missing)
 
 
 def test_every_path_of_the_application_is_a_guarded_route_or_the_documentation(outside: Outside) -> None:
     told = {(method.upper(), path) for path, methods in outside.api["paths"].items() for method in methods}
     assert told == {(route.method, route.path_format) for route in ROUTES}
-    unguarded = [route for route in outside.app.routes if not isinstance(route, GuardedRoute)]
+    unguarded = [route for route in outside.app.routes if not isinstance(route, OperationRoute)]
     assert {getattr(route, "path", None) for route in unguarded} == {"/", "/v1", "/docs", "/openapi.json"}
 
 
-def test_a_handler_gets_no_engine_but_by_what_its_route_declares(outside: Outside) -> None:
-    routes = Routes("test", "A test.")
+def test_a_function_works_on_what_its_operation_declares_and_on_nothing_else(outside: Outside) -> None:
+    group = Group("test", "A test.")
 
-    @routes.add("GET", "/sly", Right.READ, Reach.MEMORY, answer={})
-    def sly(caller: Any) -> Any:
-        return answer(caller.tenant().policies.list())
+    @group.add("GET /mine", Right.READ, Reach.MEMORY, Count)
+    def count_mine(memory: Any, _asked: Scoped) -> Any:
+        return memory
 
-    (route,) = routes.router.routes
-    assert isinstance(route, GuardedRoute)
-    assert route.needs == Needs(Right.READ, Reach.MEMORY)
-    from holdfast.core.access import LOCAL
-    from holdfast.edges.access.gate import Gate
-
-    with pytest.raises(RuntimeError, match="declared to reach memory"):
-        sly(Caller(Gate(outside.holdfast, LOCAL), route.needs))
+    (operation,) = group.operations
+    bound = Principal("k", TENANT, frozenset({Right.READ}), users=frozenset({USER}))
+    asked = Scoped(user_id=USER, agent_id=AGENT)
+    reached = operation.bind(Gate(outside.holdfast, bound), asked)()
+    assert isinstance(reached, BoundedMemory)
+    assert (reached.user_id, reached.agent_id) == (USER, AGENT)
+    with pytest.raises(ForbiddenError):
+        operation.bind(Gate(outside.holdfast, bound), Scoped(user_id="bob", agent_id=AGENT))
 
 
 def test_documentation_says_nothing_of_what_is_kept(outside: Outside) -> None:

@@ -16,10 +16,9 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
 from holdfast import Holdfast
-from holdfast.edges.rest.app import route_table
-from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.edges.access.callers import TENANT_HEADER
 from holdfast.edges.rest.idempotency import HEADER
-from holdfast.edges.rest.identity import TENANT_HEADER
+from holdfast.edges.rest.routes import OperationRoute, route_table
 
 #: What every operation has in the same way is tried with one of them.
 _COMMON = {TENANT_HEADER, HEADER}
@@ -33,7 +32,7 @@ class Tried:
         self.cases: Counter[str] = Counter()
         self.problems: list[str] = []
 
-    def run(self, app: FastAPI, phase: str, routes: Sequence[GuardedRoute], **phase_options: Any) -> None:
+    def run(self, app: FastAPI, phase: str, routes: Sequence[OperationRoute], **phase_options: Any) -> None:
         phases = {name: {"enabled": name == phase} for name in ("examples", "coverage", "fuzzing", "stateful")}
         phases[phase] |= phase_options
         config = SchemathesisConfig.from_dict(
@@ -74,7 +73,7 @@ def _with_short_lists(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "maxItems" or value <= 100}
 
 
-def _described(app: FastAPI, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
+def _described(app: FastAPI, routes: Sequence[OperationRoute]) -> dict[str, Any]:
     api: dict[str, Any] = json.loads(json.dumps(app.openapi()), object_hook=_with_short_lists)
     tried = {route.path_format for route in routes}
     api["paths"] = {name: path for name, path in api["paths"].items() if name in tried}

@@ -16,10 +16,11 @@ from fastapi import FastAPI
 from api.client import Client
 from holdfast import Holdfast
 from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.edges.operations.errors import STATUSES, status_of
 from holdfast.edges.reference import render_rest
-from holdfast.edges.rest.app import build_app, route_table
+from holdfast.edges.rest.app import build_app
 from holdfast.edges.rest.docs_page import example_of, meaning_of, render, render_marks, type_of
-from holdfast.edges.rest.errors import STATUSES, status_of
+from holdfast.edges.rest.routes import route_table
 from holdfast.edges.rest.streaming import NDJSON
 
 
@@ -152,8 +153,8 @@ def test_every_field_of_every_body_is_explained(client: Client, api: dict[str, A
                 assert meaning_of(schema), f"{name}.{field}"
                 assert type_of(api, schema) != "anything", f"{name}.{field}"
                 assert f"<tr><td><code>{field}</code><td>" in shown, f"{name}.{field}"
-    assert "<tr><td><code>user_id</code><td>text<td>yes<td>Whose memory." in page
-    assert "<tr><td><code>top_k</code><td>whole number<td>no, else <code>5</code><td>So many at most." in page
+    assert "<tr><td><code>user_id</code><td>text<td>yes<td>Whose memory it is." in page
+    assert "<tr><td><code>top_k</code><td>whole number<td>no, else <code>5</code><td>How many at most." in page
     assert "<td>number or &quot;never&quot;<td>no<td>" in page
 
 

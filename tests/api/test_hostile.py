@@ -14,7 +14,8 @@ from api.world import make_world
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StorageError, StoreBusyError
-from holdfast.edges.rest.app import build_app, route_table
+from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.routes import route_table
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
 JSON = {"Content-Type": "application/json"}
@@ -269,7 +270,7 @@ def test_a_request_made_of_an_example_of_another_route_is_refused_or_understood(
     asked = {_model(one) for one in operations if "requestBody" in one}
     examples = [api["components"]["schemas"][name]["example"] for name in sorted(asked)]
     for route in route_table():
-        if route.body_field is None or route.method != "POST" or route.needs.right != "read":
+        if route.body_field is None or route.method != "POST" or route.operation.right != "read":
             continue
         path = route.path_format.replace("{memory_type}", "long_term").replace("{domain}", "rag")
         for example in examples:

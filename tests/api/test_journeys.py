@@ -15,7 +15,7 @@ from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.edges.rest.app import route_table
+from holdfast.edges.rest.routes import route_table
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
@@ -267,6 +267,8 @@ def forget_a_source(api: Traveller) -> None:
 
 
 def hand_out_and_erase(api: Traveller) -> None:
+    assert "alice" in [one["user_id"] for one in api.ask("GET", "/users")["items"]]
+    api.ask("GET", "/users/nobody/export", status=404)
     with zipfile.ZipFile(io.BytesIO(api.ask("GET", "/users/alice/export"))) as export:
         assert export.testzip() is None
         assert any(b"white tea" in export.read(name) for name in export.namelist())

@@ -14,7 +14,7 @@ from api.client import Client
 from clocks import FakeClock
 from effort import times
 from holdfast import Holdfast, InvalidInputError
-from holdfast.edges.rest.pagination import read_cursor, write_cursor
+from holdfast.edges.operations.pagination import read_cursor, write_cursor
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
@@ -137,6 +137,8 @@ def test_other_lists_are_whole_too(client: Client, holdfast: Holdfast, clock: Fa
     agents = [f"agent {number}" for number in range(5)]
     assert [one["agent_id"] for one in items(client, "/v1/agents", limit=2)] == agents
     assert items(client, "/v1/policies", limit=2) == holdfast.policies.list()
+    known = [one["user_id"] for one in holdfast.users()]
+    assert [one["user_id"] for one in items(client, "/v1/users", limit=2)] == known
     sessions = items(client, "/v1/sessions", user_id="alice", limit=2)
     assert [one["agent_id"] for one in sessions] == agents[::-1]
     certificates = [one["id"] for one in items(client, "/v1/certificates", limit=2)]

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from api.client import Client
 from holdfast import Holdfast
 from holdfast.core.access import Right
-from holdfast.edges.rest.guard import GuardedRoute
-from holdfast.edges.rest.models import MEMORY_ID
+from holdfast.edges.operations.models import MEMORY_ID
+from holdfast.edges.rest.routes import OperationRoute
 
 TENANT = "acme"
 PRIVATE = "Ann keeps the spare key under the blue pot."
@@ -80,7 +80,7 @@ def make_world(holdfast: Holdfast) -> World:
     return world
 
 
-def path_of(route: GuardedRoute, values: dict[str, str]) -> str:
+def path_of(route: OperationRoute, values: dict[str, str]) -> str:
     """A route's path with values in it."""
     return route.path_format.format(**{name: quote(value, safe="") for name, value in values.items()})
 
@@ -117,7 +117,7 @@ class Asking:
         return client.request(self.method, self.path, params=self.query, headers=headers, **body)
 
 
-def request_for(world: World, route: GuardedRoute, api: dict[str, Any], **named: str) -> Asking:
+def request_for(world: World, route: OperationRoute, api: dict[str, Any], **named: str) -> Asking:
     """A request for a route that is about alice, in whatever of its parts it can name her."""
     method = route.method
     operation = api["paths"][route.path_format][method.lower()]

@@ -14,8 +14,8 @@ from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError
 from holdfast.core.rules import DEFAULTS
 from holdfast.core.types import TYPES
-from holdfast.edges.mcp.calls import Defaults
-from holdfast.edges.mcp.catalogue import TOOLS
+from holdfast.edges.mcp.tools import Defaults
+from holdfast.edges.operations.catalog import TOOLS
 from holdfast.edges.rest.app import build_app
 from mcp_clients import answer, ask, local_server
 
@@ -169,5 +169,7 @@ def test_a_model_that_is_asked_how_long_finds_the_rule_and_no_domain_s_policy(ho
     assert row["delete_after_days"] is None
     for name, tool in TOOLS.items():
         if name.startswith("retention_"):
-            assert "does not say how long memories are kept: ask memory_rules" in tool.about, name
-    assert "asks how long" in TOOLS["memory_rules"].about
+            assert "does not say how long memories are kept: ask memory_rules" in " ".join(tool.description.split()), (
+                name
+            )
+    assert "asks how long" in TOOLS["memory_rules"].description

@@ -15,9 +15,9 @@ from mcp.shared.exceptions import MCPError
 
 from holdfast import Holdfast
 from holdfast.core.access import Right
-from holdfast.edges.mcp.catalogue import TOOLS
 from holdfast.edges.mcp.resources import TEMPLATES
-from holdfast.edges.mcp.tools import Reach
+from holdfast.edges.operations.catalog import TOOLS
+from holdfast.edges.operations.operation import Reach
 from mcp_clients import connected, good, run, serving
 
 ALLERGY = "Is allergic to peanuts"
@@ -185,7 +185,7 @@ def test_a_key_that_is_bound_to_another_agent_does_not_see_what_is_claudes_own(s
                     assert code == "not_found", (name, said)
                     assert PRIVATE not in said
             kinds = {"query": "softly", "user_id": "alice", "memory_types": ["persona", "episodic", "short_term"]}
-            assert (await client.call_tool("memory_search", kinds)).structured_content == {"memories": []}
+            assert (await client.call_tool("memory_search", kinds)).structured_content == {"items": []}
             for uri in uris("alice", stage.own, "claude"):
                 assert (await look(client, uri))[0] == "forbidden"
             for uri in uris("alice", stage.own, "spy"):

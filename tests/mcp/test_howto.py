@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from docs.pages import check_command
-from holdfast.edges.mcp.catalogue import TOOLS
 from holdfast.edges.mcp.resources import TEMPLATES
+from holdfast.edges.operations.catalog import TOOLS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "mcp.md").read_text(encoding="utf-8")
 
@@ -34,5 +34,5 @@ def test_every_configuration_names_a_command_or_an_address_that_there_is() -> No
 
 def test_the_table_of_tools_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+) \| (\w+) \|$", PAGE, re.MULTILINE)
-    assert rows == [(tool.name, tool.right.value, tool.reach.value) for tool in TOOLS.values()]
+    assert rows == [(tool.tool, tool.right.value, tool.reach.value) for tool in TOOLS.values()]
     assert re.findall(r"^\| `(holdfast://\S+)` \|", PAGE, re.MULTILINE) == [str(one.uri) for one in TEMPLATES]

@@ -17,9 +17,9 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.mcp.catalogue import TOOLS
-from holdfast.edges.mcp.tools import Reach
 from holdfast.edges.mcp.transport import McpApp
+from holdfast.edges.operations.catalog import TOOLS
+from holdfast.edges.operations.operation import Reach
 from mcp_clients import MODES, answer, connected, error, listening, run, serving
 
 CALL = {
@@ -58,8 +58,10 @@ def test_an_agent_remembers_over_http(holdfast: Holdfast, url: str, alices: str,
         async with connected(url, alices, mode=mode) as client:
             assert "memory_add" in [tool.name for tool in (await client.list_tools()).tools]
             memory_id = answer(await client.call_tool("memory_add", {"content": "Likes tea"}))["memory_id"]
-            (found,) = answer(await client.call_tool("memory_search", {"query": "drinks"}))["memories"]
-            assert (found["memory_id"], found["agent_id"]) == (memory_id, "claude")
+            (found,) = answer(await client.call_tool("memory_search", {"query": "drinks"}))["items"]
+            assert found["memory_id"] == memory_id
+            got = answer(await client.call_tool("memory_get", {"memory_id": memory_id}))
+            assert got["agent_id"] == "claude"
             (read,) = (await client.read_resource(f"holdfast://memories/alice/{memory_id}")).contents
             assert "Likes tea" in read.model_dump_json()
             assert (await client.list_resources()).resources[-1].name == "Likes tea"
@@ -166,7 +168,7 @@ def test_many_clients_at_once_lose_nothing(holdfast: Holdfast, url: str) -> None
         async with connected(url, keys[user], mode=mode) as client:
             for number in range(5):
                 answer(await client.call_tool("memory_add", {"content": f"{user} likes number {number}"}))
-            found = answer(await client.call_tool("memory_search", {"query": "likes", "top_k": 50}))["memories"]
+            found = answer(await client.call_tool("memory_search", {"query": "likes", "top_k": 50}))["items"]
             assert {one["content"] for one in found} == {f"{user} likes number {number}" for number in range(5)}
 
     async def talk() -> None:

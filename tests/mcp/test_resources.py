@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.edges.mcp.calls import Defaults
+from holdfast.edges.mcp.tools import Defaults
 from mcp_clients import MODES, local_server, run
 
 ALICE = Defaults("alice", "claude")
@@ -40,10 +40,10 @@ def test_a_users_memories_are_read_page_by_page(holdfast: Holdfast, mode: str) -
                 page = await read(client, uri)
                 if not seen:  # what comes and goes meanwhile neither repeats nor hides anything else
                     memory.add("Came later", "long_term")
-                    memory.delete(page["memories"][0]["memory_id"])
-                    one = await read(client, page["memories"][1]["uri"])
+                    memory.delete(page["items"][0]["memory_id"])
+                    one = await read(client, page["items"][1]["uri"])
                     assert one["content"] == "Fact 23"
-                seen += [found["memory_id"] for found in page["memories"]]
+                seen += [found["memory_id"] for found in page["items"]]
                 uri = page["next"]
         return seen
 
@@ -68,8 +68,8 @@ def test_the_resources_of_the_servers_user_are_listed(holdfast: Holdfast) -> Non
             second = await client.list_resources(cursor=first.next_cursor)
             assert ([one.name for one in second.resources], second.next_cursor) == (["Fact 0"], None)
             persona = await read(client, str(first.resources[1].uri))
-            assert [one["content"] for one in persona["memories"]] == ["Speaks softly"]
-            with pytest.raises(MCPError, match="must be the id of a memory"):
+            assert [one["content"] for one in persona["items"]] == ["Speaks softly"]
+            with pytest.raises(MCPError, match="not a cursor of this list"):
                 await client.list_resources(cursor="elsewhere")
         async with Client(local_server(holdfast)) as client:
             assert (await client.list_resources()).resources == [], "nobody is meant, so nobody's are listed"
@@ -93,7 +93,7 @@ def test_a_user_with_an_odd_name_has_resources_too(holdfast: Holdfast) -> None:
 WRONG = [
     ("holdfast://memories/alice/nothing", "not_found"),
     ("holdfast://users/alice/memories?limit=0", "invalid_input"),
-    ("holdfast://users/alice/memories?limit=1000", "invalid_input"),
+    ("holdfast://users/alice/memories?limit=1001", "invalid_input"),
     ("holdfast://users/alice/memories?cursor=x", "invalid_input"),
     ("holdfast://users/alice/memories?memory_type=working", "invalid_input"),
     ("holdfast://users/alice/memories?memory_type=short_term", "invalid_kind"),
@@ -126,7 +126,7 @@ def test_what_has_come_to_its_end_is_no_resource_any_more(holdfast: Holdfast, cl
 
     async def talk() -> None:
         async with Client(local_server(holdfast, defaults=ALICE)) as client:
-            assert (await read(client, "holdfast://users/alice/memories?memory_type=episodic"))["memories"] == []
+            assert (await read(client, "holdfast://users/alice/memories?memory_type=episodic"))["items"] == []
             with pytest.raises(MCPError, match="end of its time"):
                 await client.read_resource(f"holdfast://memories/alice/{memory_id}")
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
-from holdfast.edges.mcp.catalogue import TOOLS
-from holdfast.edges.mcp.tools import Reach
+from holdfast.edges.operations.catalog import TOOLS
+from holdfast.edges.operations.operation import Reach
 from holdfast.installation import install_command
 from mcp_clients import MODES, answer, error, run
 

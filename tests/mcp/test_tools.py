@@ -19,12 +19,11 @@ from effort import times
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.calls import Defaults
-from holdfast.edges.mcp.catalogue import TOOLS, shown
-from holdfast.edges.mcp.memories import MAX_SHOWN_CHARS
-from holdfast.edges.mcp.models import Explanation
 from holdfast.edges.mcp.server import build_server
-from holdfast.edges.mcp.tools import Reach
+from holdfast.edges.mcp.tools import Defaults, describe_tool
+from holdfast.edges.operations.catalog import TOOLS
+from holdfast.edges.operations.memories import MAX_SHOWN_CHARS, Explanation
+from holdfast.edges.operations.operation import Reach
 from mcp_clients import GOOD, MODES, answer, ask, error, good, local_server, run
 
 ALICE = Defaults("alice", "claude")
@@ -59,6 +58,7 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "retention_gc_params",
         "memory_add",
         "memory_search",
+        "memory_list",
         "memory_get",
         "memory_update",
         "memory_delete",
@@ -93,9 +93,10 @@ def test_every_tool_has_a_title_a_description_schemas_and_hints(holdfast: Holdfa
 
 
 def test_a_tool_that_only_looks_needs_no_more_than_the_right_to_read() -> None:
-    for tool in TOOLS.values():
-        assert tool.hints.read_only_hint is (tool.right is Right.READ)
-    destructive = {name for name, tool in TOOLS.items() if tool.hints.destructive_hint}
+    hints: dict[str, Any] = {name: describe_tool(one, ALICE, keyed=False).annotations for name, one in TOOLS.items()}
+    for name, tool in TOOLS.items():
+        assert hints[name].read_only_hint is (tool.right is Right.READ)
+    destructive = {name for name, own in hints.items() if own.destructive_hint}
     assert destructive == {"memory_update", "memory_delete", "retention_configure"}
 
 
@@ -108,9 +109,9 @@ def test_a_caller_is_shown_the_tools_that_its_key_can_use(holdfast: Holdfast) ->
 
 def test_whose_memory_is_meant_must_be_said_unless_the_server_knows() -> None:
     search = TOOLS["memory_search"]
-    unknown = shown(search, Defaults(), keyed=False).input_schema
-    known = shown(search, ALICE, keyed=False).input_schema
-    keyed = shown(search, Defaults(), keyed=True).input_schema
+    unknown = describe_tool(search, Defaults(), keyed=False).input_schema
+    known = describe_tool(search, ALICE, keyed=False).input_schema
+    keyed = describe_tool(search, Defaults(), keyed=True).input_schema
     assert unknown["required"] == ["user_id", "query"]
     assert known["required"] == keyed["required"] == ["query"]
     assert "'alice'" in known["properties"]["user_id"]["description"]
@@ -130,10 +131,10 @@ def test_a_memory_lives_its_life_through_the_tools(holdfast: Holdfast, clock: Fa
             )
             memory_id = added["memory_id"]
             one = {"memory_id": memory_id}
-            (found,) = answer(await client.call_tool("memory_search", {"query": "hot drinks"}))["memories"]
-            assert (found["memory_id"], found["content"], found["is_cut"]) == (memory_id, "Likes tea", False)
+            (found,) = answer(await client.call_tool("memory_search", {"query": "hot drinks"}))["items"]
+            assert (found["memory_id"], found["content"]) == (memory_id, "Likes tea")
             filtered = {"query": "hot drinks", "filters": {"topic": "travel"}}
-            assert answer(await client.call_tool("memory_search", filtered))["memories"] == []
+            assert answer(await client.call_tool("memory_search", filtered))["items"] == []
             many = {"any": [{"x": number} for number in range(201)]}
             refused = error(await client.call_tool("memory_search", {"query": "hot drinks", "filters": many}))
             assert (refused["code"], "more than 200 conditions" in refused["message"]) == ("invalid_filter", True)
@@ -187,7 +188,7 @@ def test_what_an_explanation_says_is_all_there(holdfast: Holdfast, clock: FakeCl
     memory.short_term.add_message("user", "hello")
     states.append(memory.explain(memory.short_term.messages()[0].id))
     for said in states:
-        assert said.keys() <= Explanation.model_fields.keys()
+        Explanation.model_validate(said)
     gone = answer(ask(local_server(holdfast, defaults=ALICE), "memory_explain", {"memory_id": peanuts}))
     assert gone["state"] == "deleted"
     assert gone["cause"] == states[2]["cause"]
@@ -196,7 +197,7 @@ def test_what_an_explanation_says_is_all_there(holdfast: Holdfast, clock: FakeCl
 def test_an_episode_comes_with_its_steps(holdfast: Holdfast) -> None:
     episode = holdfast.manager("alice", "claude").episodic.record_episode("Book a flight", ["search", "pay"])
     got = answer(ask(local_server(holdfast, defaults=ALICE), "memory_get", {"memory_id": episode}))
-    assert [step["content"] for step in got["details"]["steps"]] == ["search", "pay"]
+    assert [step["content"] for step in got["steps"]] == ["search", "pay"]
 
 
 def test_what_was_derived_goes_and_comes_back_with_it(holdfast: Holdfast, peanuts: str) -> None:
@@ -205,9 +206,10 @@ def test_what_was_derived_goes_and_comes_back_with_it(holdfast: Holdfast, peanut
         "memory_id"
     ]
     assert answer(ask(server, "memory_delete", {"memory_id": peanuts}))["derived"] == [made]
-    assert answer(ask(server, "memory_restore", {"memory_id": peanuts}))["restored_with"] == []
+    assert "restored_with" not in answer(ask(server, "memory_restore", {"memory_id": peanuts}))
     gone = answer(ask(server, "memory_delete", {"memory_id": peanuts, "with_derived": True}))
-    assert (gone["deleted_with"], gone["derived"]) == ([made], [])
+    assert gone["deleted_with"] == [made]
+    assert "derived" not in gone
     assert answer(ask(server, "memory_restore", {"memory_id": peanuts}))["restored_with"] == [made]
 
 
@@ -215,10 +217,57 @@ def test_a_search_shows_the_beginning_of_what_is_long(holdfast: Holdfast) -> Non
     server = local_server(holdfast, defaults=ALICE)
     long = "cello " * 5_000
     memory_id = answer(ask(server, "memory_add", {"content": long}))["memory_id"]
-    (found,) = answer(ask(server, "memory_search", {"query": "cello"}))["memories"]
-    assert found["is_cut"]
-    assert found["content"] == long[:MAX_SHOWN_CHARS]
+    (found,) = answer(ask(server, "memory_search", {"query": "cello"}))["items"]
+    assert found["content"] == long[:MAX_SHOWN_CHARS] + "… (memory_get has the rest)"
     assert answer(ask(server, "memory_get", {"memory_id": memory_id}))["content"] == long
+
+
+def test_a_result_of_a_search_costs_a_model_at_most_150_characters_beside_the_content(
+    holdfast: Holdfast, clock: FakeClock
+) -> None:
+    """Beside what it says, a model reads which memory it is, how well it matches and how old it is."""
+    memory = holdfast.manager("alice", "claude", "a session with a long name")
+    clock.advance(milliseconds=123.456)
+    for number in range(5):
+        metadata = {"topic": "music", "speaker": "alice", "number": number, "tags": ["cello", "practice"]}
+        memory.add(f'Practises the "cello" at {number} o’clock', metadata=metadata, source="import:crm-2026-05")
+    memory.episodic.record_episode("Tuned the cello", ["listened", "turned a peg"])
+    memory.structured.put("instruments", {"name": "cello", "strings": 4}, key="cello")
+    memory.short_term.add_message("user", "What about the cello?")
+    clock.advance(days=91)
+    holdfast.sweep(confirm=True)
+    server = local_server(holdfast, defaults=ALICE)
+    kinds = ["long_term", "episodic", "structured", "entity", "persona"]
+    several = {"query": "cello", "memory_types": kinds, "top_k": 20, "include_archived": True}
+    listed = {"memory_type": "long_term", "limit": 2}
+    seen = set()
+    for name, arguments in (("memory_search", {"query": "cello"}), ("memory_search", several), ("memory_list", listed)):
+        result = ask(server, name, arguments)
+        (text,) = result.content
+        assert text.type == "text"
+        given = json.loads(text.text)
+        assert given == result.structured_content
+        assert text.text == json.dumps(given, ensure_ascii=False, separators=(",", ":")), "as compact as JSON can be"
+        items = given["items"]
+        assert items
+        for one in items:
+            contents = [json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in (one, one["content"])]
+            assert len(contents[0]) - len(contents[1]) <= 150, one
+            seen |= one.keys()
+    assert seen == {"memory_id", "content", "score", "created_at", "memory_type", "is_archived"}
+
+
+def test_memories_are_listed_page_by_page(holdfast: Holdfast) -> None:
+    server = local_server(holdfast, defaults=ALICE)
+    ids = holdfast.manager("alice", "claude").add_many([f"Fact {number}" for number in range(5)])["memory_ids"]
+    found, cursor = [], None
+    while True:
+        page = answer(ask(server, "memory_list", {"limit": 2, "cursor": cursor}))
+        found += [one["memory_id"] for one in page["items"]]
+        cursor = page.get("next_cursor")
+        if cursor is None:
+            break
+    assert found == ids[::-1]
 
 
 def test_objects_and_lists_may_come_as_json_text(holdfast: Holdfast, peanuts: str) -> None:
@@ -332,9 +381,16 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"query": " "}, "invalid_content"),
         ({"query": "x" * 100_000}, "invalid_content"),
         ({"query": "x", "top_k": 0}, "invalid_input"),
-        ({"query": "x", "top_k": 101}, "invalid_input"),
+        ({"query": "x", "top_k": 1_001}, "invalid_input"),
         ({"query": "x", "filters": {"a": {"near": 1}}}, "invalid_filter"),
-        ({"query": "x", "memory_types": ["dreams"]}, "invalid_input"),
+        ({"query": "x", "memory_types": ["dreams"]}, "invalid_kind"),
+    ],
+    "memory_list": [
+        ({"memory_type": "dreams"}, "invalid_kind"),
+        ({"memory_type": "short_term"}, "invalid_kind"),
+        ({"limit": 0}, "invalid_input"),
+        ({"cursor": "elsewhere"}, "invalid_input"),
+        ({"filters": {"a": {"near": 1}}}, "invalid_filter"),
     ],
     "memory_get": [({}, "invalid_input"), ({"memory_id": "nothing"}, "not_found"), ({"memory_id": 5}, "invalid_input")],
     "memory_update": [
@@ -372,7 +428,7 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"at": "soon"}, "invalid_input"),
         ({"at": "2030-01-01", "days_ahead": 3}, "invalid_input"),
         ({"days_ahead": -1}, "invalid_input"),
-        ({"samples": 101}, "invalid_input"),
+        ({"samples": 1_001}, "invalid_input"),
         ({"at": "2030-01-01T00:00:00"}, "invalid_input"),
     ],
 }
@@ -431,7 +487,7 @@ def test_a_quota_a_hold_and_a_conflict_are_told_with_what_to_do(holdfast: Holdfa
 def test_what_fails_within_is_told_without_names_of_files(holdfast: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
     server = local_server(holdfast, defaults=ALICE)
     holdfast.close()
-    with caplog.at_level(logging.ERROR, "holdfast.mcp"):
+    with caplog.at_level(logging.ERROR, "holdfast.errors"):
         said = error(ask(server, "memory_search", {"query": "tea"}))
     assert said["code"] == "closed"
     reference = said["message"].rstrip(".").split()[-1]
@@ -445,9 +501,9 @@ def test_an_unexpected_error_is_logged_and_nothing_of_it_shown(
         raise RuntimeError("/secret/path is broken")
 
     server = build_server(broken, defaults=ALICE)
-    with caplog.at_level(logging.ERROR, "holdfast.mcp"):
+    with caplog.at_level(logging.ERROR, "holdfast.errors"):
         result = ask(server, "memory_search", {"query": "tea"})
-    assert error(result)["code"] == "internal"
+    assert error(result)["code"] == "error"
     assert "secret" not in result.model_dump_json()
     assert "/secret/path" in caplog.text
 
@@ -488,7 +544,7 @@ def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Hol
             async def one(name: str, arguments: dict[str, Any]) -> None:
                 result = await client.call_tool(name, json.loads(json.dumps(arguments)))
                 if result.is_error:
-                    assert error(result)["code"] not in ("internal", "storage"), arguments
+                    assert error(result)["code"] not in ("error", "storage"), arguments
 
             made: list[tuple[str, dict[str, Any]]] = []
 

@@ -6,30 +6,27 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from fastapi.routing import APIRoute
 from typer.main import get_command
 
 from holdfast.core.audit import Action
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.app import app, examples_of
 from holdfast.edges.cli.outcomes import MEANINGS, exit_code
-from holdfast.edges.mcp.calls import Defaults
-from holdfast.edges.mcp.catalogue import TOOLS, shown
 from holdfast.edges.mcp.resources import TEMPLATES
-from holdfast.edges.mcp.tools import Tool
-from holdfast.edges.rest.app import route_table
-from holdfast.edges.rest.errors import FOUND_EARLY, STATUSES
-from holdfast.edges.rest.guard import GuardedRoute
+from holdfast.edges.mcp.tools import Defaults, describe_tool
+from holdfast.edges.operations.catalog import GROUPS, TOOLS
+from holdfast.edges.operations.errors import STATUSES
+from holdfast.edges.operations.operation import Operation
+from holdfast.edges.rest.errors import FRAMEWORK_CODES
+from holdfast.edges.rest.routes import PREFIX
 from holdfast.settings import SETTINGS, Settings
 
 _ABOUT_MCP: Final = """\
@@ -45,18 +42,18 @@ def render_mcp() -> str:
     for tool in TOOLS.values():
         parts += _section(tool)
     parts.append("## Resources")
-    rows = [f"| `{one.uri}` | {one.about} | {one.right.value} |" for one in TEMPLATES]
+    rows = [f"| `{one.uri}` | {one.about} | {one.operation.right.value} |" for one in TEMPLATES]
     parts.append("\n".join(("| resource | what it is | right |", "|---|---|---|", *rows)))
     return "\n\n".join(parts) + "\n"
 
 
-def _section(tool: Tool) -> Iterator[str]:
-    seen = shown(tool, Defaults(), keyed=True)
-    hints = tool.hints
+def _section(operation: Operation) -> Iterator[str]:
+    seen = describe_tool(operation, Defaults(), keyed=True)
+    hints: Any = seen.annotations
     nature = "only looks" if hints.read_only_hint else "can destroy" if hints.destructive_hint else "only adds"
-    yield f"### `{tool.name}`"
-    yield f"**{tool.title}.** {tool.about}"
-    yield f"Right: `{tool.right.value}`. Reaches: {tool.reach.value}. It {nature}."
+    yield f"### `{seen.name}`"
+    yield operation.description
+    yield f"Right: `{operation.right.value}`. Reaches: {operation.reach.value}. It {nature}."
     inputs = {name: one for name, one in seen.input_schema["properties"].items() if name not in _WHOSE}
     if inputs:
         required = seen.input_schema.get("required", ())
@@ -93,7 +90,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-_CONVERTER: Final = re.compile(r":\w+}")
 _ABOUT_REST: Final = """\
 What `holdfast serve` answers at ([how to set it up](../howto/serve.md)). A running service describes itself in full,
 with every field and an example of each body, at `/docs` for people and `/openapi.json` for programs.
@@ -134,11 +130,14 @@ every other edge ([errors](errors.md)), and two that only this one has: `malform
 def render_rest() -> str:
     """The routes of the REST API."""
     parts = ["# REST", _MADE, _ABOUT_REST]
-    for tag, routes in groupby(route_table(), key=_tag):
-        rows = "\n".join(_rows(routes))
-        parts.append(f"## {tag.capitalize()}\n\n| | | right | reaches |\n|---|---|---|---|\n{rows}")
+    for group in GROUPS:
+        rows = "\n".join(map(_row, group.operations))
+        parts.append(f"## {group.name.capitalize()}\n\n| | | right | reaches |\n|---|---|---|---|\n{rows}")
     codes: dict[int, list[str]] = {}
-    for code, status in (*STATUSES.items(), *((code, status) for status, code in FOUND_EARLY.items() if status != 404)):
+    for code, status in (
+        *STATUSES.items(),
+        *((code, status) for status, code in FRAMEWORK_CODES.items() if status != 404),
+    ):
         codes.setdefault(status, []).append(f"`{code}`")
     told = "\n".join(f"| {status} | {', '.join(sorted(codes[status]))} |" for status in sorted(codes))
     parts.append(f"## Answers in lines\n\n{_LINES}")
@@ -146,15 +145,8 @@ def render_rest() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(routes: Iterator[GuardedRoute]) -> Iterator[str]:
-    for route in routes:
-        about = (route.summary or route.description.split("\n")[0]).strip().rstrip(".")
-        path, needs = _CONVERTER.sub("}", route.path), route.needs
-        yield f"| `{route.method} {path}` | {about} | {needs.right.value} | {needs.reach.value} |"
-
-
-def _tag(route: APIRoute) -> str:
-    return str(route.tags[0]) if route.tags else "other"
+def _row(one: Operation) -> str:
+    return f"| `{one.method} {PREFIX}{one.path}` | {one.summary} | {one.right.value} | {one.reach.value} |"
 
 
 _MADE: Final = "<!-- Made from the code by `make reference`; edit the code, not this page. -->"

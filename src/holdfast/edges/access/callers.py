@@ -8,7 +8,7 @@ threads that do nothing else, so that whoever keeps the workers busy keeps nobod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -16,10 +16,14 @@ import anyio
 from anyio import to_thread
 
 from holdfast.access.keys import Access
-from holdfast.core.access import ApiKey, Principal
+from holdfast.core.access import LOCAL, ApiKey, Principal
 from holdfast.core.deadline import check_deadline, without_deadline
-from holdfast.core.errors import RateLimitedError
+from holdfast.core.errors import InvalidScopeError, RateLimitedError, UnauthenticatedError
+from holdfast.edges.access.gate import Gate
 from holdfast.engine import Holdfast
+
+TENANT_HEADER: Final = "X-Holdfast-Tenant"
+_MAX_SECRET_CHARS: Final = 256
 
 #: How many threads answer requests.
 WORKERS: Final = 40
@@ -79,9 +83,14 @@ class _Line:
 
 
 class Callers:
-    """Who calls, and their shares of one process."""
+    """Who calls, and their shares of one process.
 
-    def __init__(self, holdfast: Holdfast) -> None:
+    Without ``keys_required``, a caller without a key is the local one, who may do everything.
+    """
+
+    def __init__(self, holdfast: Holdfast, *, keys_required: bool = True) -> None:
+        self._holdfast = holdfast
+        self._keys_required = keys_required
         settings = holdfast.settings
         # More than there are connections to a server cannot be at work there.
         useful = _MOST_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
@@ -91,6 +100,19 @@ class Callers:
         self._noting: set[asyncio.Task[None]] = set()
         self.shares = Shares(min(WORKERS, useful), most_in_line=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
+
+    async def principal(self, headers: Mapping[str, str]) -> Principal:
+        """Who sends a request with these headers; ``UnauthenticatedError`` if nobody does."""
+        secret = read_secret(headers)
+        if secret is not None:
+            return await self.identify(secret)
+        if self._keys_required:
+            raise UnauthenticatedError("an API key is needed; send it as: Authorization: Bearer <key>")
+        return LOCAL
+
+    def gate(self, principal: Principal, headers: Mapping[str, str]) -> Gate:
+        """What a caller may reach in the tenant that the headers name; in its own, if they name none."""
+        return Gate(self._holdfast, principal, read_tenant(headers))
 
     async def identify(self, secret: str) -> Principal:
         """Who calls with a secret; ``UnauthenticatedError`` if nobody does. Needs no worker."""
@@ -115,3 +137,28 @@ class Callers:
         if self._notes is None:
             self._notes = anyio.CapacityLimiter(1)
         await to_thread.run_sync(self._access.note_use, key, limiter=self._notes)
+
+
+def read_secret(headers: Mapping[str, str]) -> str | None:
+    """The API key in the headers of a request. Two that differ are refused: one of them is a mistake."""
+    given, own = headers.get("authorization"), headers.get("x-api-key")
+    secret = own
+    if given is not None:
+        scheme, _, secret = given.partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer":
+            raise UnauthenticatedError("Authorization must be: Bearer <key>")
+        if own is not None and own != secret:
+            raise UnauthenticatedError("Authorization and X-API-Key name two keys; send one of them")
+    if secret is not None and len(secret) > _MAX_SECRET_CHARS:
+        raise UnauthenticatedError("this is no API key: it is too long")
+    return secret
+
+
+def read_tenant(headers: Mapping[str, str]) -> str | None:
+    """The tenant that the headers of a request name. They come as Latin-1; a name in them is UTF-8."""
+    named = headers.get(TENANT_HEADER.lower())
+    try:
+        return None if named is None else named.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise InvalidScopeError(f"{TENANT_HEADER} is not UTF-8; send the tenant's name as UTF-8") from None

@@ -22,7 +22,7 @@ from holdfast.core.content import check_id, check_tenant
 from holdfast.core.errors import ForbiddenError
 from holdfast.core.records import ALL
 from holdfast.edges.access.memory import BoundedMemory
-from holdfast.engine import Holdfast, MemoryManager
+from holdfast.engine import Holdfast
 
 _DEFAULT_TENANT: Final = "default"
 
@@ -39,18 +39,16 @@ class Gate:
             raise ForbiddenError(f"the key is for another tenant than {self.tenant_id!r}")
         self._holdfast = holdfast
 
-    def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> MemoryManager:
+    @property
+    def author(self) -> str:
+        """Who calls, for the audit chain."""
+        key_id = self.principal.key_id
+        return "local" if key_id is None else f"key:{key_id}"
+
+    def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""
         self._check_scope(right, user_id, agent_id)
-        holdfast = self._engine()
-        return BoundedMemory(self.principal, user_id, agent_id, session_id, engine=holdfast)
-
-    def agent(self, right: Right, user_id: str, agent_id: str) -> Holdfast:
-        """For what one agent has of one user beside the memory: its conversations. The caller names both in each call
-        that it makes with the answer.
-        """
-        self._check_scope(right, check_id(user_id, "user_id"), check_id(agent_id, "agent_id"))
-        return self._engine()
+        return BoundedMemory(self.principal, user_id, agent_id, session_id, engine=self._engine())
 
     def user(self, right: Right, user_id: str) -> Holdfast:
         """For what concerns a person as a whole, whichever agent it is with."""

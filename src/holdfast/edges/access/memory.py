@@ -1,14 +1,16 @@
-"""A memory as a caller with a key may use it: the same verbs, with those held back that reach past its bounds.
+"""A memory as a caller with a key may use it: the verbs that are declared here, each with its right.
 
-Most verbs stay within the memory's user and agent by themselves. Here are those that name a user of their own, that
-concern all agents or all users, or that follow memories to whichever agent has them. ``tests/access`` holds that every
-verb of a memory is known to be of the one sort or the other.
+Most verbs stay within the memory's user and agent by themselves. Those that name a user of their own, that concern all
+agents or all users, or that follow memories to whichever agent has them, are checked further. A verb that is not
+declared is refused: whoever adds one to a memory decides here who may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from functools import wraps
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.access import Principal, Right
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
@@ -18,35 +20,110 @@ from holdfast.core.records import Usage
 from holdfast.core.types import OWN, TYPES, Kind, State
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import bundled
-from holdfast.manager import Content, MemoryKind
-from holdfast.memory.entity import Entity
-from holdfast.memory.structured import Structured
+from holdfast.manager import Content
 
 _OWN: Final = frozenset(kind.value for kind in OWN)
 #: Kinds of which all agents of a user have the same memories.
 _SHARED: Final = frozenset(kind.name.value for kind in TYPES.values() if "agent" not in kind.scope)
 
 
+class Concern(Enum):
+    """What a verb concerns."""
+
+    MEMORY = auto()
+    """What one agent has of one user."""
+    PERSON = auto()
+    """The user that its first argument names, whichever agent it is with."""
+    AGENTS = auto()
+    """The memory's user, whichever agent it is with."""
+    TENANT = auto()
+    """All users."""
+
+
+class Verb(NamedTuple):
+    """What a caller needs to use a verb."""
+
+    right: Right
+    concern: Concern = Concern.MEMORY
+
+
+def _verbs(
+    *, read: str = "", write: str = "", person: str = "", agents: str = "", tenant: str = ""
+) -> Mapping[str, Verb]:
+    """Verbs by their names, which are parted by spaces. What concerns more than a memory needs the right to govern."""
+    table = (
+        (read, Verb(Right.READ)),
+        (write, Verb(Right.WRITE)),
+        (person, Verb(Right.GOVERN, Concern.PERSON)),
+        (agents, Verb(Right.GOVERN, Concern.AGENTS)),
+        (tenant, Verb(Right.GOVERN, Concern.TENANT)),
+    )
+    return {name: verb for names, verb in table for name in names.split()}
+
+
+MEMORY_VERBS: Final = _verbs(
+    read="retrieve list_memories get derived count_memories explain rules",
+    write="add add_many add_with_auto_prune update delete restore rehydrate end_task remove_session",
+    person="delete_user_memories gdpr_export_user_data gdpr_delete_user_data export_kind",
+    agents="archive_due",
+)
+_PLAIN: Final = _verbs(
+    read="retrieve list count", write="add", person="export_all delete_all", agents="archive_old_memories"
+)
+PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
+    "working": _verbs(read="items get", write="add put update delete clear"),
+    "short_term": _verbs(
+        read="messages get_conversation_history get_full_history get_ttl", write="add_message append delete"
+    ),
+    "long_term": _PLAIN,
+    "persona": _PLAIN,
+    "episodic": _verbs(
+        read="query_similar_episodes query_messages get_messages get_steps get_tool_calls",
+        write="record_episode add_texts cleanup_old_episodes",
+    ),
+    "entity": _verbs(
+        read="get history neighbours",
+        write="add set relate end delete add_texts retell_sources",
+        person="export_all delete_user_entities",
+    ),
+    "structured": _verbs(
+        read="get find draft",
+        write="put delete add_documents",
+        person="export_all delete_user_data",
+        tenant="define",
+    ),
+}
+#: What a memory has beside its verbs.
+_VALUES: Final = frozenset({"user_id", "agent_id", "session_id", "auto_prune", *PART_VERBS})
+
+
 class _Bounds:
-    """What a caller may do with the memory of one user, beyond what one agent has of it."""
+    """What a caller may do with the memory of one user."""
 
     def __init__(self, principal: Principal, user_id: str) -> None:
         self.principal = principal
         self.user_id = user_id
 
-    def check_person(self, right: Right, user_id: str) -> None:
-        """For verbs on a person as a whole, whichever agent it is with."""
-        self._check_right(right)
-        if user_id != self.user_id or not self.principal.reaches_user(user_id):
-            raise ForbiddenError(f"this is the memory of user {self.user_id!r}, not of {quote(user_id)}")
-        if self.principal.agents is not None:
-            raise ForbiddenError("the key is bound to agents; this concerns all that is kept on a user")
-
-    def check_tenant(self, right: Right) -> None:
-        """For verbs on what holds for all users."""
-        self._check_right(right)
-        if self.principal.users is not None or self.principal.agents is not None:
+    def guard(self, verbs: Mapping[str, Verb], name: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        """A verb that checks what it needs; ``ForbiddenError`` if it is not declared, or the caller may not use it."""
+        verb = verbs.get(name)
+        if verb is None:
+            raise ForbiddenError(f"{name!r} is no verb that callers of a service may use; use another one")
+        if not self.principal.allows(verb.right):
+            raise ForbiddenError(f"this needs the right {verb.right.value!r}, which the key does not have")
+        if verb.concern is Concern.AGENTS:
+            self._check_person(self.user_id)
+        elif verb.concern is Concern.TENANT and (self.principal.users is not None or self.principal.agents is not None):
             raise ForbiddenError("the key is bound to users or agents; this concerns the whole tenant")
+        if verb.concern is not Concern.PERSON:
+            return do
+
+        @wraps(do)
+        def on_person(user_id: str, *arguments: Any, **named: Any) -> Any:
+            self._check_person(user_id)
+            return do(user_id, *arguments, **named)
+
+        return on_person
 
     def check_source(self, source: str) -> None:
         """For what a memory is said to come from: nobody writes in the name of an agent that is out of reach."""
@@ -61,9 +138,23 @@ class _Bounds:
         """Whether a memory of the user is within reach, by its kind and the agent that it is with."""
         return kind not in _OWN or self.principal.reaches_agent(agent_id)
 
-    def _check_right(self, right: Right) -> None:
-        if not self.principal.allows(right):
-            raise ForbiddenError(f"this needs the right {right.value!r}, which the key does not have")
+    def _check_person(self, user_id: str) -> None:
+        if user_id != self.user_id or not self.principal.reaches_user(user_id):
+            raise ForbiddenError(f"this is the memory of user {self.user_id!r}, not of {quote(user_id)}")
+        if self.principal.agents is not None:
+            raise ForbiddenError("the key is bound to agents; this concerns all that is kept on a user")
+
+
+class _BoundedPart:
+    """A part of a memory, such as ``memory.entity``, of which only the declared verbs can be used."""
+
+    def __init__(self, part: object, verbs: Mapping[str, Verb], bounds: _Bounds) -> None:
+        self._part = part
+        self._verbs = verbs
+        self._bounds = bounds
+
+    def __getattr__(self, name: str) -> Any:
+        return self._bounds.guard(self._verbs, name, getattr(self._part, name))
 
 
 class BoundedMemory(MemoryManager):
@@ -73,33 +164,23 @@ class BoundedMemory(MemoryManager):
         self, principal: Principal, user_id: str, agent_id: str, session_id: str | None = None, *, engine: Holdfast
     ) -> None:
         super().__init__(user_id, agent_id, session_id=session_id, engine=engine)
-        self._bounds = _Bounds(principal, user_id)
+        self._engine = engine
         self._by_agent = principal.agents is not None
-        self._records.check_source = self._bounds.check_source
-        self.entity = _BoundedEntity(self._bounds, self)
-        self.structured = _BoundedStructured(self._bounds, self)
+        self._bounds = bounds = _Bounds(principal, user_id)
+        self._records.check_source = bounds.check_source
+        for name, verbs in PART_VERBS.items():
+            setattr(self, name, _BoundedPart(getattr(self, name), verbs, bounds))
 
-    # --- what names a user, or concerns all agents ------------------------------------------------------------------
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or name in _VALUES:
+            return value
+        bounds: _Bounds = super().__getattribute__("_bounds")
+        return bounds.guard(MEMORY_VERBS, name, value)
 
-    def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().delete_user_memories(user_id, memory_type)
-
-    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().gdpr_export_user_data(user_id)
-
-    def export_kind(self, user_id: str, memory_type: MemoryKind) -> list[dict[str, Any]]:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().export_kind(user_id, memory_type)
-
-    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().gdpr_delete_user_data(user_id)
-
-    def archive_due(self, memory_type: MemoryKind) -> int:
-        self._bounds.check_person(Right.GOVERN, self.user_id)
-        return super().archive_due(memory_type)
+    def remove_session(self) -> int:
+        """Send the memory's session to the recycle bin; how many messages it has."""
+        return self._engine.sessions.remove(self.agent_id, self.session_id, user_id=self.user_id)
 
     def _write(
         self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
@@ -164,35 +245,3 @@ class BoundedMemory(MemoryManager):
         """Ids of what was derived from a memory and is the own of agents that the caller is not bound to."""
         derived = self._lineage.live_derived(memory_id)
         return frozenset(one.id for one in derived if not self._bounds.has(one.kind, one.thing.agent_id))
-
-
-class _BoundedEntity(Entity):
-    def __init__(self, bounds: _Bounds, memory: BoundedMemory) -> None:
-        super().__init__(memory._records)
-        self._bounds = bounds
-
-    def delete_user_entities(self, user_id: str) -> int:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().delete_user_entities(user_id)
-
-    def export_all(self, user_id: str) -> list[dict[str, Any]]:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().export_all(user_id)
-
-
-class _BoundedStructured(Structured):
-    def __init__(self, bounds: _Bounds, memory: BoundedMemory) -> None:
-        super().__init__(memory._records, memory._parts.schemas)
-        self._bounds = bounds
-
-    def define(self, collection: str, schema: Mapping[str, Any] | None) -> None:
-        self._bounds.check_tenant(Right.GOVERN)
-        super().define(collection, schema)
-
-    def delete_user_data(self, user_id: str) -> int:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().delete_user_data(user_id)
-
-    def export_all(self, user_id: str) -> list[dict[str, Any]]:
-        self._bounds.check_person(Right.GOVERN, user_id)
-        return super().export_all(user_id)

@@ -2,89 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final, NamedTuple
 
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import Resource, ResourceTemplate
-from pydantic import Field, ValidationError
 
-from holdfast.core.access import Right
+from holdfast.core.content import to_json
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.types import DURABLE
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.calls import Defaults
-from holdfast.edges.mcp.errors import refused
-from holdfast.edges.mcp.memories import MAX_SHOWN_CHARS, whole
-from holdfast.edges.mcp.models import Kind, Memory, OneMemory, Output, Whose
-from holdfast.engine import MemoryManager
+from holdfast.edges.mcp.tools import Defaults, read_input
+from holdfast.edges.operations.catalog import OPERATIONS
+from holdfast.edges.operations.memories import shorten
+from holdfast.edges.operations.operation import Operation
 
 JSON: Final = "application/json"
-MAX_PAGE: Final = 100
+_PAGE: Final = 100
 _MAX_URI_CHARS: Final = 4_096
 _NAME_CHARS: Final = 60
 
 
-class ListMemories(Whose):
-    """Which page of whose memories."""
-
-    memory_type: Kind = "long_term"
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
-    cursor: str | None = None
-
-
-class ListedMemory(Memory):
-    """A memory of a page."""
-
-    uri: str
-    is_cut: bool
-
-
-class Listed(Output):
-    """A page of memories, newest first."""
-
-    user_id: str
-    memory_type: str
-    memories: list[ListedMemory]
-    next_cursor: str | None
-    next: Annotated[str | None, Field(description="The resource that has the next page.")]
-
-
-def list_memories(memory: MemoryManager, asked: ListMemories) -> Listed:
-    """A page of a user's memories."""
-    found = memory.list_memories(asked.memory_type, limit=asked.limit + 1, include_archived=True, before=asked.cursor)
-    shown = found[: asked.limit]
-    more = shown[-1]["memory_id"] if len(found) > asked.limit else None
-    agent = {} if asked.agent_id is None else {"agent_id": asked.agent_id}
-    again = {"memory_type": asked.memory_type, "limit": str(asked.limit), **agent}
-    return Listed(
-        user_id=memory.user_id,
-        memory_type=asked.memory_type,
-        memories=[_listed(memory.user_id, one, agent) for one in shown],
-        next_cursor=more,
-        next=None if more is None else MEMORIES.uri.expand({"user_id": memory.user_id, **again, "cursor": more}),
-    )
-
-
-def read_memory(memory: MemoryManager, asked: OneMemory) -> Output:
-    """One memory, all of it."""
-    return whole(memory.get(asked.memory_id))
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """One kind of resource. ``read`` gets the memory that the gate handed out for ``right``, and the checked inputs."""
+class Template(NamedTuple):
+    """One kind of resource, and the operation that reads it."""
 
     uri: UriTemplate
     name: str
     title: str
     about: str
-    right: Right
-    inputs: type[Whose]
-    read: Callable[[Any, Any], Output]
+    operation: Operation
 
-    def shown(self) -> ResourceTemplate:
+    def describe(self) -> ResourceTemplate:
         """As a client sees it."""
         return ResourceTemplate(
             uri_template=str(self.uri), name=self.name, title=self.title, description=self.about, mime_type=JSON
@@ -95,53 +42,66 @@ MEMORIES: Final = Template(
     UriTemplate.parse("holdfast://users/{user_id}/memories{?memory_type,agent_id,limit,cursor}"),
     "memories",
     "A user's memories",
-    f"Memories of one kind (long_term, if not said), newest first, {MAX_PAGE} at most; `next` is the page after it.",
-    Right.READ,
-    ListMemories,
-    list_memories,
+    f"Memories of one kind (long_term, if not said), newest first, {_PAGE} unless limited; `next` is the page after.",
+    OPERATIONS["list_memories"],
 )
 MEMORY: Final = Template(
     UriTemplate.parse("holdfast://memories/{user_id}/{memory_id}{?agent_id,session_id}"),
     "memory",
     "A memory",
     "One memory, all of it.",
-    Right.READ,
-    OneMemory,
-    read_memory,
+    OPERATIONS["get_memory"],
 )
 TEMPLATES: Final = (MEMORIES, MEMORY)
 
 
-def read(uri: str, gate: Gate, defaults: Defaults) -> str:
+def read_resource(uri: str, gate: Gate, defaults: Defaults) -> str:
     """What a resource holds, as JSON; ``NotFoundError`` if there is no such thing."""
     for template in TEMPLATES:
         given = template.uri.match(uri, max_uri_length=_MAX_URI_CHARS)
         if given is None:
             continue
-        try:
-            asked = template.inputs.model_validate(given)
-        except ValidationError as problem:
-            raise refused(problem, "the resource") from None
-        memory = defaults.memory(gate, template.right, asked)
-        return template.read(memory, asked).model_dump_json()
+        if template is MEMORIES:
+            return to_json(_read_page(dict(given), gate, defaults))
+        asked = read_input(template.operation, given, gate, defaults)
+        return to_json(template.operation.bind(gate, asked)())
     raise NotFoundError(
         f"there is no resource {quote(uri)}; there are {' and '.join(str(one.uri) for one in TEMPLATES)}"
     )
 
 
-def listed(gate: Gate, defaults: Defaults, cursor: str | None) -> tuple[list[Resource], str | None]:
+def list_resources(gate: Gate, defaults: Defaults, cursor: str | None) -> tuple[list[Resource], str | None]:
     """The resources of the user that is meant where nobody is named: their memories by kind, then each long-term one,
     newest first, a page at a time. Nothing, where no user is meant.
     """
     if defaults.user_id is None and (gate.principal.users is None or len(gate.principal.users) != 1):
         return [], None
-    memory = defaults.memory(gate, Right.READ, Whose())
-    page = list_memories(memory, ListMemories(limit=MAX_PAGE, cursor=cursor))
-    kinds = [_collection(memory.user_id, kind.value) for kind in DURABLE] if cursor is None else []
-    return [*kinds, *map(_one, page.memories)], page.next_cursor
+    page = _read_page({"cursor": cursor}, gate, defaults)
+    kinds = [_describe_kind(page["user_id"], kind.value) for kind in DURABLE] if cursor is None else []
+    return [*kinds, *map(_describe_one, page["items"])], page["next_cursor"]
 
 
-def _collection(user_id: str, kind: str) -> Resource:
+def _read_page(given: dict[str, Any], gate: Gate, defaults: Defaults) -> dict[str, Any]:
+    """A page of a user's memories, each with the resource that it is, and with the resource that is the next page."""
+    asked: Any = read_input(MEMORIES.operation, {"limit": _PAGE, **given, "include_archived": True}, gate, defaults)
+    page = MEMORIES.operation.bind(gate, asked)()
+    user_id, cursor = asked.user_id, page["next_cursor"]
+    agent = {} if given.get("agent_id") is None else {"agent_id": asked.agent_id}
+    again = {"user_id": user_id, "memory_type": asked.memory_type.value, "limit": str(asked.limit), **agent}
+    items = [
+        {**one, "uri": MEMORY.uri.expand({"user_id": user_id, "memory_id": one["memory_id"], **agent})}
+        for one in shorten(page, asked)["items"]
+    ]
+    return {
+        "user_id": user_id,
+        "memory_type": asked.memory_type.value,
+        "items": items,
+        "next_cursor": cursor,
+        "next": None if cursor is None else MEMORIES.uri.expand({**again, "cursor": cursor}),
+    }
+
+
+def _describe_kind(user_id: str, kind: str) -> Resource:
     return Resource(
         uri=MEMORIES.uri.expand({"user_id": user_id, "memory_type": kind}),
         name=f"{kind} memories",
@@ -150,14 +110,7 @@ def _collection(user_id: str, kind: str) -> Resource:
     )
 
 
-def _one(memory: ListedMemory) -> Resource:
-    words = " ".join(memory.content.split())
+def _describe_one(memory: dict[str, Any]) -> Resource:
+    words = " ".join(memory["content"].split())
     name = words if len(words) <= _NAME_CHARS else f"{words[: _NAME_CHARS - 1]}…"
-    return Resource(uri=memory.uri, name=name, mime_type=JSON)
-
-
-def _listed(user_id: str, shown: dict[str, Any], agent: dict[str, str]) -> ListedMemory:
-    content: str = shown["content"]
-    uri = MEMORY.uri.expand({"user_id": user_id, "memory_id": shown["memory_id"], **agent})
-    cut = len(content) > MAX_SHOWN_CHARS
-    return ListedMemory.model_validate({**shown, "content": content[:MAX_SHOWN_CHARS], "uri": uri, "is_cut": cut})
+    return Resource(uri=memory["uri"], name=name, mime_type=JSON)

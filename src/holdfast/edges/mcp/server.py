@@ -1,4 +1,4 @@
-"""The server: the catalogue and the resources, behind the SDK's protocol."""
+"""The server: tools and resources, behind the SDK's protocol."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from mcp_types import (
     ReadResourceResult,
     TextResourceContents,
 )
+from starlette.requests import Request
 
 from holdfast import __version__
 from holdfast.core.errors import quote
-from holdfast.edges.mcp import resources
-from holdfast.edges.mcp.calls import Defaults, GateOf, call
-from holdfast.edges.mcp.catalogue import TOOLS, shown
-from holdfast.edges.mcp.errors import as_protocol_error
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.mcp.resources import JSON, TEMPLATES, list_resources, read_resource
+from holdfast.edges.mcp.tools import Defaults, call_tool, describe_tool, error_result, protocol_error
+from holdfast.edges.operations.catalog import TOOLS
 
 _Context = ServerRequestContext[Any, Any]
 _Page = PaginatedRequestParams | None
 _Answer = TypeVar("_Answer")
+#: What a caller may reach: the gate of one request, which is ``None`` where there is no HTTP.
+GateOf = Callable[[Request | None], Gate]
 
 INSTRUCTIONS: Final = """\
 Holdfast is the user's memory across conversations. Before you answer something that may depend on earlier
@@ -68,17 +71,17 @@ class Handlers:
     def __init__(self, gate_of: GateOf, defaults: Defaults, *, keyed: bool) -> None:
         self._gate_of = gate_of
         self._defaults = defaults
-        self._shown = {name: shown(tool, defaults, keyed=keyed) for name, tool in TOOLS.items()}
+        self._tools = {name: describe_tool(tool, defaults, keyed=keyed) for name, tool in TOOLS.items()}
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
         """The schema of a tool's arguments."""
-        tool = self._shown.get(name)
+        tool = self._tools.get(name)
         return None if tool is None else tool.input_schema
 
     async def list_tools(self, context: _Context, _params: _Page) -> ListToolsResult:
         """The tools that the caller may use."""
-        caller = (await _apart(partial(self._gate_of, context.request))).principal
-        return ListToolsResult(tools=[self._shown[name] for name, tool in TOOLS.items() if tool.is_for(caller)])
+        caller = (await _in_thread(partial(self._gate_of, context.request))).principal
+        return ListToolsResult(tools=[self._tools[name] for name, tool in TOOLS.items() if tool.is_for(caller)])
 
     async def call_tool(self, context: _Context, params: CallToolRequestParams) -> CallToolResult:
         """Run a tool."""
@@ -86,28 +89,35 @@ class Handlers:
         if tool is None:
             message = f"there is no tool {quote(params.name)}; there are {', '.join(TOOLS)}"
             raise MCPError(code=INVALID_PARAMS, message=message)
-        return await call(tool, params.arguments, partial(self._gate_of, context.request), self._defaults)
+
+        def run() -> CallToolResult:
+            return call_tool(tool, params.arguments, self._gate_of(context.request), self._defaults)
+
+        try:
+            return await to_thread.run_sync(run)
+        except Exception as problem:  # noqa: BLE001 - the edge: whatever fails is an answer, too
+            return error_result(problem)
 
     async def list_resources(self, context: _Context, params: _Page) -> ListResourcesResult:
         """The memories of the user that is meant where nobody is named."""
         cursor = None if params is None else params.cursor
-        found, after = await _apart(lambda: resources.listed(self._gate_of(context.request), self._defaults, cursor))
+        found, after = await _in_thread(lambda: list_resources(self._gate_of(context.request), self._defaults, cursor))
         return ListResourcesResult(resources=found, next_cursor=after)
 
     async def list_resource_templates(self, _context: _Context, _params: _Page) -> ListResourceTemplatesResult:
         """How the memories of any user are named."""
-        return ListResourceTemplatesResult(resource_templates=[one.shown() for one in resources.TEMPLATES])
+        return ListResourceTemplatesResult(resource_templates=[one.describe() for one in TEMPLATES])
 
     async def read_resource(self, context: _Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         """What a resource holds."""
         uri = str(params.uri)
-        text = await _apart(lambda: resources.read(uri, self._gate_of(context.request), self._defaults), uri)
-        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=resources.JSON)])
+        text = await _in_thread(lambda: read_resource(uri, self._gate_of(context.request), self._defaults), uri)
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=JSON)])
 
 
-async def _apart(do: Callable[[], _Answer], uri: str | None = None) -> _Answer:
+async def _in_thread(do: Callable[[], _Answer], uri: str | None = None) -> _Answer:
     """Do something in a worker thread; what fails is answered as an error of the protocol."""
     try:
         return await to_thread.run_sync(do)
     except Exception as problem:  # noqa: BLE001 - the edge: it is logged with its traceback, and nothing of it shown
-        raise as_protocol_error(problem, uri) from None
+        raise protocol_error(problem, uri) from None

@@ -17,19 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holdfast.core.access import LOCAL, Principal
-from holdfast.core.errors import (
-    HoldfastError,
-    InvalidInputError,
-    InvalidScopeError,
-    RateLimitedError,
-    UnauthenticatedError,
-)
+from holdfast.core.access import LOCAL
+from holdfast.core.errors import HoldfastError, InvalidInputError, UnauthenticatedError
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.calls import Defaults
-from holdfast.edges.mcp.errors import refusal
 from holdfast.edges.mcp.server import build_server
+from holdfast.edges.mcp.tools import Defaults
+from holdfast.edges.operations.errors import PROBLEM_JSON, problem_of
 from holdfast.engine import Holdfast
 
 #: The largest request, which is a memory of the largest size with its metadata, and room for JSON to escape it.
@@ -37,7 +31,6 @@ MAX_REQUEST_BYTES: Final = 20 * 1024 * 1024
 DEFAULT_TENANT: Final = "default"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _PRINCIPAL: Final = "holdfast.principal"
-_TENANT: Final = "x-holdfast-tenant"
 
 
 def serve_stdio(holdfast: Holdfast, *, secret: str | None = None, defaults: Defaults | None = None) -> None:
@@ -99,9 +92,7 @@ class McpApp:
         """
         if hosts is None and not keys_required:
             raise InvalidInputError("without keys, MCP is served under known names only; name the hosts")
-        self._holdfast = holdfast
-        self._callers = callers or Callers(holdfast)
-        self._keys_required = keys_required
+        self._callers = callers or Callers(holdfast, keys_required=keys_required)
         self._security = _security(hosts)
         self._max_request_bytes = max_request_bytes
         self._server = build_server(self._gate_of, defaults=defaults, keyed=True)
@@ -129,37 +120,18 @@ class McpApp:
             await Response("MCP takes POST", 405, {"allow": "POST"})(scope, receive, send)
             return
         try:
-            principal = await self._identify(Headers(scope=scope))
-        except UnauthenticatedError as problem:
-            await refusal(problem, 401, {"www-authenticate": 'Bearer realm="holdfast"'})(scope, receive, send)
-            return
-        except HoldfastError as problem:  # the store that has the keys is away
-            await refusal(problem, 503)(scope, receive, send)
-            return
-        scope.setdefault("state", {})["caller"] = principal  # for the log, and for who counts requests
-        try:
+            principal = await self._callers.principal(Headers(scope=scope))
+            scope.setdefault("state", {})["caller"] = principal  # for the log, and for who counts requests
             async with self._callers.shares.place(principal):
                 await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
-        except RateLimitedError as problem:
-            await refusal(problem, 429, {"retry-after": "1"})(scope, receive, send)
-
-    async def _identify(self, headers: Headers) -> Principal:
-        secret = secret_of(headers)
-        if secret is not None:
-            return await self._callers.identify(secret)
-        if self._keys_required:
-            raise UnauthenticatedError("an API key is needed; send it as: Authorization: Bearer <key>")
-        return LOCAL
+        except HoldfastError as problem:  # before the protocol begins: nobody calls, too many do, or the store is away
+            document = problem_of(problem)
+            await Response(document.body, document.status, document.headers, PROBLEM_JSON)(scope, receive, send)
 
     def _gate_of(self, request: Request | None) -> Gate:
         if request is None:
-            raise UnauthenticatedError("nobody called")
-        named = request.headers.get(_TENANT)
-        try:  # headers come as Latin-1; a name in them is UTF-8
-            tenant = None if named is None else named.encode("latin-1").decode()
-        except UnicodeDecodeError:
-            raise InvalidScopeError(f"{_TENANT} is not UTF-8") from None
-        return Gate(self._holdfast, request.scope[_PRINCIPAL], tenant)
+            raise UnauthenticatedError("the call has no request, so that nobody is known to make it")
+        return self._callers.gate(request.scope[_PRINCIPAL], request.headers)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The lifespan of an application of its own, where it is part of no other."""
@@ -179,16 +151,3 @@ def _security(hosts: Collection[str] | None) -> TransportSecuritySettings:
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True, allowed_hosts=ported, allowed_origins=origins
     )
-
-
-def secret_of(headers: Headers) -> str | None:
-    """The key that came with a request. Two that differ are refused: one of them is a mistake."""
-    given, own = headers.get("authorization"), headers.get("x-api-key")
-    if given is None:
-        return own
-    scheme, _, secret = given.partition(" ")
-    if scheme.lower() != "bearer":
-        raise UnauthenticatedError("Authorization must be: Bearer <key>")
-    if own is not None and own != secret.strip():
-        raise UnauthenticatedError("Authorization and X-API-Key name two keys; send one of them")
-    return secret.strip()

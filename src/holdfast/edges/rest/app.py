@@ -18,10 +18,7 @@ from holdfast.edges.access.callers import Callers
 from holdfast.edges.rest import errors
 from holdfast.edges.rest.description import describe
 from holdfast.edges.rest.docs_page import render, render_index
-from holdfast.edges.rest.guard import PREFIX, GuardedRoute, SentPaths
-from holdfast.edges.rest.identity import Identity
-from holdfast.edges.rest.operations import answer
-from holdfast.edges.rest.routes import ALL
+from holdfast.edges.rest.routes import PREFIX, SentPaths, answer, methods_at, route_table
 from holdfast.engine import Holdfast
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -67,9 +64,7 @@ def build_app(
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    callers = callers or Callers(holdfast)
-    app.state.identity = Identity(holdfast, callers, keys_required=keys_required)
-    app.state.shares = callers.shares
+    app.state.callers = callers or Callers(holdfast, keys_required=keys_required)
     app.state.replies = replies or holdfast.replies
     errors.install(app, methods_at=methods_at)
     app.add_middleware(SentPaths)
@@ -78,22 +73,12 @@ def build_app(
     return app
 
 
-def route_table() -> list[GuardedRoute]:
-    """Every route of the API."""
-    return [route for routes in ALL for route in routes.router.routes if isinstance(route, GuardedRoute)]
-
-
-def methods_at(path: str) -> set[str]:
-    """What can be done at a path."""
-    return {route.method for route in route_table() if route.path_regex.match(path)}
-
-
 def _add_documentation(app: FastAPI, *, keys_required: bool) -> None:
     """``/`` leads to the rest; ``/openapi.json`` describes the API to programs, and ``/docs`` to people."""
 
     def openapi() -> dict[str, Any]:
         if keys_required not in _DESCRIBED:
-            _DESCRIBED[keys_required] = describe(app, ALL, keys_required=keys_required)
+            _DESCRIBED[keys_required] = describe(app, keys_required=keys_required)
         return _DESCRIBED[keys_required]
 
     def index() -> Response:

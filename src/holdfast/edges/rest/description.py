@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final
 
@@ -11,11 +11,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from holdfast.core.content import MAX_ID_CHARS
+from holdfast.edges.access.callers import TENANT_HEADER
+from holdfast.edges.operations.catalog import GROUPS
 from holdfast.edges.rest.errors import Problem
-from holdfast.edges.rest.guard import REACH, RIGHT
 from holdfast.edges.rest.idempotency import HEADER, MAX_KEY_CHARS, WRITES
-from holdfast.edges.rest.identity import TENANT_HEADER
-from holdfast.edges.rest.operations import Routes
+from holdfast.edges.rest.routes import REACH, RIGHT
 
 _METHODS: Final = frozenset({"get", "post", "put", "patch", "delete"})
 _KEYS: Final = {
@@ -49,14 +49,14 @@ _REACHES: Final = {
 }
 
 
-def describe(app: FastAPI, all_routes: Iterable[Routes], *, keys_required: bool) -> dict[str, Any]:
+def describe(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
     """The API as an OpenAPI document."""
     made = get_openapi(
         title=app.title,
         version=app.version,
         description=app.description,
         routes=app.routes,
-        tags=[{"name": routes.tag, "description": routes.about} for routes in all_routes],
+        tags=[{"name": group.name, "description": group.about} for group in GROUPS],
     )
     parts = made.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
@@ -81,7 +81,7 @@ def describe(app: FastAPI, all_routes: Iterable[Routes], *, keys_required: bool)
 def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """The models of the API, below one that they have in common."""
     for model in root.__subclasses__():
-        if model.__module__.startswith("holdfast.edges.rest."):
+        if model.__module__.startswith(("holdfast.edges.operations.", "holdfast.edges.rest.")):
             yield model
             yield from _models(model)
 

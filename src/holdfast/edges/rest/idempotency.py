@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial, wraps
-from typing import Any, Final
+from functools import partial
+from typing import Final, Protocol
 
 import anyio
 from fastapi import Request
@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.edges.access.gate import Gate
 from holdfast.edges.rest.errors import failed
-from holdfast.edges.rest.rights import Caller
 from holdfast.edges.rest.streaming import Streamed
 from holdfast.ports.requests import REQUEST
 
@@ -30,6 +30,16 @@ _KEPT_HEADERS: Final = ("content-type", "location")
 _HARMLESS: Final = (HoldfastError, RequestValidationError, HTTPException)
 
 Handler = Callable[[Request], Awaitable[Response]]
+#: Does the work of an endpoint so that its effect and its reply are one transaction. All of it is in the endpoint's own
+#: thread: nobody who waits for the transaction can take the thread that ends it.
+Carry = Callable[[Callable[[], Response]], Response]
+
+
+class Asker(Protocol):
+    """Who sends a request that may come again."""
+
+    gate: Gate
+    carry: Carry | None
 
 
 def key_of(request: Request) -> str | None:
@@ -45,7 +55,7 @@ def key_of(request: Request) -> str | None:
 
 
 async def answer_once(
-    request: Request, key: str, caller: Caller, replies: Replies, handle: Handler, *, is_long: bool
+    request: Request, key: str, caller: Asker, replies: Replies, handle: Handler, *, is_long: bool
 ) -> Response:
     """Carry a request out, or answer as it was answered before.
 
@@ -59,23 +69,9 @@ async def answer_once(
     with anyio.CancelScope(shield=True):
         once = await run_in_threadpool(replies.once, principal, key, mark)
         if not is_long:
-            caller.carry_out = partial(_carry_out, once, request)
+            caller.carry = partial(_carry_out, once, request)
         response = await (_do_long_work(request, once, handle) if is_long else handle(request))
     return response  # noqa: RET504 - for all that mypy knows, the scope swallows errors
-
-
-def do_once(endpoint: Callable[..., Response]) -> Callable[..., Response]:
-    """An endpoint whose effect and reply are one transaction, where its caller sends an idempotency key. All of it is
-    in the endpoint's own thread: nobody who waits for the transaction can take the thread that ends it.
-    """
-
-    @wraps(endpoint)
-    def run(**values: Any) -> Response:
-        caller: Caller = values["caller"]
-        work = partial(endpoint, **values)
-        return work() if caller.carry_out is None else caller.carry_out(work)
-
-    return run
 
 
 def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -> Response:

@@ -26,8 +26,8 @@ from holdfast.core.access import Principal
 from holdfast.core.content import to_json
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.access.callers import Shares
-from holdfast.edges.rest.errors import failed, public_detail, respond
-from holdfast.edges.rest.rights import Caller
+from holdfast.edges.operations.errors import publish
+from holdfast.edges.rest.errors import failed, respond
 
 _log = logging.getLogger("holdfast.api")
 _T = TypeVar("_T")
@@ -236,8 +236,9 @@ def _kept(scope: Scope, name: str, make: Callable[[], _T]) -> _T:
 
 def _principal(scope: Scope) -> Principal | None:
     """Who asks, if the guard found that out."""
-    caller: Caller | None = (scope.get("state") or {}).get("caller")
-    return None if caller is None else caller.gate.principal
+    caller = (scope.get("state") or {}).get("caller")
+    found: Principal | None = None if caller is None else caller.gate.principal
+    return found
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -301,8 +302,8 @@ def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) 
 
 
 def _problem_line(problem: HoldfastError) -> bytes:
-    said = {"code": problem.code, "detail": public_detail(problem), "retryable": problem.retryable}
-    return _line({"problem": said})
+    known = publish(problem)
+    return _line({"problem": {"code": known.code, "detail": known.message, "retryable": known.retryable}})
 
 
 def _line(said: Mapping[str, Any]) -> bytes:

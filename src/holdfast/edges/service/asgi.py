@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
+from starlette.datastructures import Headers as RequestHeaders
 from starlette.types import Scope, Send
 
-from holdfast.core.errors import HoldfastError
-from holdfast.edges.rest.errors import MEDIA_TYPE, status_of
+from holdfast.core.errors import HoldfastError, UnauthenticatedError
+from holdfast.edges.access.callers import read_secret
+from holdfast.edges.operations.errors import PROBLEM_JSON, status_of, write_problem
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -29,9 +30,11 @@ def came_through_proxy(scope: Scope) -> bool:
 
 
 def secret_of(scope: Scope) -> str | None:
-    """The API key that came with the request, if any, as it stands."""
-    scheme, _, secret = (header(scope, b"authorization") or "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else header(scope, b"x-api-key")
+    """The API key that came with the request, if there is one that can be read."""
+    try:
+        return read_secret(RequestHeaders(scope=scope)) or None
+    except UnauthenticatedError:
+        return None
 
 
 def request_id_of(scope: Scope) -> str | None:
@@ -67,21 +70,14 @@ async def refuse(
 
     ``wait_seconds`` says when to try again; ``close`` ends the connection, for what is left of the request is not read.
     """
-    status = status_of(problem) if status is None else status
-    headers: list[tuple[bytes, bytes]] = []
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b'Bearer realm="holdfast"'))
-    if wait_seconds is not None:
-        headers.append((b"retry-after", b"%d" % max(1, -int(-wait_seconds // 1))))
-    if close:
-        headers.append((b"connection", b"close"))
-    said = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": str(problem),
-        "code": problem.code,
-        "retryable": problem.retryable,
-        "request_id": request_id_of(scope),
-    }
-    await answer(send, status, json.dumps(said).encode(), MEDIA_TYPE, headers)
+    more = {} if wait_seconds is None else {"Retry-After": str(max(1, -int(-wait_seconds // 1)))}
+    document = write_problem(
+        status_of(problem) if status is None else status,
+        str(problem),
+        code=problem.code,
+        retryable=problem.retryable,
+        request_id=request_id_of(scope),
+        headers={**more, **({"Connection": "close"} if close else {})},
+    )
+    headers = [(name.lower().encode(), value.encode()) for name, value in document.headers.items()]
+    await answer(send, document.status, document.body, PROBLEM_JSON, headers)

@@ -31,7 +31,7 @@ MCP: Final = "/mcp"
 
 def build_api(holdfast: Holdfast, *, keys_required: bool) -> FastAPI:
     """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
-    callers = Callers(holdfast)
+    callers = Callers(holdfast, keys_required=keys_required)
     mcp = McpApp(
         holdfast,
         callers=callers,

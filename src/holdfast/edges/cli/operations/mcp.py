@@ -52,7 +52,7 @@ def mcp(
         if given is not None:
             check_id(given, what)
     _check_extra()
-    from holdfast.edges.mcp.calls import Defaults  # noqa: PLC0415 - the extra may not be installed
+    from holdfast.edges.mcp.tools import Defaults  # noqa: PLC0415 - the extra may not be installed
     from holdfast.edges.mcp.transport import serve_stdio  # noqa: PLC0415
 
     defaults = Defaults(user, agent)
@@ -74,7 +74,8 @@ def _check_extra() -> None:
 
 
 def _catalogue(defaults: Any, *, keyed: bool) -> list[dict[str, Any]]:
-    from holdfast.edges.mcp.catalogue import TOOLS, shown  # noqa: PLC0415 - not needed for --help
+    from holdfast.edges.mcp.tools import describe_tool  # noqa: PLC0415 - not needed for --help
+    from holdfast.edges.operations.catalog import TOOLS  # noqa: PLC0415
 
-    tools = [shown(tool, defaults, keyed=keyed) for tool in TOOLS.values()]
+    tools = [describe_tool(tool, defaults, keyed=keyed) for tool in TOOLS.values()]
     return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]

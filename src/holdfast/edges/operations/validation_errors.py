@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from holdfast.core.errors import quote
+from holdfast.core.errors import InvalidInputError, InvalidKindError, quote
 
 SEND_JSON: Final = "send JSON, with the header Content-Type: application/json"
 #: What our own validators raise, by its type.
 NOT_JSON: Final = "not_json"
 _KINDS: Final = frozenset({"memory_type", "memory_types", "kinds"})
-_MOST_CHARS: Final = 500
+_MAX_CHARS: Final = 500
+_MAX_SHOWN: Final = 10
 Place = tuple[str | int, ...]
 
 
@@ -34,7 +35,7 @@ class Mistake(NamedTuple):
 
     @property
     def where(self) -> str:
-        return (".".join(map(_told_part, self.place)) or "body")[:200]
+        return (".".join(map(_quote_part, self.place)) or "body")[:200]
 
     def __str__(self) -> str:
         between = " " if self.problem.startswith(("must ", "is ", "was ")) else ": "
@@ -48,19 +49,31 @@ def mistakes_in(found: Sequence[Mapping[str, Any]], body: object, model: type[Ba
     # Where something within an alternative is wrong, that is the one that was meant: the others say nothing.
     within = {place[:length] for place in alternatives for length in range(len(place))}
     kept = [one for one in each if not (one.is_alternative and one.place in within)]
-    return [_joined(list(alike)) for _, alike in groupby(kept, key=lambda one: one.place)]
+    return [_join(list(alike)) for _, alike in groupby(kept, key=lambda one: one.place)]
 
 
-def _joined(alike: list[Mistake]) -> Mistake:
+def summarize(mistakes: Sequence[Mistake]) -> tuple[str, Sequence[Mistake]]:
+    """The mistakes in one text, and those that it names."""
+    shown = mistakes[:_MAX_SHOWN]
+    more = f" (and {len(mistakes) - len(shown)} more)" if len(mistakes) > len(shown) else ""
+    return ". ".join(map(str, shown)) + more, shown
+
+
+def code_of(mistakes: Sequence[Mistake]) -> str:
+    """The code of the error that some mistakes are."""
+    return InvalidKindError.code if all(one.is_kind for one in mistakes) else InvalidInputError.code
+
+
+def _join(alike: list[Mistake]) -> Mistake:
     """One mistake of those at one place: what it must be is any of what the alternatives ask for."""
     first = alike[0]
     said = list(dict.fromkeys(one.problem for one in alike))
     if len(said) == 1:
         return first
     if not all(one.startswith("must ") for one in said):
-        return first._replace(problem="; ".join(said)[:_MOST_CHARS])
+        return first._replace(problem="; ".join(said)[:_MAX_CHARS])
     verb = "must be " if all(one.startswith("must be ") for one in said) else "must "
-    return first._replace(problem=(verb + " or ".join(one.removeprefix(verb) for one in said))[:_MOST_CHARS])
+    return first._replace(problem=(verb + " or ".join(one.removeprefix(verb) for one in said))[:_MAX_CHARS])
 
 
 def _mistake(found: Mapping[str, Any], body: object, model: type[BaseModel] | None) -> Mistake:
@@ -73,7 +86,7 @@ def _mistake(found: Mapping[str, Any], body: object, model: type[BaseModel] | No
         problem = f"is required: {SEND_JSON}"
     else:
         problem = _in_words(kind, found)
-    return Mistake(place, problem[:_MOST_CHARS], is_alternative=place != loc, is_kind=kind == "enum" and name in _KINDS)
+    return Mistake(place, problem[:_MAX_CHARS], is_alternative=place != loc, is_kind=kind == "enum" and name in _KINDS)
 
 
 def _place(loc: Place, body: object, *, is_missing: bool) -> Place:
@@ -107,7 +120,7 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models_in(part)
 
 
-def _told_part(part: object) -> str:
+def _quote_part(part: object) -> str:
     text = str(part)
     return text if text.isprintable() and len(text) <= 60 else quote(text)
 
@@ -124,7 +137,7 @@ def _number(bound: float) -> str:
     return f"{int(bound) if bound == int(bound) else bound:,}"
 
 
-_SAID: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
+_WITH_BOUNDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "string_too_short": lambda context: _at_least(context, "characters"),
         "string_too_long": lambda context: f"must have at most {context['max_length']:,} characters",
@@ -164,6 +177,6 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 def _in_words(kind: str, found: Mapping[str, Any]) -> str:
     if kind in _WORDS:
         return _WORDS[kind]
-    if kind in _SAID:
-        return _SAID[kind](found.get("ctx") or {})
+    if kind in _WITH_BOUNDS:
+        return _WITH_BOUNDS[kind](found.get("ctx") or {})
     return str(found.get("msg", "is not valid"))

@@ -1,0 +1,43 @@
+"""Every operation there is. REST, MCP and the reference pages are made of this table."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from holdfast.edges.operations import (
+    conversations,
+    domains,
+    lifecycle,
+    maintenance,
+    memories,
+    policies,
+    privacy,
+    registry,
+)
+from holdfast.edges.operations.operation import Group
+
+#: The resources, in the order in which they are documented.
+GROUPS: Final[tuple[Group, ...]] = (
+    memories.memories,
+    conversations.sessions,
+    conversations.episodes,
+    policies.policies,
+    lifecycle.sweeps,
+    lifecycle.recycle,
+    lifecycle.holds,
+    registry.agents,
+    registry.tools,
+    privacy.users,
+    policies.quotas,
+    privacy.certificates,
+    maintenance.audit,
+    domains.domains,
+    maintenance.backups,
+    maintenance.schedule,
+    maintenance.access,
+)
+#: Every operation by its name.
+OPERATIONS: Final = MappingProxyType({one.name: one for group in GROUPS for one in group.operations})
+#: Every operation that is an MCP tool, by the tool's name, in the order in which clients see them.
+TOOLS: Final = MappingProxyType({one.tool: one for one in OPERATIONS.values() if one.tool is not None})

@@ -1,0 +1,286 @@
+"""Operations on conversations and episodes: what was said in a session, and the tasks that an agent went through."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.content import MAX_TOP_K
+from holdfast.edges.access.memory import BoundedMemory
+from holdfast.edges.operations.memories import DerivedFrom, NewMetadata, Source
+from holdfast.edges.operations.models import (
+    MEMORY_ID,
+    MOMENT,
+    AgentId,
+    Id,
+    Input,
+    Metadata,
+    Output,
+    Scoped,
+    SessionId,
+    UserId,
+    example,
+)
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+
+sessions = Group("sessions", "Conversations: their messages, as short-term memory has them and as they are kept.")
+episodes = Group("episodes", "Tasks that an agent went through, with their steps, messages and tool calls.")
+MAX_PARTS: Final = 10_000
+Parts = Annotated[list[str | dict[str, Any]], Field(max_length=MAX_PARTS)]
+
+
+class Which(StrEnum):
+    """Which messages of a session."""
+
+    WINDOW = "window"
+    """Those that short-term memory holds."""
+    HISTORY = "history"
+    """All that are kept."""
+
+
+class OneSession(Input):
+    """One session."""
+
+    user_id: UserId
+    agent_id: AgentId
+    session_id: SessionId
+
+
+class NewMessage(OneSession):
+    """Something that was said in a session."""
+
+    model_config = example(
+        {"user_id": "alice", "agent_id": "travel_agent", "role": "user", "content": "Where is my order?"}
+    )
+
+    role: Id = Field(description="Who says it: `user`, `assistant`, any name.")
+    content: str = Field(description="What is said.")
+    metadata: NewMetadata = None
+
+
+class ListSessions(Paged):
+    """Whose sessions to list."""
+
+    user_id: UserId
+    agent_id: Id | None = Field(None, description="With which agent; with any, if not given.")
+
+
+class ListMessages(OneSession, Paged):
+    """Which messages of a session to list."""
+
+    which: Annotated[Which, Field(strict=False)] = Field(
+        Which.HISTORY, description="What short-term memory holds, or all that is kept."
+    )
+
+
+class AddedMessage(Output):
+    """A message that was added."""
+
+    model_config = example({"message_id": MEMORY_ID, "ttl_seconds": 3_600})
+
+    message_id: str
+    ttl_seconds: int | None = Field(description="So long the session stays in short-term memory.")
+
+
+class Message(Output):
+    """A message of a session."""
+
+    model_config = example(
+        {
+            "message_id": MEMORY_ID,
+            "role": "user",
+            "content": "Where is my order?",
+            "timestamp": MOMENT,
+            "metadata": {},
+        }
+    )
+
+    message_id: str
+    role: str
+    content: str
+    timestamp: str
+    metadata: Metadata
+
+
+class MessagePage(Page):
+    """Messages in their order, the latest page first: `next_cursor` leads to what was said before."""
+
+    items: list[Message]
+
+
+class Session(Output):
+    """A session."""
+
+    model_config = example(
+        {
+            "agent_id": "travel_agent",
+            "session_id": "s1",
+            "summary": "user: Where is my order?",
+            "created_at": MOMENT,
+            "updated_on": MOMENT,
+            "messages": 1,
+        }
+    )
+
+    agent_id: str
+    session_id: str | None = Field(description="`null`: the session without a name.")
+    summary: str
+    created_at: str
+    updated_on: str = Field(description="When it was last active.")
+    messages: int
+
+
+class SessionPage(Page):
+    """Some sessions, those begun last first."""
+
+    items: list[Session]
+
+
+class RemovedSession(Output):
+    """A session that went to the recycle bin."""
+
+    model_config = example({"agent_id": "travel_agent", "session_id": "s1", "messages": 12})
+
+    agent_id: str
+    session_id: str
+    messages: int
+
+
+class NewEpisode(Scoped):
+    """A task that has ended."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "task": "Book a train to Leeds",
+            "steps": ["looked up trains", "booked the 9:15"],
+            "messages": [{"role": "user", "content": "To Leeds, please."}],
+        }
+    )
+
+    task: str = Field(description="What it was about.")
+    steps: Parts = Field([], description="What was done, in its order.")
+    messages: Parts = Field([], description="What was said.")
+    tool_calls: Parts = Field([], description="Which tools were used.")
+    summary: str | None = Field(None, description="Made, if it is not given.")
+    timestamp: str | None = Field(None, description="When it ended, as ISO 8601; now, if it is not given.")
+    metadata: NewMetadata = None
+    source: Source = None
+    derived_from: DerivedFrom = None
+
+
+class RecordedEpisode(Output):
+    """An episode that was recorded."""
+
+    model_config = example({"episode_id": MEMORY_ID})
+
+    episode_id: str = Field(description="The id of the memory, too.")
+
+
+class EpisodeQuestion(Scoped):
+    """Which episodes are looked for."""
+
+    model_config = example({"user_id": "alice", "agent_id": "travel_agent", "query": "a journey by train", "top_k": 3})
+
+    query: str = Field(description="What they are to be like, in any words.")
+    top_k: int = Field(5, ge=1, le=MAX_TOP_K, description="How many at most.")
+
+
+class Episode(Output):
+    """An episode, in short."""
+
+    episode_id: str
+    task: str | None
+    summary: str
+    date: str = Field(description="When it ended.")
+    score: float
+    is_archived: bool
+
+
+class Episodes(Output):
+    """Episodes, best first."""
+
+    model_config = example(
+        {
+            "items": [
+                {
+                    "episode_id": MEMORY_ID,
+                    "task": "Book a train to Leeds",
+                    "summary": "Looked up trains and booked the 9:15.",
+                    "date": MOMENT,
+                    "score": 0.71,
+                    "is_archived": False,
+                }
+            ]
+        }
+    )
+
+    items: list[Episode]
+
+
+@sessions.add("GET /sessions", Right.READ, Reach.USER, SessionPage)
+def list_sessions(user: Tenant, asked: ListSessions) -> Any:
+    """List the sessions of a user, those begun last first."""
+    found = user.holdfast.sessions.list(asked.user_id, asked.agent_id)
+    return asked.page_of_all(
+        found,
+        lambda one: f"{one['created_at']}\x1f{one['agent_id']}\x1f{one['session_id'] or ''}",
+        descending=True,
+    )
+
+
+@sessions.add(
+    "POST /sessions/{session_id}/messages", Right.WRITE, Reach.MEMORY, AddedMessage, status=201, errors=(423,)
+)
+def add_message(memory: BoundedMemory, asked: NewMessage) -> Any:
+    """Append a message to a session, in short-term memory and in the history that is kept."""
+    message_id = memory.short_term.add_message(asked.role, asked.content, asked.metadata)
+    return {"message_id": message_id, "ttl_seconds": memory.short_term.get_ttl()}
+
+
+@sessions.add("GET /sessions/{session_id}/messages", Right.READ, Reach.MEMORY, MessagePage)
+def list_messages(memory: BoundedMemory, asked: ListMessages) -> Any:
+    """Read the messages of a session, in their order: the last ones first, then what was said before them."""
+    place = asked.place(str)
+    before = None if place is None else str(place[0])
+    if asked.which is Which.HISTORY:
+        found = memory.short_term.get_full_history(asked.limit + 1, before=before)
+    else:
+        window = memory.short_term.get_conversation_history()
+        found = [one for one in window if before is None or one["message_id"] < before][-asked.limit - 1 :]
+    page = asked.page(found[::-1], lambda one: [one["message_id"]])
+    return {**page, "items": page["items"][::-1]}
+
+
+@sessions.add("DELETE /sessions/{session_id}", Right.WRITE, Reach.MEMORY, RemovedSession, errors=(404, 423))
+def remove_session(memory: BoundedMemory, asked: OneSession) -> Any:
+    """Send a session to the recycle bin for 15 days; its short-term window is gone for good."""
+    return {"agent_id": asked.agent_id, "session_id": asked.session_id, "messages": memory.remove_session()}
+
+
+@episodes.add("POST /episodes", Right.WRITE, Reach.MEMORY, RecordedEpisode, status=201, errors=(423,))
+def record_episode(memory: BoundedMemory, asked: NewEpisode) -> Any:
+    """Record an episode. Read it with `GET /v1/memories/{id}`: it is a memory like any other."""
+    episode_id = memory.episodic.record_episode(
+        asked.task,
+        asked.steps,
+        messages=asked.messages,
+        tool_calls=asked.tool_calls,
+        summary=asked.summary,
+        timestamp=asked.timestamp,
+        metadata=asked.metadata,
+        source=asked.source,
+        derived_from=asked.derived_from,
+    )
+    return {"episode_id": episode_id}
+
+
+@episodes.add("POST /episodes:search", Right.READ, Reach.MEMORY, Episodes)
+def search_episodes(memory: BoundedMemory, asked: EpisodeQuestion) -> Any:
+    """Find the agent's episodes that are most like a question; of archived ones, the summary."""
+    return {"items": memory.episodic.query_similar_episodes(asked.query, asked.top_k)}

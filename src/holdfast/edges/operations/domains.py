@@ -1,0 +1,325 @@
+"""Operations on domains: retention policies for resources that a caller keeps elsewhere. None deletes anything."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, GC_FIELDS
+from holdfast.edges.operations.models import MEMORY_ID, MOMENT, Confirm, Input, Metadata, Nothing, Output, example
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+
+domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
+MAX_RESOURCES: Final = 20_000
+Domain = StrEnum("Domain", {name.upper(): name for name in DOMAINS})  # type: ignore[misc]  # the domains there are
+_POLICY: Final = {
+    name: list(value) if isinstance(value, tuple) else value for name, value in DEFAULT_POLICY.as_dict().items()
+}
+_RESOURCE: Final = {"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00+00:00"}
+_PATH: Final = f"/home/holdfast/archive/archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json"
+_FIELDS: Final = (
+    "older_than_days (1 to 3,650: after that a resource may go), source_types (context, action, thought), "
+    "keep_session_ids and keep_context_ids (nothing of these goes), limit (1 to 20,000: so many at once), vacuum, "
+    "auto_gc (sweeps carry it out; memory only)"
+)
+_DOMAIN: Final = "Which policy: of memories, or of documents for retrieval (rag)."
+Resources = Annotated[
+    list[Metadata],
+    Field(
+        max_length=MAX_RESOURCES,
+        description="Each an object with `id`, `source_type` (context, action or thought), `created_at` (ISO 8601 with "
+        "an offset, or seconds since 1970), perhaps `session_id` and `context_id`; other fields are handed back.",
+    ),
+]
+
+
+class OneDomain(Input):
+    """One domain."""
+
+    domain: Annotated[Domain, Field(strict=False, description=_DOMAIN)]
+
+
+class ConfigureDomain(OneDomain):
+    """Fields of a policy that are to change."""
+
+    model_config = example({"config": {"older_than_days": 90, "keep_session_ids": ["s1"]}})
+
+    config: Metadata = Field(description=f"The fields to change; those left out stay. There are: {_FIELDS}.")
+    confirm: Confirm = False
+
+
+class ApplyDomain(OneDomain):
+    """Resources to be sorted."""
+
+    model_config = example({"resources": [_RESOURCE], "options": {"older_than_days": 7}})
+
+    resources: Resources
+    options: Metadata | None = Field(None, description="Fields of the policy that are to differ this once.")
+
+
+class ArchiveResources(OneDomain):
+    """Resources to be archived."""
+
+    model_config = example({"resources": [_RESOURCE], "options": {"note": "before the move"}})
+
+    resources: Resources
+    options: Metadata | None = Field(None, description="A note for the manifest: {'note': '…'}.")
+
+
+class CollectionArguments(OneDomain):
+    """What a garbage collection of your own was called with."""
+
+    model_config = example({"raw_args": {"limit": 100}})
+
+    raw_args: Metadata | None = Field(None, description="The arguments as they were given: {'limit': 100}.")
+    validated_args: Metadata | None = Field(
+        None, description="What your own checks made of them, and whatever else is to be handed on."
+    )
+
+
+class ListArchives(OneDomain, Paged):
+    """The archives of which domain."""
+
+
+class OneArchive(OneDomain):
+    """One archive."""
+
+    archive_id: str = Field(max_length=64, description="The archive's id.", examples=[MEMORY_ID])
+
+
+class CollectionParameters(Output):
+    """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
+
+    model_config = example({name: value for name, value in _POLICY.items() if name in GC_FIELDS}, closed=False)
+
+    older_than_days: int
+    source_types: list[str]
+    keep_session_ids: list[str]
+    keep_context_ids: list[int]
+    limit: int
+    vacuum: bool
+
+
+class DomainPolicy(Output):
+    """The policy of a domain."""
+
+    model_config = example(_POLICY)
+
+    older_than_days: int
+    source_types: list[str]
+    keep_session_ids: list[str]
+    keep_context_ids: list[int]
+    limit: int
+    vacuum: bool
+    auto_gc: bool
+
+
+class DomainPolicies(Output):
+    """The policies of all domains."""
+
+    model_config = example({"version": 1, "updated_at": MOMENT, **dict.fromkeys(DOMAINS, _POLICY)})
+
+    version: int = Field(description="The version of the format that they are kept in.")
+    updated_at: str | None = Field(description="When one of them was last changed; `null`: never.")
+    memory: DomainPolicy
+    rag: DomainPolicy
+
+
+class ConfiguredDomain(Output):
+    """A policy that was changed."""
+
+    model_config = example({"success": True, "domain": "rag", "policy": _POLICY, "updated_at": MOMENT})
+
+    success: bool
+    domain: str
+    policy: DomainPolicy
+    updated_at: str | None
+
+
+class ProtectedResource(Output):
+    """A resource that stays, and why."""
+
+    resource: Metadata
+    reason: str
+
+
+class SortedResources(Output):
+    """What may go by a policy, and what may not."""
+
+    model_config = example(
+        {
+            "success": True,
+            "domain": "memory",
+            "cutoff_date": MOMENT,
+            "policy_applied": _POLICY,
+            "eligible": [_RESOURCE],
+            "protected": [],
+            "counts": {"eligible": 1, "protected": 0, "total": 1},
+        }
+    )
+
+    success: bool
+    domain: str
+    cutoff_date: str
+    policy_applied: DomainPolicy
+    eligible: list[Metadata]
+    protected: list[ProtectedResource]
+    counts: dict[str, int]
+
+
+class WrittenArchive(Output):
+    """An archive that was written."""
+
+    model_config = example(
+        {
+            "success": True,
+            "domain": "memory",
+            "archive_id": MEMORY_ID,
+            "manifest_path": _PATH,
+            "resource_count": 1,
+            "total_size_bytes": 82,
+        }
+    )
+
+    success: bool
+    domain: str
+    archive_id: str
+    manifest_path: str = Field(description="A path on the server's machine, or the URL of an object in a bucket.")
+    resource_count: int
+    total_size_bytes: int
+
+
+class Archive(Output):
+    """An archive, without what is in it."""
+
+    model_config = example(
+        {
+            "archive_id": MEMORY_ID,
+            "domain": "memory",
+            "created_at": MOMENT,
+            "note": None,
+            "resource_count": 1,
+            "total_size_bytes": 82,
+            "manifest_path": _PATH,
+        }
+    )
+
+    archive_id: str
+    domain: str
+    created_at: str
+    note: str | None
+    resource_count: int
+    total_size_bytes: int
+    manifest_path: str
+
+
+class ArchivePage(Page):
+    """Some archives, the oldest first."""
+
+    items: list[Archive]
+
+
+class WholeArchive(Output):
+    """An archive: its manifest and its resources, each as it was written."""
+
+    model_config = example({"manifest": {"archive_id": MEMORY_ID, "resource_count": 1}, "resources": [_RESOURCE]})
+
+    manifest: Metadata
+    resources: list[Metadata]
+
+
+@domains.add(
+    "PATCH /domains/{domain}",
+    Right.GOVERN,
+    Reach.TENANT,
+    ConfiguredDomain,
+    tool="retention_configure",
+    errors=(428,),
+)
+def configure_domain(tenant: Tenant, asked: ConfigureDomain) -> Any:
+    """Change some fields of a domain's policy; the others, and the other domain, stay as they are.
+
+    Numbers are brought into their bounds; a value that a field cannot have leaves it as it was. What makes memories of
+    Holdfast's own go earlier (`auto_gc`) is refused until it is confirmed.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.configure(
+        asked.domain.value, asked.config, confirm=asked.confirm, author=tenant.author
+    )
+
+
+@domains.add("GET /domains/{domain}", Right.READ, Reach.TENANT, DomainPolicy, tool="retention_get")
+def get_domain(tenant: Tenant, asked: OneDomain) -> Any:
+    """Read the policy of a domain; the default one, until another is configured.
+
+    It sorts resources that its caller keeps elsewhere.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.get(asked.domain.value)
+
+
+@domains.add("POST /domains/{domain}/apply", Right.READ, Reach.TENANT, SortedResources, tool="retention_apply")
+def apply_domain(tenant: Tenant, asked: ApplyDomain) -> Any:
+    """Sort resources into those that may go by the policy and those that are protected, with the reason.
+
+    Deletes nothing: what is done with those that may go is up to the caller.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.apply(asked.domain.value, asked.resources, asked.options)
+
+
+@domains.add(
+    "POST /domains/{domain}/archives",
+    Right.WRITE,
+    Reach.TENANT,
+    WrittenArchive,
+    tool="retention_archive",
+    status=201,
+)
+def archive_resources(tenant: Tenant, asked: ArchiveResources) -> Any:
+    """Write resources to cold storage with a manifest of checksums, and read them back.
+
+    Deletes nothing, and archives no memory.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.archive(asked.domain.value, asked.resources, asked.options)
+
+
+@domains.add("GET /domains", Right.READ, Reach.TENANT, DomainPolicies, tool="retention_policies")
+def list_domains(tenant: Tenant, _asked: Nothing) -> Any:
+    """Read the policies of all domains together.
+
+    It sorts resources that its caller keeps elsewhere.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.list()
+
+
+@domains.add(
+    "POST /domains/{domain}/gc-params", Right.READ, Reach.TENANT, CollectionParameters, tool="retention_gc_params"
+)
+def resolve_gc_params(tenant: Tenant, asked: CollectionArguments) -> Any:
+    """Say with which parameters a garbage collection runs: what its caller gave wins, the policy has the rest.
+
+    Collects nothing.
+    A domain's policy does not say how long memories are kept: ask memory_rules for that.
+    """
+    return tenant.holdfast.domains.resolve_gc_params(asked.domain.value, asked.raw_args, asked.validated_args)
+
+
+@domains.add("GET /domains/{domain}/archives", Right.READ, Reach.TENANT, ArchivePage)
+def list_archives(tenant: Tenant, asked: ListArchives) -> Any:
+    """List the archives of a domain, the oldest first."""
+    return asked.page_of_all(
+        list(tenant.holdfast.domains.archives(asked.domain.value)), lambda one: str(one["archive_id"])
+    )
+
+
+@domains.add("GET /domains/{domain}/archives/{archive_id}", Right.READ, Reach.TENANT, WholeArchive, errors=(404,))
+def read_archive(tenant: Tenant, asked: OneArchive) -> Any:
+    """Read an archive: its manifest and its resources, each compared with its checksum."""
+    return tenant.holdfast.domains.read_archive(asked.domain.value, asked.archive_id)

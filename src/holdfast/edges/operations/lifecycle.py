@@ -1,0 +1,387 @@
+"""Operations on what is due: sweeps, the recycle bin, and the holds that keep things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.errors import InvalidInputError
+from holdfast.edges.operations.models import (
+    MEMORY_ID,
+    MOMENT,
+    ConfirmClock,
+    Id,
+    Input,
+    MaybeUser,
+    Metadata,
+    Output,
+    example,
+)
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.lifecycle.holds import shown_hold
+from holdfast.lifecycle.sweeping.plan import Plan, Report
+
+sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
+recycle = Group("recycle", "The recycle bin: what was removed, for as long as it can be brought back.")
+holds = Group("holds", "What nothing may remove, however old it is and whoever asks.")
+_DIGEST: Final = "64a1b2c3d4e5f-0123456789abcdef0123456789abcdef"
+_LINE: Final = {
+    "memory_type": "episodic",
+    "action": "archive",
+    "reason": "90 days after it ended",
+    "records": 3,
+    "bytes": 1_204,
+}
+
+
+class PlanSweep(Input):
+    """When, and for whom."""
+
+    model_config = example({"samples": 5})
+
+    at: str | None = Field(
+        None,
+        max_length=64,
+        description="A moment or date as ISO 8601, such as 2027-01-01: what would be due then; now, if not given.",
+    )
+    days_ahead: float | None = Field(None, ge=0, le=36_500, description="Instead of a moment: so many days from now.")
+    confirm: bool = Field(False, description="Those too who would lose much at once.")
+    samples: int = Field(5, ge=0, le=1_000, description="So many of the decisions are shown.")
+
+
+class RunSweep(Input):
+    """Which plan is carried out."""
+
+    model_config = example({"digest": _DIGEST})
+
+    digest: str | None = Field(
+        None,
+        max_length=128,
+        description="Of a plan: exactly that is carried out, or nothing. Without one, what is due now.",
+    )
+    confirm: bool = Field(
+        False, description="Those too who would lose much at once; trust a clock that leaped, or is far ahead."
+    )
+
+
+class SweepLine(Output):
+    """What is done to how many, and why."""
+
+    memory_type: str
+    action: str
+    reason: str
+    records: int
+    bytes: int
+
+
+class SetAside(Output):
+    """Someone who would lose so much that a person is to look at it first."""
+
+    user_id: str | None
+    agent_id: str | None
+    due: int
+    of: int
+
+
+class Waiting(Output):
+    """What is due by the clock, cannot be undone, and waits until the time is believed."""
+
+    reason: str = Field(description="Why it waits, and what to do about it.")
+    believed: str = Field(description="The latest time that the store believes.")
+    since: str = Field(description="When the time that is not believed was first seen, by its own clock.")
+    records: int
+    lines: list[SweepLine]
+
+
+class SweepReport(Output):
+    """What a sweep did."""
+
+    model_config = example(
+        {"dry_run": False, "counts": {"archive": 812}, "bytes_before": 652_841, "bytes_after": 305_312}, closed=False
+    )
+
+    dry_run: bool
+    counts: dict[str, int]
+    bytes_before: int = Field(description="What the archived memories took in the store.")
+    bytes_after: int = Field(description="What they take now.")
+
+
+class SweepPlan(Output):
+    """What a sweep would do. Nothing was changed."""
+
+    model_config = example(
+        {
+            "dry_run": True,
+            "at": MOMENT,
+            "digest": _DIGEST,
+            "counts": {"archive": 3, "recycle": 0, "delete": 0},
+            "bytes": 1_204,
+            "lines": [_LINE],
+            "set_aside": [],
+            "held": 0,
+            "waiting": None,
+            "samples": [{"memory_id": MEMORY_ID, "action": "archive", "reason": "90 days after it ended"}],
+        }
+    )
+
+    dry_run: bool
+    at: str
+    digest: str = Field(description="Names exactly this plan: a sweep with it carries out this or nothing.")
+    counts: dict[str, int] = Field(description="How many memories would be archived, recycled, deleted.")
+    bytes: int
+    lines: list[SweepLine]
+    set_aside: list[SetAside]
+    held: int = Field(description="How many more are due, and kept by holds.")
+    waiting: Waiting | None = Field(description="What waits while the clock is far ahead of what the store has seen.")
+    samples: list[Metadata]
+
+
+@sweeps.add("POST /sweeps/plan", Right.READ, Reach.TENANT, SweepPlan, tool="sweep_preview", is_long=True)
+def plan_sweep(tenant: Tenant, asked: PlanSweep) -> Any:
+    """Say what a sweep would do in the whole tenant, now or at a moment to come. Changes nothing.
+
+    Use it to answer what will be forgotten, and when. The `digest` of the answer carries out exactly that plan with
+    `POST /v1/sweeps`.
+    """
+    if asked.at is not None and asked.days_ahead is not None:
+        raise InvalidInputError("give at or days_ahead, not both")
+    at = asked.at
+    if asked.days_ahead is not None:
+        at = (tenant.holdfast.parts.clock() + timedelta(days=asked.days_ahead)).isoformat()
+    plan = tenant.holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
+    assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
+    return plan.shown(asked.samples)
+
+
+@sweeps.add("POST /sweeps", Right.GOVERN, Reach.TENANT, SweepReport, errors=(428,))
+def carry_out_sweep(tenant: Tenant, asked: RunSweep, progress: Callable[[int], None]) -> Any:
+    """Archive, recycle and delete what is due, as the rules say; tell how far it is.
+
+    With the `digest` of a plan, exactly that is done, or nothing (`plan_changed`). Whoever would lose more than a fifth
+    of their memories, and more than 1,000, is set aside unless `confirm` is given. While the clock is far ahead of what
+    the store has seen, what cannot be undone waits (`waiting`), unless `confirm` is given: that believes the time. If
+    the connection is closed, the sweep ends after the batch that it is at; the next one does the rest. With an
+    `Idempotency-Key` it goes on to its end, and the answer comes whole.
+    """
+    report = tenant.holdfast.sweep(digest=asked.digest, confirm=asked.confirm, progress=progress)
+    assert isinstance(report, Report)  # noqa: S101 - it is no dry run
+    return report.shown()
+
+
+# --- the recycle bin --------------------------------------------------------------------------------------------------
+
+
+class BinType(StrEnum):
+    """What is in the bin."""
+
+    MEMORY = "memory"
+    SESSION = "session"
+    MESSAGE = "message"
+    AGENT = "agent"
+    TOOL = "tool"
+
+
+class ListRecycled(Paged):
+    """Which things in the bin to list."""
+
+    type: Annotated[BinType, Field(strict=False)] = Field(
+        BinType.MEMORY, description="Things of one type are listed at a time."
+    )
+    user_id: MaybeUser = None
+
+
+class RecycledThing(Output):
+    """Something in the recycle bin."""
+
+    model_config = example(
+        {
+            "type": "memory",
+            "memory_id": MEMORY_ID,
+            "memory_type": "long_term",
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "session_id": None,
+            "content": "Ann likes green tea.",
+            "deleted_at": MOMENT,
+            "reason": "deleted by the user",
+            "bundle": None,
+            "purge_at": "2026-01-30T12:00:00+00:00",
+            "days_left": 15,
+        },
+        closed=False,
+    )
+
+    type: BinType
+    deleted_at: str | None
+    reason: str | None
+    purge_at: str
+    days_left: int
+
+
+class BinPage(Page):
+    """Some of what is in the bin, what leaves it first first."""
+
+    items: list[RecycledThing]
+
+
+class RestoreRecycled(Input):
+    """What is to come back: a memory, a session, an agent, a tool, a bundle, or all that a user has in the bin."""
+
+    model_config = example({"memory_id": MEMORY_ID, "user_id": "alice"})
+
+    memory_id: Id | None = Field(None, description="This memory.")
+    session_id: Id | None = Field(None, description="This session.")
+    agent_id: Id | None = Field(None, description="This agent, or the agent of the session.")
+    tool_id: Id | None = Field(None, description="This tool.")
+    user_id: Id | None = Field(None, description="Whose; all that the user has in the bin, if nothing else is named.")
+    bundle: Id | None = Field(None, description="What went together, such as `source:import:crm`.")
+
+
+class RestoredCount(Output):
+    """How many things came back."""
+
+    model_config = example({"restored": 1})
+
+    restored: int
+
+
+class PurgeRecycled(Input):
+    """Whether the clock was looked at."""
+
+    model_config = example({"confirm": False})
+
+    confirm: ConfirmClock = False
+
+
+class Purged(Output):
+    """How many were deleted for good, by kind."""
+
+    model_config = example({"purged": {"long_term": 3}})
+
+    purged: dict[str, int]
+
+
+@recycle.add("GET /recycle", Right.READ, Reach.WHOSE, BinPage)
+def list_recycled(whose: Tenant, asked: ListRecycled) -> Any:
+    """List what is in the recycle bin, of a user or of everyone, with the days each has left.
+
+    A page may have fewer things than `limit` though others follow; `next_cursor` tells.
+    """
+    kinds = (int, int) if asked.type in (BinType.MEMORY, BinType.MESSAGE) else (int, str)
+    place = asked.place(*kinds)
+    after: Any = None if place is None else tuple(place)
+    items, following = whose.holdfast.recycle.page(
+        asked.type.value, user_id=asked.user_id, after=after, limit=asked.limit
+    )
+    return {"items": items, "next_cursor": None if following is None else asked.cursor_to(following)}
+
+
+@recycle.add("POST /recycle/restore", Right.WRITE, Reach.WHOSE, RestoredCount, errors=(404,))
+def restore_recycled(whose: Tenant, asked: RestoreRecycled) -> Any:
+    """Bring something back from the recycle bin, exactly as it was."""
+    return {"restored": whose.holdfast.recycle.restore(**asked.model_dump(exclude_none=True))}
+
+
+@recycle.add("POST /recycle/purge", Right.GOVERN, Reach.TENANT, Purged, errors=(428,), is_long=True)
+def purge_recycled(tenant: Tenant, asked: PurgeRecycled) -> Any:
+    """Delete for good what has been in the bin for its time; nothing else, whoever asks."""
+    return {"purged": tenant.holdfast.recycle.purge(confirm=asked.confirm)}
+
+
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+_HOLD: Final = {
+    "hold_id": MEMORY_ID,
+    "user_id": "alice",
+    "reason": "Case 4711",
+    "author": f"key:{MEMORY_ID}",
+    "created_at": MOMENT,
+    "released_at": None,
+    "released_by": None,
+}
+
+
+class NewHold(Input):
+    """What is to be kept, and why. Where several parts are named, what all of them name is kept."""
+
+    model_config = example({"user_id": "alice", "reason": "Case 4711"})
+
+    user_id: Id | None = Field(None, description="What is this user's.")
+    agent_id: Id | None = Field(None, description="What is this agent's.")
+    session_id: Id | None = Field(None, description="What belongs to this session.")
+    memory_id: Id | None = Field(None, description="This memory, message or tool alone.")
+    tag: Id | None = Field(None, description="`key=value`: a field of the metadata; any other text: one of its `tags`.")
+    reason: str = Field(min_length=1, max_length=2_000, description="Why, for whoever asks later.")
+
+
+class OneHold(Input):
+    """One hold."""
+
+    hold_id: Id = Field(description="The hold's id.")
+
+
+class ListHolds(Paged):
+    """Which holds to list."""
+
+    released: bool = Field(False, description="Those that were released too.")
+
+
+class Hold(Output):
+    """A hold."""
+
+    model_config = example(_HOLD)
+
+    hold_id: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    memory_id: str | None = None
+    tag: str | None = None
+    reason: str
+    author: str
+    created_at: str
+    released_at: str | None
+    released_by: str | None
+
+
+class AddedHold(Hold):
+    """A hold that was added."""
+
+    model_config = example({**_HOLD, "covers": {"memories": 1_204, "sessions": 17}})
+
+    covers: dict[str, int] | None = Field(
+        description="How much it covers now, of a user or of one memory; null where that would have to be counted."
+    )
+
+
+class HoldPage(Page):
+    """Some holds, oldest first."""
+
+    items: list[Hold]
+
+
+@holds.add("POST /holds", Right.GOVERN, Reach.WHOSE, AddedHold, status=201)
+def add_hold(whose: Tenant, asked: NewHold) -> Any:
+    """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
+    service = whose.holdfast.holds
+    hold = service.add(**asked.model_dump(exclude_none=True), author=whose.author)
+    return {**shown_hold(hold), "covers": service.covered(hold)}
+
+
+@holds.add("GET /holds", Right.READ, Reach.TENANT, HoldPage)
+def list_holds(tenant: Tenant, asked: ListHolds) -> Any:
+    """List the holds that are in force, oldest first."""
+    found = [shown_hold(one) for one in tenant.holdfast.holds.list(released=asked.released)]
+    return asked.page_of_all(found, lambda one: str(one["hold_id"]))
+
+
+@holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, Hold, errors=(404,))
+def release_hold(tenant: Tenant, asked: OneHold) -> Any:
+    """Release a hold: what is past its time goes with the next sweep."""
+    return shown_hold(tenant.holdfast.holds.release(asked.hold_id, author=tenant.author))

@@ -1,0 +1,449 @@
+"""Operations on the store as a whole: backups, the schedule, the audit chain; and who calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from holdfast.backups.contents import is_used
+from holdfast.core.access import Right, told_rights
+from holdfast.core.content import MAX_ID_CHARS
+from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
+from holdfast.edges.access.gate import Gate
+from holdfast.edges.operations.models import (
+    MEMORY_ID,
+    MOMENT,
+    ConfirmClock,
+    Id,
+    Input,
+    KindName,
+    MaybeUser,
+    Metadata,
+    Nothing,
+    Output,
+    example,
+)
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
+from holdfast.storage.transfer.stores import view_of
+
+audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
+backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
+schedule = Group("schedule", "What runs when, how it went, and running it.")
+access = Group("access", "Who calls, and what they may do.")
+_BACKUP_ID: Final = "20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"
+BackupId = Annotated[str, Field(max_length=64, description="The backup's id.", examples=[_BACKUP_ID])]
+Progress = Callable[[int], None]
+
+
+class NewBackup(Input):
+    """What is backed up."""
+
+    model_config = example({"kinds": ["long_term", "persona"]})
+
+    kinds: list[KindName] | None = Field(None, min_length=1, description="All that last, if not given.")
+    full: bool = Field(False, description="Copy what has not changed since the backup before, too.")
+    confirm: bool = Field(False, description="The clock is right, though it leaped.")
+
+
+class OneBackup(Input):
+    """One backup."""
+
+    backup_id: BackupId
+
+
+class VerifyBackup(OneBackup):
+    """How a backup is verified."""
+
+    model_config = example({"restore": True})
+
+    restore: bool = Field(False, description="Restore it into a store of its own, too, and compare.")
+
+
+class RestoreBackup(OneBackup):
+    """What comes back: all of it, one user, or one memory of a user."""
+
+    model_config = example({"user_id": "alice", "confirm": True})
+
+    user_id: Id | None = Field(None, description="What is this user's; everyone's, if not given.")
+    memory_id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Of that user, this one alone.")
+    overwrite: bool = Field(False, description="What is there becomes what it was.")
+    confirm: bool = Field(False, description="The store is in use, and it may be changed.")
+
+
+class RotateBackups(Input):
+    """Whether the clock was looked at."""
+
+    model_config = example({"confirm": False})
+
+    confirm: ConfirmClock = False
+
+
+class Backup(Output):
+    """A backup."""
+
+    model_config = example(
+        {
+            "id": _BACKUP_ID,
+            "created_at": MOMENT,
+            "kinds": ["long_term"],
+            "users": 3,
+            "memories": 120,
+            "bytes": 48_000,
+            "written": 1_200,
+            "keeps_until": "2026-02-14T12:00:00+00:00",
+            "good": True,
+            "tried_at": MOMENT,
+            "problem": None,
+            "left_out": [],
+        }
+    )
+
+    id: str
+    created_at: str
+    kinds: list[str]
+    users: int
+    memories: int
+    bytes: int = Field(description="All that it refers to.")
+    written: int = Field(description="What it took beside the ones before.")
+    keeps_until: str
+    good: bool | None = Field(description="Whether a trial restore was the same as it holds; `null`: none was made.")
+    tried_at: str | None
+    problem: str | None
+    left_out: list[str] = Field(description="Pseudonyms of users who are not in it: their keys could not be opened.")
+
+
+class BackupPage(Page):
+    """Some backups, the oldest first."""
+
+    items: list[Backup]
+
+
+class BackupVerdict(Output):
+    """Whether a backup is whole."""
+
+    model_config = example({"id": "…", "good": True, "problems": []}, closed=False)
+
+
+class RestoredBackup(Output):
+    """What came back."""
+
+    model_config = example({"memories": 512, "kept": 0}, closed=False)
+
+
+class RotatedBackups(Output):
+    """What a rotation did."""
+
+    model_config = example(
+        {
+            "removed": [_BACKUP_ID],
+            "kept": [],
+            "rewritten": [],
+            "damaged": [],
+            "ahead": [],
+            "waiting": [],
+            "waiting_for": None,
+            "objects": 12,
+        }
+    )
+
+    removed: list[str]
+    kept: list[str] = Field(description="Past their time, and the last good ones of a kind.")
+    rewritten: list[str] = Field(description="What was sealed for the erased was taken out of them.")
+    damaged: list[str] = Field(description="They cannot be read, or lack something; they were left as they are.")
+    ahead: list[str] = Field(description="Dated later than now; they were left alone.")
+    waiting: list[str] = Field(description="Past their time by a clock that is far ahead of what the store has seen.")
+    waiting_for: str | None = Field(description="Why they wait, and what to do about it.")
+    objects: int
+
+
+@backups.add("GET /backups", Right.ADMIN, Reach.STORE, BackupPage)
+def list_backups(store: Tenant, asked: Paged) -> Any:
+    """List all backups, the oldest first."""
+    return asked.page_of_all([one.as_dict() for one in store.holdfast.backups.list()], lambda one: str(one["id"]))
+
+
+@backups.add("POST /backups", Right.ADMIN, Reach.STORE, Backup)
+def create_backup(store: Tenant, asked: NewBackup, progress: Progress) -> Any:
+    """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
+    made = store.holdfast.backups.create(asked.kinds, full=asked.full, confirm=asked.confirm, progress=progress)
+    return made.as_dict()
+
+
+@backups.add("GET /backups/{backup_id}", Right.ADMIN, Reach.STORE, Backup, errors=(404,))
+def get_backup(store: Tenant, asked: OneBackup) -> Any:
+    """Read what is known of a backup."""
+    return store.holdfast.backups.get(asked.backup_id).as_dict()
+
+
+@backups.add("POST /backups/{backup_id}/verify", Right.ADMIN, Reach.STORE, BackupVerdict, errors=(404,))
+def verify_backup(store: Tenant, asked: VerifyBackup, progress: Progress) -> Any:
+    """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
+    return store.holdfast.backups.verify(asked.backup_id, restore=asked.restore, progress=progress).as_dict()
+
+
+@backups.add("POST /backups/{backup_id}/restore", Right.ADMIN, Reach.STORE, RestoredBackup, errors=(404, 410, 428))
+def restore_backup(store: Tenant, asked: RestoreBackup, progress: Progress) -> Any:
+    """Bring back what a backup holds, but nobody who was erased since.
+
+    Into a store that nothing was ever kept in, all of it comes, exactly as it was. One that is in use needs `confirm`,
+    and so does a user: what is missing comes back, and what is there stays as it is, unless `overwrite` is given.
+    """
+    if not asked.confirm:
+        _check_unused(store.holdfast, asked)
+    restored = store.holdfast.backups.restore(
+        asked.backup_id,
+        user_id=asked.user_id,
+        memory_id=asked.memory_id,
+        overwrite=asked.overwrite,
+        progress=progress,
+    )
+    return restored.as_dict()
+
+
+@backups.add("POST /backups:rotate", Right.ADMIN, Reach.STORE, RotatedBackups, errors=(428,), is_long=True)
+def rotate_backups(store: Tenant, asked: RotateBackups) -> Any:
+    """Remove the backups past their time, but never the last good one of a kind."""
+    return store.holdfast.backups.rotate(confirm=asked.confirm).as_dict()
+
+
+def _check_unused(store: Holdfast, asked: RestoreBackup) -> None:
+    """``ConfirmationNeededError``, with what would come back, if a restore would change a store in use."""
+    if asked.memory_id is not None and asked.user_id is None:
+        return  # restoring says what is wrong with that
+    backup = store.backups.get(asked.backup_id)
+    if asked.user_id is None:
+        with view_of(store.database) as view:
+            if not is_used(view):
+                return
+    missing = "what is missing" if asked.memory_id is None else f"memory {quote(asked.memory_id)}"
+    whom = "of everyone" if asked.user_id is None else f"of {quote(asked.user_id)}"
+    then = "memories that are there become what they were" if asked.overwrite else "what is there stays as it is"
+    raise ConfirmationNeededError(
+        f"the store is in use: {missing} {whom} would be brought back from backup {backup.id} of "
+        f"{backup.created_at} ({', '.join(backup.kinds)}; {backup.memories:,} memories of {backup.users:,} users); "
+        f"{then}. Nothing was changed"
+    )
+
+
+# --- the schedule -----------------------------------------------------------------------------------------------------
+
+
+class OneJob(Input):
+    """One job."""
+
+    name: str = Field(max_length=64, description="The job.", examples=["daily"])
+
+
+class JobChange(OneJob):
+    """When a job is to run, or whether; what is not given stays, and `default` goes back to the default."""
+
+    model_config = example({"cron": "30 4 * * *", "timezone": "Europe/Berlin"})
+
+    cron: str | None = Field(None, min_length=1, max_length=200, description="When, as five fields of cron.")
+    timezone: str | None = Field(None, min_length=1, max_length=100, description="The zone of that time.")
+    enabled: bool | None = Field(None, description="Whether it runs at all.")
+
+
+class Job(Output):
+    """A job: when it runs, how its last slot went, and what is wrong with it."""
+
+    model_config = example(
+        {
+            "name": "daily",
+            "cron": "0 3 * * *",
+            "timezone": "UTC",
+            "enabled": True,
+            "sweeps": "sessions, recycle bin, agents, tools, audit",
+            "meaning": "Recycles idle sessions, empties the bin of what is past its time, seals the audit chain.",
+            "last_slot": None,
+            "last_started": None,
+            "last_finished": None,
+            "last_result": None,
+            "error": None,
+            "next_run": MOMENT,
+            "running": False,
+            "overdue": False,
+            "failed": False,
+            "missed": 0,
+            "waiting_since": None,
+            "clock_set_back": False,
+        }
+    )
+
+    name: str
+    cron: str
+    timezone: str
+    enabled: bool
+    sweeps: str
+    meaning: str
+    last_slot: str | None
+    last_started: str | None
+    last_finished: str | None
+    last_result: Metadata | None
+    error: str | None
+    next_run: str | None
+    running: bool
+    overdue: bool
+    failed: bool
+    missed: int
+    waiting_since: str | None
+    clock_set_back: bool
+
+
+class Jobs(Output):
+    """All jobs, and what an operator should know of them."""
+
+    items: list[Job]
+    problems: list[str]
+
+
+class JobRun(Output):
+    """A job that was run."""
+
+    model_config = example({"name": "daily", "result": {"tenants": 1, "counts": {"archive": 0}}})
+
+    name: str
+    result: Metadata
+
+
+@schedule.add("GET /schedule", Right.ADMIN, Reach.STORE, Jobs)
+def list_jobs(store: Tenant, _asked: Nothing) -> Any:
+    """List the jobs: when each runs next, how its last run went, and what is wrong."""
+    jobs = store.holdfast.schedule
+    return {"items": jobs.list(), "problems": jobs.problems()}
+
+
+@schedule.add("PATCH /schedule/{name}", Right.ADMIN, Reach.STORE, Job, errors=(404,))
+def set_job(store: Tenant, asked: JobChange) -> Any:
+    """Change when a job runs, or whether."""
+    _check_job(store, asked)
+    return store.holdfast.schedule.set(asked.name, cron=asked.cron, timezone=asked.timezone, enabled=asked.enabled)
+
+
+@schedule.add("POST /schedule/{name}/run", Right.ADMIN, Reach.STORE, JobRun, errors=(404,), is_long=True)
+def run_job(store: Tenant, asked: OneJob) -> Any:
+    """Run a job now, by hand; its slots stay as they are."""
+    _check_job(store, asked)
+    return {"name": asked.name, "result": store.holdfast.schedule.run(asked.name)}
+
+
+def _check_job(store: Tenant, asked: OneJob) -> None:
+    known = [row["name"] for row in store.holdfast.schedule.list()]
+    if asked.name not in known:
+        raise NotFoundError(f"there is no job {quote(asked.name)}; jobs are: {', '.join(known)}")
+
+
+# --- the audit chain --------------------------------------------------------------------------------------------------
+
+
+class TailAudit(Input):
+    """How many entries, and whose."""
+
+    user_id: MaybeUser = None
+    limit: int = Field(20, ge=1, le=10_000, description="How many at most.")
+
+
+class AuditEntry(Output):
+    """Something that happened."""
+
+    model_config = example(
+        {
+            "at": MOMENT,
+            "action": "recycled",
+            "item": MEMORY_ID,
+            "detail": {"reason": "deleted by the user", "kind": "long_term"},
+            "chain": "5b0c…",
+            "seq": 7,
+        }
+    )
+
+    at: str
+    action: str
+    item: str | None
+    detail: Metadata
+    chain: str
+    seq: int
+
+
+class AuditEntries(Output):
+    """The latest entries, the newest last."""
+
+    items: list[AuditEntry]
+
+
+class AuditFinding(Output):
+    """Something that is wrong."""
+
+    chain: str
+    seq: int
+    problem: str
+
+
+class AuditVerdict(Output):
+    """Whether the audit chain is whole."""
+
+    model_config = example({"ok": True, "chains": 3, "entries": 120, "checkpoints": 4, "problems": 0, "findings": []})
+
+    ok: bool
+    chains: int
+    entries: int
+    checkpoints: int
+    problems: int
+    findings: list[AuditFinding]
+
+
+@audit.add("GET /audit", Right.READ, Reach.WHOSE, AuditEntries)
+def tail_audit(whose: Tenant, asked: TailAudit) -> Any:
+    """Read the latest entries of the audit chain, of a user or of the tenant, the newest last."""
+    return {"items": whose.holdfast.audit.tail(asked.limit, user_id=asked.user_id)}
+
+
+@audit.add("POST /audit/verify", Right.READ, Reach.STORE, AuditVerdict, is_long=True)
+def verify_audit(store: Tenant, _asked: Nothing) -> Any:
+    """Look for any entry or checkpoint of the store that was changed, removed, moved or added."""
+    verdict = store.holdfast.audit.verify()
+    found = {name: getattr(verdict, name) for name in AuditVerdict.model_fields}
+    return {**found, "findings": [finding._asdict() for finding in verdict.findings]}
+
+
+# --- who calls --------------------------------------------------------------------------------------------------------
+
+
+class Me(Output):
+    """Who calls."""
+
+    model_config = example(
+        {
+            "key_id": MEMORY_ID,
+            "tenant": "acme",
+            "operator": False,
+            "rights": ["read", "write"],
+            "users": ["alice"],
+            "agents": None,
+        }
+    )
+
+    key_id: str | None = Field(description="`null`: the local caller, who needs no key.")
+    tenant: str = Field(description="The tenant that is acted for.")
+    operator: bool = Field(description="May act for any tenant, and for the whole store.")
+    rights: list[str]
+    users: list[str] | None = Field(description="Bound to these users; `null`: to none.")
+    agents: list[str] | None = Field(description="Bound to these agents; `null`: to none.")
+
+
+@access.add("GET /me", Right.READ, Reach.CALLER, Me)
+def get_me(gate: Gate, _asked: Nothing) -> Any:
+    """Say who calls, and what they may do."""
+    principal = gate.principal
+    return {
+        "key_id": principal.key_id,
+        "tenant": gate.tenant_id,
+        "operator": principal.is_operator,
+        "rights": told_rights(right for right in Right if principal.allows(right)),
+        "users": None if principal.users is None else sorted(principal.users),
+        "agents": None if principal.agents is None else sorted(principal.agents),
+    }

@@ -1,0 +1,473 @@
+"""Operations on memories: they are added, found, read, changed, deleted and restored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.content import MAX_TOP_K
+from holdfast.core.provenance import MAX_DERIVED_FROM
+from holdfast.core.types import MemoryType
+from holdfast.edges.operations.models import (
+    A_MEMORY,
+    MEMORY_ID,
+    MOMENT,
+    Id,
+    Kind,
+    KindName,
+    Memory,
+    Metadata,
+    OneMemory,
+    Output,
+    Scoped,
+    example,
+)
+from holdfast.edges.operations.operation import Brief, Group, Reach
+from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import MemoryManager
+
+memories = Group("memories", "What is remembered: added, found, read, changed, deleted and restored.")
+MAX_BATCH: Final = 1_000
+#: A model is shown so much of each memory that a search finds or a list has.
+MAX_SHOWN_CHARS: Final = 8_000
+_CUT: Final = "… (memory_get has the rest)"
+
+_WHO: Final = {"user_id": "alice", "agent_id": "travel_agent"}
+_KINDS: Final = (
+    "long_term: facts and preferences of the user. short_term: what was said in this session. persona: who this agent "
+    "is to the user. episodic: a task and how it went. entity: a person or thing. structured: a JSON object; its "
+    "collection is named in the metadata."
+)
+_FILTERS: Final = (
+    "What the metadata must be, such as {'topic': 'travel'}, {'price': {'gte': 10}} or {'created_at': {'gte': "
+    "'2026-01-01'}}."
+)
+Source = Annotated[
+    Id | None,
+    Field(description="Who or what it comes from, such as `import:crm-2026-05`; this agent, if not given."),
+]
+DerivedFrom = Annotated[
+    list[str] | None,
+    Field(max_length=MAX_DERIVED_FROM, description="Ids of the memories and messages of this user it was made from."),
+]
+NewMetadata = Annotated[
+    Metadata | None, Field(description="A JSON object to filter by later, such as {'topic': 'travel'}.")
+]
+AutoPrune = Annotated[
+    bool, Field(description="At the quota, send the oldest tenth of the kind to the recycle bin first.")
+]
+Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
+
+
+class NewMemory(Scoped):
+    """A memory to be added."""
+
+    model_config = example(
+        {
+            **_WHO,
+            "session_id": "s1",
+            "content": "Ann likes green tea.",
+            "memory_type": "long_term",
+            "metadata": {"topic": "drinks"},
+        }
+    )
+
+    content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
+    memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
+    metadata: NewMetadata = None
+    source: Source = None
+    derived_from: DerivedFrom = None
+    auto_prune: AutoPrune = False
+
+
+class NewMemories(Scoped):
+    """Memories to be added together, all of them or none."""
+
+    model_config = example(
+        {**_WHO, "contents": ["Ann likes green tea.", "Ann lives in Leeds."], "memory_type": "long_term"}
+    )
+
+    contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH, description="What each of them says.")
+    memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
+    metadata: Metadata | list[Metadata | None] | None = Field(
+        None, description="One object for all of them, or a list with one for each."
+    )
+    source: Source = None
+    derived_from: DerivedFrom = None
+    auto_prune: AutoPrune = False
+
+
+class Question(Scoped):
+    """What to look for, in whose memory."""
+
+    model_config = example(
+        {
+            **_WHO,
+            "query": "What does Ann drink?",
+            "memory_types": ["long_term", "episodic"],
+            "top_k": 5,
+            "filters": {"topic": "drinks"},
+        }
+    )
+
+    query: str = Field(description="What to look for, in any words.")
+    memory_types: list[KindName] | None = Field(
+        None, min_length=1, max_length=len(MemoryType), description="Kinds to look in; long_term, if not given."
+    )
+    top_k: int = Field(5, ge=1, le=MAX_TOP_K, description="How many at most.")
+    filters: Filters = None
+    include_archived: bool | None = Field(
+        None, description="Whether archived memories are found too; only archived episodes are, if not given."
+    )
+    explain: bool = Field(False, description="The parts of each score too.")
+
+
+class ListMemories(Scoped, Paged):
+    """Which memories to list."""
+
+    memory_type: Kind = MemoryType.LONG_TERM
+    filters: Filters = None
+    include_archived: bool = Field(False, description="Archived memories too.")
+    source: Id | None = Field(None, description="Only what came from there.")
+
+
+class MemoryChange(OneMemory):
+    """What is to change of a memory; what is not given stays."""
+
+    model_config = example({"content": "Ann likes white tea."})
+
+    content: str | dict[str, Any] | None = Field(None, description="What it says from now on.")
+    metadata: Metadata | None = Field(None, description="All of its metadata from now on.")
+    source: Source = None
+    derived_from: DerivedFrom = None
+
+
+class DeleteMemory(OneMemory):
+    """Which memory to delete."""
+
+    with_derived: bool = Field(False, description="All that was derived from it too.")
+
+
+class DerivedOf(OneMemory):
+    """Of which memory or message to list what was derived."""
+
+    deep: bool = Field(False, description="And what was derived from that, and so on.")
+
+
+class Added(Output):
+    """A memory that was added."""
+
+    model_config = example(
+        {
+            "memory_id": MEMORY_ID,
+            "operation": "add",
+            "memory_type": "long_term",
+            "latency_ms": 1.2,
+            "quota_remaining": 9_999,
+        }
+    )
+
+    memory_id: str
+    operation: str = Field(description="`add`, or `add_with_prune`.")
+    memory_type: MemoryType
+    latency_ms: float
+    quota_remaining: int | None = Field(
+        description="How many more fit; `null`: no limit. In short-term memory the oldest messages leave after that."
+    )
+    pruned: int | None = Field(None, description="How many old ones went to the recycle bin.")
+    dropped: int | None = Field(None, description="How many old messages left the short-term window.")
+    indexed_chars: int | None = Field(
+        None, description="Of a very long text: how much of it is embedded and indexed, from its beginning."
+    )
+
+
+class AddedMany(Output):
+    """Memories that were added."""
+
+    model_config = example(
+        {
+            "memory_ids": [MEMORY_ID],
+            "operation": "add_many",
+            "memory_type": "long_term",
+            "latency_ms": 2.5,
+            "quota_remaining": 9_998,
+        }
+    )
+
+    memory_ids: list[str] = Field(description="In the order of the contents.")
+    operation: str
+    memory_type: MemoryType
+    latency_ms: float
+    quota_remaining: int | None
+    pruned: int | None = None
+    dropped: int | None = None
+
+
+class FoundMemory(Memory):
+    """A memory that bears on a question."""
+
+    score: float = Field(description="How well it matches, from 0 to 1.")
+    explanation: dict[str, float] | None = None
+
+
+class FoundMemories(Output):
+    """What was found, best first."""
+
+    model_config = example({"items": [{**A_MEMORY, "score": 0.83}]})
+
+    items: list[FoundMemory]
+
+
+class MemoryPage(Page):
+    """Some memories, newest first."""
+
+    items: list[Memory]
+
+
+class BriefMemory(Output):
+    """A memory in few characters. What is usual is left out; memory_get has all of it."""
+
+    memory_id: str
+    content: str
+    score: float | None = Field(None, description="How well it matches, from 0 to 1.")
+    created_at: str = Field(description="The day.")
+    memory_type: MemoryType | None = Field(None, description="Where several kinds were asked for.")
+    is_archived: bool | None = Field(None, description="Where it is: then only a summary is left.")
+
+
+class BriefMemories(Output):
+    """Memories in few characters."""
+
+    items: list[BriefMemory]
+    next_cursor: str | None = Field(None, description="Of a list that goes on: call again with this as cursor.")
+
+
+class WholeMemory(Memory):
+    """A memory with all that belongs to it."""
+
+    task: str | None = Field(None, description="Of an episode: what it was about.")
+    steps: list[Metadata] | None = None
+    messages: list[Metadata] | None = None
+    tool_calls: list[Metadata] | None = None
+    restored_with: list[str] | None = Field(
+        None, description="What was derived from it and came back with it, after a restore."
+    )
+
+
+class Deleted(Output):
+    """A memory that was deleted."""
+
+    model_config = example({"memory_id": MEMORY_ID, "operation": "recycle", "memory_type": "long_term"})
+
+    memory_id: str
+    operation: str = Field(description="`recycle`: it can be restored; `delete`: it is gone.")
+    memory_type: MemoryType
+    deleted_with: list[str] | None = Field(None, description="What was derived from it and went with it.")
+    derived: list[str] | None = Field(None, description="What was derived from it and is still there.")
+
+
+class DerivedMemories(Output):
+    """What was made from a memory."""
+
+    items: list[Memory]
+
+
+class Explanation(Output):
+    """Why a memory is as it is, and what happens to it next; of one that is gone, how it went."""
+
+    model_config = example(
+        {
+            "memory_id": MEMORY_ID,
+            "memory_type": "long_term",
+            "state": "active",
+            "is_visible": True,
+            "is_archived": False,
+            "created_at": MOMENT,
+            "next": {
+                "action": "archive",
+                "at": "2027-01-15T12:00:00+00:00",
+                "due": False,
+                "rule": "the default for long_term",
+                "reason": "365 days after it was made",
+            },
+            "protected_by": [],
+            "summary": "This long_term memory is active. It is to be archived on 2027-01-15T12:00:00+00:00.",
+        },
+        closed=False,
+    )
+
+    memory_id: str
+    memory_type: str | None
+    state: str
+    is_visible: bool
+    next: Metadata | None = Field(description="What happens to it next: `action`, `at`, `due`, `rule`, `reason`.")
+    protected_by: list[Metadata] = Field(description="Holds that keep it from being removed.")
+    summary: str = Field(description="The explanation in a few sentences.")
+
+
+def shorten(given: dict[str, Any], asked: Question | ListMemories) -> dict[str, Any]:
+    """Memories that were found or listed, as a model reads them: few characters beside the content."""
+    kinds = asked.memory_types or () if isinstance(asked, Question) else ()
+    items = [_shorten_one(one, with_kind=len(kinds) > 1) for one in given["items"]]
+    cursor = given.get("next_cursor")
+    return {"items": items} if cursor is None else {"items": items, "next_cursor": cursor}
+
+
+def _shorten_one(memory: dict[str, Any], *, with_kind: bool) -> dict[str, Any]:
+    content: str = memory["content"]
+    brief = {
+        "memory_id": memory["memory_id"],
+        "content": content if len(content) <= MAX_SHOWN_CHARS else content[:MAX_SHOWN_CHARS] + _CUT,
+    }
+    if "score" in memory:
+        brief["score"] = round(memory["score"], 2)
+    brief["created_at"] = memory["created_at"][:10]
+    if with_kind:
+        brief["memory_type"] = memory["memory_type"]
+    if memory["is_archived"]:
+        brief["is_archived"] = True
+    return brief
+
+
+_BRIEF: Final = Brief(BriefMemories, shorten)
+
+
+@memories.add("POST /memories", Right.WRITE, Reach.MEMORY, Added, tool="memory_add", status=201, errors=(423,))
+def add_memory(memory: MemoryManager, asked: NewMemory) -> Any:
+    """Remember something.
+
+    Use it for what matters beyond this conversation: a fact, a preference, a decision, how a task went. Write one
+    thought for each memory, in a sentence that can be understood by itself later. When this answers, it is durable
+    (working memory aside, which lives in the process that serves the session).
+    """
+    memory.auto_prune = asked.auto_prune
+    return memory.add(
+        asked.content, asked.memory_type, asked.metadata, source=asked.source, derived_from=asked.derived_from
+    )
+
+
+@memories.add("POST /memories:batch", Right.WRITE, Reach.MEMORY, AddedMany, status=201, errors=(423,))
+def add_memories(memory: MemoryManager, asked: NewMemories) -> Any:
+    """Remember many things together: all of them, or none."""
+    memory.auto_prune = asked.auto_prune
+    return memory.add_many(
+        asked.contents, asked.memory_type, asked.metadata, source=asked.source, derived_from=asked.derived_from
+    )
+
+
+@memories.add("POST /recall", Right.READ, Reach.MEMORY, FoundMemories, tool="memory_search", brief=_BRIEF)
+def recall(memory: MemoryManager, asked: Question) -> Any:
+    """Recall what bears on a question, best first.
+
+    Use it before you answer or ask the user for something they may have said before. It finds by meaning and by words.
+    Of several kinds each keeps its best match; working memory comes first, the others by score. Memories whose time is
+    over or that were deleted are never found.
+    """
+    found = memory.retrieve(
+        asked.query,
+        asked.memory_types,
+        asked.top_k,
+        asked.filters,
+        include_archived=asked.include_archived,
+        explain=asked.explain,
+    )
+    return {"items": found}
+
+
+@memories.add("GET /memories", Right.READ, Reach.MEMORY, MemoryPage, tool="memory_list", brief=_BRIEF)
+def list_memories(memory: MemoryManager, asked: ListMemories) -> Any:
+    """List memories of a kind, newest first.
+
+    Use it to go through what is remembered; to find something, searching is better.
+    """
+    place = asked.place(str)
+    found = memory.list_memories(
+        asked.memory_type,
+        asked.filters,
+        limit=asked.limit + 1,
+        include_archived=asked.include_archived,
+        source=asked.source,
+        before=None if place is None else str(place[0]),
+    )
+    return asked.page(found, lambda one: [one["memory_id"]])
+
+
+@memories.add("GET /memories/{memory_id}", Right.READ, Reach.MEMORY, WholeMemory, tool="memory_get", errors=(404,))
+def get_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+    """Read one memory, with all that belongs to it."""
+    return memory.get(asked.memory_id)
+
+
+@memories.add(
+    "PATCH /memories/{memory_id}?user_id&agent_id&session_id",
+    Right.WRITE,
+    Reach.MEMORY,
+    Memory,
+    tool="memory_update",
+    errors=(404, 423),
+)
+def update_memory(memory: MemoryManager, asked: MemoryChange) -> Any:
+    """Change what a memory says, its metadata, or where it comes from; its age stays.
+
+    Use it when the user corrects something or things have changed. What it said before is replaced. Entities cannot be
+    changed as text, short-term messages not at all.
+    """
+    return memory.update(
+        asked.memory_id, asked.content, asked.metadata, source=asked.source, derived_from=asked.derived_from
+    )
+
+
+@memories.add(
+    "DELETE /memories/{memory_id}", Right.WRITE, Reach.MEMORY, Deleted, tool="memory_delete", errors=(404, 423)
+)
+def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
+    """Send a memory to the recycle bin for 15 days, out of recall at once.
+
+    Use it when the user asks for it or the memory is wrong; memory_restore brings it back. Working and short-term
+    memory is gone for good. A memory on hold is not deleted.
+    """
+    return memory.delete(asked.memory_id, with_derived=asked.with_derived)
+
+
+@memories.add(
+    "POST /memories/{memory_id}/restore?user_id&agent_id&session_id",
+    Right.WRITE,
+    Reach.MEMORY,
+    WholeMemory,
+    tool="memory_restore",
+    errors=(404,),
+)
+def restore_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+    """Bring a memory back from the recycle bin, exactly as it was, with what was deleted along with it."""
+    return memory.restore(asked.memory_id)
+
+
+@memories.add(
+    "POST /memories/{memory_id}/rehydrate?user_id&agent_id&session_id",
+    Right.WRITE,
+    Reach.MEMORY,
+    Memory,
+    errors=(404, 410),
+)
+def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+    """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+    return memory.rehydrate(asked.memory_id)
+
+
+@memories.add(
+    "GET /memories/{memory_id}/explain", Right.READ, Reach.MEMORY, Explanation, tool="memory_explain", errors=(404,)
+)
+def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.
+
+    Use it when the user asks why something is, or is not, remembered.
+    """
+    return memory.explain(asked.memory_id)
+
+
+@memories.add("GET /memories/{memory_id}/derived", Right.READ, Reach.MEMORY, DerivedMemories, errors=(404,))
+def list_derived(memory: MemoryManager, asked: DerivedOf) -> Any:
+    """List what was derived from a memory or a message."""
+    return {"items": memory.derived(asked.memory_id, deep=asked.deep)}

@@ -1,0 +1,369 @@
+"""Operations on rules: how long things live, what a change would come to, and how much a user may hold."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.rules import DEFAULTS, EVERY
+from holdfast.core.types import DURABLE
+from holdfast.edges.operations.models import (
+    MEMORY_ID,
+    MOMENT,
+    Confirm,
+    Id,
+    Input,
+    MaybeAgent,
+    MaybeSession,
+    MaybeUser,
+    Metadata,
+    OneUser,
+    Output,
+    Scoped,
+    example,
+)
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import MemoryManager
+
+policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
+quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
+
+#: What rules can be made for: the kinds (working memory ends with its task), conversations, the audit chain, all kinds.
+Ruled = StrEnum(  # type: ignore[misc]  # the members are those of the rules
+    "Ruled", {name.upper() if name != EVERY else "EVERY": name for name in (*DEFAULTS, EVERY) if name != "working"}
+)
+DurableKind = StrEnum("DurableKind", {kind.name: kind.value for kind in DURABLE})  # type: ignore[misc]
+Days = Annotated[float, Field(gt=0, le=365_000)]
+Most = Annotated[int, Field(ge=0, lt=2**63)]
+_PERSONA: Final = "Never deleted by a rule (the default for persona); it stays until someone deletes it."
+
+
+class RuleScope(Input):
+    """What a rule is for, and for whom; for the whole tenant, where nobody is named."""
+
+    memory_type: Annotated[Ruled, Field(strict=False)] = Field(
+        description="What the rule is for: a kind, `history`, `audit`, or `*` for every kind."
+    )
+    user_id: MaybeUser = None
+    agent_id: MaybeAgent = None
+    session_id: MaybeSession = None
+    memory_id: Id | None = Field(None, description="One memory of the user.")
+
+
+class NewRule(RuleScope):
+    """How long a kind lives, for a scope."""
+
+    model_config = example({"user_id": "alice", "archive_after_days": 90, "delete_after_days": 400})
+
+    archive_after_days: Days | Literal["never"] | None = Field(None, description="To cold storage after so long.")
+    delete_after_days: Days | Literal["never"] | None = Field(None, description="Removed after so long.")
+    keep_days: Days | Literal["forever"] | None = Field(
+        None, description="Not removed for so long, whatever other rules say."
+    )
+
+
+class RuleChange(NewRule):
+    """A rule to be set."""
+
+    model_config = example({"user_id": "alice", "delete_after_days": 400, "confirm": True})
+
+    confirm: Confirm = False
+
+
+class RuleRemoval(RuleScope):
+    """A rule to be removed."""
+
+    confirm: Confirm = False
+
+
+class Rule(Output):
+    """A rule that is in force."""
+
+    model_config = example(
+        {
+            "rule_id": None,
+            "memory_type": "episodic",
+            "level": "default",
+            "archive_after_days": 90,
+            "delete_after_days": 365,
+            "version": 0,
+        }
+    )
+
+    rule_id: str | None
+    memory_type: str
+    level: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    memory_id: str | None = None
+    archive_after_days: float | str | None = None
+    delete_after_days: float | str | None = None
+    keep_days: float | str | None = None
+    version: int
+    updated_at: str | None = None
+
+
+class RulePage(Page):
+    """Some rules, the defaults first, then from the widest to the most specific."""
+
+    items: list[Rule]
+
+
+class Life(Output):
+    """What the rules that meet come to; `null` is never."""
+
+    model_config = example(
+        {
+            "memory_type": "episodic",
+            "archive_after_days": 90,
+            "archive_by": "the default for episodic",
+            "delete_after_days": 365,
+            "delete_by": "the default for episodic",
+            "keep_days": None,
+            "keep_by": None,
+        }
+    )
+
+    memory_type: str
+    archive_after_days: float | str | None
+    archive_by: str | None
+    delete_after_days: float | str | None = Field(description="Then it goes to the recycle bin.")
+    delete_by: str | None
+    keep_days: float | str | None = Field(description="Not removed before that age, whatever other rules say.")
+    keep_by: str | None
+
+
+class KindRules(Life):
+    """How long one kind is kept; `null` is never. `history` is the conversation that short-term memory leaves."""
+
+    model_config = example(
+        {
+            "memory_type": "persona",
+            "rule": _PERSONA,
+            "archive_after_days": None,
+            "archive_by": "the default for persona",
+            "delete_after_days": None,
+            "delete_by": "the default for persona",
+            "keep_days": "forever",
+            "keep_by": "the default for persona",
+            "gone_after_days": None,
+            "ttl_seconds": None,
+            "max_memories": 1_000,
+            "max_bytes": 67_108_864,
+            "quota_remaining": 998,
+            "exceptions": [],
+        }
+    )
+
+    rule: str = Field(description="The rule in force, in sentences.")
+    gone_after_days: float | None = Field(description="Deleted for good: its time and the recycle bin's.")
+    ttl_seconds: float | None = Field(description="Of short-term memory: after the session's last message.")
+    max_memories: int | None = Field(description="The quota; `null`: no limit.")
+    max_bytes: int | None
+    quota_remaining: int | None
+    exceptions: list[Metadata] = Field(description="Rules for single sessions or memories of the user.")
+
+
+class RulesInForce(Output):
+    """The rules in force for one user, agent and session."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "agent_id": "travel_agent",
+            "session_id": None,
+            "summary": f"persona: {_PERSONA}",
+            "recycle_bin_days": 15,
+            "kinds": [],
+            "holds": [],
+        }
+    )
+
+    user_id: str
+    agent_id: str
+    session_id: str | None
+    summary: str = Field(description="All of it in sentences, a line for each kind.")
+    recycle_bin_days: int = Field(description="What is removed can be restored for so long.")
+    kinds: list[KindRules]
+    holds: list[Metadata] = Field(description="Holds that name the user, the agent or the session: nothing goes.")
+
+
+class RuleEffect(Output):
+    """What a change would come to."""
+
+    model_config = example(
+        {
+            "rule": {"rule_id": None, "memory_type": "episodic", "level": "user", "user_id": "alice", "version": 1},
+            "shortens": True,
+            "newly_due": {"archive": 0, "delete": 0, "recycle": 12},
+            "bytes": 48_000,
+            "held": 0,
+        }
+    )
+
+    rule: Rule
+    shortens: bool = Field(description="Something would be archived or removed earlier than it is now.")
+    newly_due: dict[str, int] = Field(description="How many records it makes due at once, by action.")
+    bytes: int
+    held: int = Field(description="How many more it would make due at once, did no hold keep them.")
+
+
+class ChangedRule(Rule):
+    """A rule that was set or removed, and what that made due at once."""
+
+    model_config = example(
+        {
+            "rule_id": MEMORY_ID,
+            "memory_type": "episodic",
+            "level": "user",
+            "user_id": "alice",
+            "delete_after_days": 400,
+            "version": 1,
+            "updated_at": MOMENT,
+            "newly_due": {"archive": 0, "delete": 0, "recycle": 0},
+            "bytes": 0,
+            "held": 0,
+        }
+    )
+
+    newly_due: dict[str, int]
+    bytes: int
+    held: int
+
+
+@policies.add("GET /policies", Right.READ, Reach.TENANT, RulePage)
+def list_policies(tenant: Tenant, asked: Paged) -> Any:
+    """List every rule in force."""
+    rules = list(enumerate(tenant.holdfast.policies.list()))
+    defaults = sum(rule["level"] == "default" for _, rule in rules)
+
+    def key(pair: tuple[int, Metadata]) -> str:
+        place, rule = pair
+        if place < defaults:
+            return f"0{place:04}"
+        parts = ("memory_id", "session_id", "agent_id", "user_id")
+        named = "".join("1" if rule.get(part) else "0" for part in parts) + str(int(rule["memory_type"] != EVERY))
+        return f"1{named}{rule['rule_id']}"
+
+    page = asked.page_of_all(rules, key)
+    return {**page, "items": [rule for _, rule in page["items"]]}
+
+
+@policies.add("GET /policies/{memory_type}", Right.READ, Reach.WHOSE, Life)
+def get_policy(whose: Tenant, asked: RuleScope) -> Any:
+    """Say how long a kind lives for a user, an agent and a session, and which rules say so."""
+    return whose.holdfast.policies.get(**_given(asked))
+
+
+@policies.add("GET /rules", Right.READ, Reach.MEMORY, RulesInForce, tool="memory_rules")
+def get_rules(memory: MemoryManager, _asked: Scoped) -> Any:
+    """Say how long each kind of memory is kept for a user and an agent, in words and numbers.
+
+    It says after how many days memories are archived, after how many they are deleted or that they never are, how long
+    they can be restored from the recycle bin, how long short-term memory and conversations last, quotas, and the holds
+    that keep things. Use it when the user asks how long something is kept; for one memory in particular, use
+    memory_explain.
+    """
+    return memory.rules()
+
+
+@policies.add("POST /policies/{memory_type}/preview", Right.READ, Reach.WHOSE, RuleEffect)
+def preview_policy(whose: Tenant, asked: NewRule) -> Any:
+    """Say what a rule would come to. Changes nothing."""
+    preview = whose.holdfast.policies.preview(**_given(asked))
+    return {name: getattr(preview, name) for name in RuleEffect.model_fields}
+
+
+@policies.add("PUT /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(428,))
+def set_policy(whose: Tenant, asked: RuleChange) -> Any:
+    """Set a rule, in place of the one for the same kind and scope.
+
+    One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
+    records at once.
+    """
+    return whose.holdfast.policies.set(**_given(asked), author=whose.author)
+
+
+@policies.add("DELETE /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(404, 428))
+def remove_policy(whose: Tenant, asked: RuleRemoval) -> Any:
+    """Remove a rule: what it said is again said by wider rules, or by the defaults."""
+    return whose.holdfast.policies.remove(**_given(asked), author=whose.author)
+
+
+def _given(asked: RuleScope) -> dict[str, Any]:
+    return {**asked.model_dump(exclude_none=True), "memory_type": asked.memory_type.value}
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+class NewQuota(Input):
+    """How much is allowed; what is not given stays."""
+
+    model_config = example({"user_id": "alice", "max_memories": 500, "max_bytes": "unlimited"})
+
+    memory_type: Annotated[DurableKind, Field(strict=False, description="The kind of memory.")]
+    user_id: Id | None = Field(
+        None, description="For whom; for everyone without a quota of their own, if it is not given."
+    )
+    max_memories: Most | Literal["unlimited"] | None = Field(None, description="So many of the kind.")
+    max_bytes: Most | Literal["unlimited"] | None = Field(None, description="So much of the kind.")
+
+
+class KindUsage(Output):
+    """What a user holds of a kind."""
+
+    model_config = example(
+        {
+            "memory_type": "long_term",
+            "memories": 12,
+            "bytes": 3_400,
+            "max_memories": 10_000,
+            "max_bytes": 1_073_741_824,
+        }
+    )
+
+    memory_type: str
+    memories: int
+    bytes: int
+    max_memories: int | None = Field(description="`null`: no limit.")
+    max_bytes: int | None = Field(description="`null`: no limit.")
+
+
+class Usages(Output):
+    """What a user holds, by kind."""
+
+    items: list[KindUsage]
+
+
+class Quota(Output):
+    """A quota that was set."""
+
+    model_config = example({"memory_type": "long_term", "user_id": "alice", "max_memories": 500, "max_bytes": None})
+
+    memory_type: str
+    user_id: str | None
+    max_memories: int | str | None
+    max_bytes: int | str | None
+
+
+@quotas.add("GET /users/{user_id}/quotas", Right.READ, Reach.USER, Usages)
+def get_quotas(user: Tenant, asked: OneUser) -> Any:
+    """Say what a user holds of each kind, and how much they may."""
+    service = user.holdfast.quotas
+    return {"items": [{"memory_type": kind.value, **service.get(kind, asked.user_id)._asdict()} for kind in DURABLE]}
+
+
+@quotas.add("PUT /quotas/{memory_type}", Right.GOVERN, Reach.WHOSE, Quota)
+def set_quota(whose: Tenant, asked: NewQuota) -> Any:
+    """Set a quota. A lower one removes nothing: it stops further writes."""
+    limits = {"max_memories": asked.max_memories, "max_bytes": asked.max_bytes}
+    numbers = {name: math.inf if isinstance(limit, str) else limit for name, limit in limits.items()}
+    whose.holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
+    return {"memory_type": asked.memory_type.value, "user_id": asked.user_id, **limits}

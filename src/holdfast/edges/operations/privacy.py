@@ -1,0 +1,242 @@
+"""Operations on people: everything that is kept of a person, exported, erased with a proof, or sent to the bin."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, BinaryIO, Final
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.core.content import check_id
+from holdfast.core.errors import ConfirmationNeededError
+from holdfast.edges.operations.models import (
+    MEMORY_ID,
+    MOMENT,
+    Count,
+    Id,
+    Input,
+    KindName,
+    Metadata,
+    OneUser,
+    Output,
+    UserId,
+    example,
+)
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+
+users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
+certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
+_CERTIFICATE: Final = {"id": MEMORY_ID, "subject": "9f2c…"}
+CertificateId = Annotated[
+    str, Field(min_length=1, max_length=64, description="The certificate's id.", examples=[MEMORY_ID])
+]
+
+
+class UserSummary(Output):
+    """What is kept of a user, in numbers."""
+
+    model_config = example(
+        {"user_id": "alice", "memories": 12, "kinds": {"long_term": 12}, "sessions": 3, "last_active_at": MOMENT}
+    )
+
+    user_id: str
+    memories: int = Field(description="Live ones.")
+    kinds: dict[str, int] = Field(description="The same, kind by kind.")
+    sessions: int
+    last_active_at: str | None
+
+
+class UserPage(Page):
+    """Some users, by their ids."""
+
+    items: list[UserSummary]
+
+
+class EraseUser(Input):
+    """Whom to erase."""
+
+    user_id: UserId
+    confirm: bool = Field(False, description="It cannot be brought back.")
+
+
+class ForgetUser(Input):
+    """What of a user goes to the recycle bin."""
+
+    user_id: UserId
+    memory_type: KindName | None = Field(None, description="Of one kind; of all, if not given.")
+
+
+class ForgetSource(Input):
+    """A source, all of which is to go."""
+
+    model_config = example({"source": "import:crm-2026-05", "user_id": "alice", "dry_run": True})
+
+    source: Id = Field(description="Who or what wrote it.")
+    user_id: Id | None = Field(None, description="Of whom; of everyone, if it is not given.")
+    dry_run: bool = Field(False, description="Only say how much it would be.")
+
+
+class ExportFile(Output):
+    """A ZIP with a page to read (`index.html`) and files for programs, sent while it is made."""
+
+
+class ErasedPlace(Output):
+    """What was found, removed and left in one place."""
+
+    name: str
+    found: int
+    removed: int
+    left: int
+
+
+class Erased(Output):
+    """What became of everything that was kept of a person."""
+
+    model_config = example(
+        {
+            "user_id": "alice",
+            "pseudonym": "9f2c…",
+            "pending": False,
+            "waiting_for": [],
+            "memories": {"long_term": 12},
+            "places": [{"name": "memories", "found": 12, "removed": 12, "left": 0}],
+            "certificate": {"id": MEMORY_ID},
+        }
+    )
+
+    user_id: str
+    pseudonym: str | None = Field(description="What the ledger and the certificate know the person by.")
+    pending: bool = Field(description="Something is still to be done, though nobody can read anything of it any more.")
+    waiting_for: list[str]
+    memories: dict[str, int]
+    places: list[ErasedPlace]
+    certificate: Metadata | None = Field(description="Signed; it can be verified without this server.")
+
+
+class ForgottenSource(Output):
+    """How much went to the recycle bin, or would."""
+
+    model_config = example(
+        {"source": "import:crm-2026-05", "memories": 40, "derived": 3, "held": 0, "dry_run": True}, closed=False
+    )
+
+    memories: int = Field(description="What the source wrote.")
+    derived: int = Field(description="What others made of it.")
+    held: int = Field(description="What holds keep.")
+
+
+@users.add("GET /users", Right.GOVERN, Reach.TENANT, UserPage)
+def list_users(tenant: Tenant, asked: Paged) -> Any:
+    """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
+    place = asked.place(str)
+    found = tenant.holdfast.users(after=None if place is None else str(place[0]), limit=asked.limit + 1)
+    return asked.page(found, lambda one: [one["user_id"]])
+
+
+@users.add("GET /users/{user_id}/export", Right.GOVERN, Reach.USER, ExportFile, errors=(404, 409))
+def export_user(user: Tenant, asked: OneUser, file: BinaryIO) -> Any:
+    """Export everything that is held on a user: in every state, of every kind, from every place."""
+    return user.holdfast.export_user(asked.user_id, file)
+
+
+@users.add("DELETE /users/{user_id}", Right.GOVERN, Reach.USER, Erased, errors=(423, 428), is_long=True)
+def erase_user(user: Tenant, asked: EraseUser) -> Any:
+    """Erase a user for good: everything, in every place, past the recycle bin, with a signed certificate.
+
+    Refused while a hold keeps anything of theirs, and without `confirm`. Where something is away just now the answer is
+    `pending`: the next sweep goes on with it, and so does the same request.
+    """
+    user_id = check_id(asked.user_id, "user_id")
+    if not asked.confirm:
+        raise ConfirmationNeededError(
+            f"erasing {user_id!r} removes all that is kept of them, for good; nothing was changed: confirm it"
+        )
+    erasure = user.holdfast.erase_user(user_id)
+    return {
+        "user_id": user_id,
+        "pseudonym": erasure.alias,
+        "pending": erasure.pending,
+        "waiting_for": list(erasure.waiting_for),
+        "memories": dict(erasure.kinds),
+        "places": [place._asdict() for place in erasure.places],
+        "certificate": erasure.certificate or None,
+    }
+
+
+@users.add("DELETE /users/{user_id}/memories", Right.GOVERN, Reach.USER, Count, errors=(423,))
+def recycle_user_memories(user: Tenant, asked: ForgetUser) -> Any:
+    """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with."""
+    memory = user.holdfast.manager(asked.user_id, "api")
+    return {"count": memory.delete_user_memories(asked.user_id, asked.memory_type)}
+
+
+@users.add("POST /sources:forget", Right.GOVERN, Reach.WHOSE, ForgottenSource, errors=(423,))
+def forget_source(whose: Tenant, asked: ForgetSource) -> Any:
+    """Send all that came from a source, and all that was derived from it, to the recycle bin."""
+    return whose.holdfast.forget_source(asked.source, asked.user_id, dry_run=asked.dry_run)
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+class OneCertificate(Input):
+    """One certificate."""
+
+    certificate_id: CertificateId
+
+
+class VerifyCertificate(Input):
+    """A certificate to be verified."""
+
+    model_config = example({"certificate": {**_CERTIFICATE, "signature": "…"}})
+
+    certificate: dict[str, Any] = Field(description="All of it, as it was handed out.")
+
+
+class CertificatePage(Page):
+    """Some certificates, the latest first."""
+
+    items: list[Metadata]
+
+
+class Certificate(Output):
+    """A certificate, as it is to be handed out."""
+
+    model_config = example(_CERTIFICATE, closed=False)
+
+    id: str
+    subject: str = Field(description="The pseudonym of whoever was erased.")
+
+
+class CertificateVerdict(Output):
+    """Whether a certificate is what it claims to be."""
+
+    model_config = example({"ok": True, "signed": True, "trusted": True, "reasons": []})
+
+    ok: bool
+    signed: bool = Field(description="Every word of it was signed with the key that it names.")
+    trusted: bool = Field(description="That key is one that this store has signed with.")
+    reasons: list[str]
+
+
+@certificates.add("GET /certificates", Right.READ, Reach.STORE, CertificatePage)
+def list_certificates(store: Tenant, asked: Paged) -> Any:
+    """List certificates, the latest first."""
+    place = asked.place(str)
+    before = None if place is None else str(place[0])
+    found = store.holdfast.certificates.list(asked.limit + 1, before=before)[::-1]
+    return asked.page(found, lambda one: [one["id"]])
+
+
+@certificates.add("GET /certificates/{certificate_id}", Right.READ, Reach.STORE, Certificate, errors=(404,))
+def get_certificate(store: Tenant, asked: OneCertificate) -> Any:
+    """Read a certificate, as it is to be handed out."""
+    return store.holdfast.certificates.get(asked.certificate_id)
+
+
+@certificates.add("POST /certificates:verify", Right.READ, Reach.TENANT, CertificateVerdict)
+def verify_certificate(tenant: Tenant, asked: VerifyCertificate) -> Any:
+    """Check that not a word of a certificate was changed, and that this store has signed it."""
+    verdict = tenant.holdfast.certificates.verify(asked.certificate)
+    return {name: getattr(verdict, name) for name in CertificateVerdict.model_fields}

@@ -1,0 +1,198 @@
+"""Operations on agents and tools: they are registered, removed with all that is their own, and restored with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from holdfast.core.access import Right
+from holdfast.edges.operations.models import MOMENT, Id, Input, Metadata, Output, example
+from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.pagination import Page, Paged
+
+agents = Group("agents", "The agents that are known, with all that is their own.")
+tools = Group("tools", "The tools that are known.")
+
+RegisteredAgentId = Annotated[Id, Field(description="The agent's id.", examples=["travel_agent"])]
+ToolId = Annotated[Id, Field(description="The tool's id.", examples=["route_finder"])]
+
+
+class ListRegistered(Paged):
+    """Which agents or tools to list."""
+
+    include_removed: bool = Field(False, description="Those in the recycle bin too.")
+
+
+class OneAgent(Input):
+    """One agent."""
+
+    agent_id: RegisteredAgentId
+
+
+class OneTool(Input):
+    """One tool."""
+
+    tool_id: ToolId
+
+
+class Description(Input):
+    """What is known of an agent or a tool."""
+
+    model_config = example({"description": "Books journeys", "metadata": {"team": "travel"}})
+
+    description: str = Field("", description="What it is for.")
+    metadata: Metadata | None = Field(None, description="What else is known of it.")
+
+
+class DescribedAgent(Description):
+    """An agent, and what is known of it."""
+
+    agent_id: RegisteredAgentId
+
+
+class DescribedTool(Description):
+    """A tool, and what is known of it."""
+
+    tool_id: ToolId
+
+
+class _Registered(Output):
+    description: str
+    metadata: Metadata
+    created_at: str
+    updated_at: str
+    state: str | None = Field(None, description="Of one in the recycle bin: `recycled`.")
+    deleted_at: str | None = None
+    purge_at: str | None = None
+
+
+_ENTRY = {"description": "Books journeys", "metadata": {}, "created_at": MOMENT, "updated_at": MOMENT}
+
+
+class Agent(_Registered):
+    """An agent."""
+
+    model_config = example({"agent_id": "travel_agent", **_ENTRY})
+
+    agent_id: str
+
+
+class Tool(_Registered):
+    """A tool."""
+
+    model_config = example({"tool_id": "route_finder", **_ENTRY})
+
+    tool_id: str
+
+
+class AgentPage(Page):
+    """Some agents, by their ids."""
+
+    items: list[Agent]
+
+
+class ToolPage(Page):
+    """Some tools, by their ids."""
+
+    items: list[Tool]
+
+
+class MovedAgent(Output):
+    """What went to the recycle bin with an agent, or came back with it."""
+
+    model_config = example(
+        {
+            "agent_id": "travel_agent",
+            "persona": 2,
+            "episodic": 14,
+            "sessions": 3,
+            "messages": 120,
+            "purge_at": "2026-01-30T12:00:00+00:00",
+        }
+    )
+
+    agent_id: str
+    persona: int
+    episodic: int
+    sessions: int
+    messages: int
+    purge_at: str | None = None
+    held: int | None = Field(None, description="How many were kept by holds.")
+    not_restored: dict[str, int] | None = Field(None, description="How many could not be restored, and why.")
+
+
+class MovedTool(Output):
+    """A tool that went to the recycle bin, or came back."""
+
+    model_config = example({"tool_id": "route_finder", "purge_at": "2026-01-30T12:00:00+00:00"})
+
+    tool_id: str
+    purge_at: str | None = None
+    held: int | None = None
+    not_restored: dict[str, int] | None = None
+
+
+@agents.add("GET /agents", Right.READ, Reach.TENANT, AgentPage)
+def list_agents(tenant: Tenant, asked: ListRegistered) -> Any:
+    """List the agents that are known."""
+    found = tenant.holdfast.agents.list(include_removed=asked.include_removed)
+    return asked.page_of_all(found, lambda one: str(one["agent_id"]))
+
+
+@agents.add("GET /agents/{agent_id}", Right.READ, Reach.TENANT, Agent, errors=(404,))
+def get_agent(tenant: Tenant, asked: OneAgent) -> Any:
+    """Read what is known of an agent."""
+    return tenant.holdfast.agents.get(asked.agent_id)
+
+
+@agents.add("PUT /agents/{agent_id}", Right.WRITE, Reach.TENANT, Agent)
+def put_agent(tenant: Tenant, asked: DescribedAgent) -> Any:
+    """Register an agent, or replace what is known of it."""
+    return tenant.holdfast.agents.add(asked.agent_id, asked.description, asked.metadata)
+
+
+@agents.add("DELETE /agents/{agent_id}", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404, 423))
+def remove_agent(tenant: Tenant, asked: OneAgent) -> Any:
+    """Send an agent to the recycle bin for 15 days, with its persona, its episodes and its conversations.
+
+    They are out of recall at once.
+    """
+    return tenant.holdfast.agents.remove(asked.agent_id)
+
+
+@agents.add("POST /agents/{agent_id}/restore", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404,))
+def restore_agent(tenant: Tenant, asked: OneAgent) -> Any:
+    """Bring an agent back from the recycle bin with exactly what went with it."""
+    return tenant.holdfast.agents.restore(asked.agent_id)
+
+
+@tools.add("GET /tools", Right.READ, Reach.TENANT, ToolPage)
+def list_tools(tenant: Tenant, asked: ListRegistered) -> Any:
+    """List the tools that are known."""
+    found = tenant.holdfast.tools.list(include_removed=asked.include_removed)
+    return asked.page_of_all(found, lambda one: str(one["tool_id"]))
+
+
+@tools.add("GET /tools/{tool_id}", Right.READ, Reach.TENANT, Tool, errors=(404,))
+def get_tool(tenant: Tenant, asked: OneTool) -> Any:
+    """Read what is known of a tool."""
+    return tenant.holdfast.tools.get(asked.tool_id)
+
+
+@tools.add("PUT /tools/{tool_id}", Right.WRITE, Reach.TENANT, Tool)
+def put_tool(tenant: Tenant, asked: DescribedTool) -> Any:
+    """Register a tool, or replace what is known of it."""
+    return tenant.holdfast.tools.add(asked.tool_id, asked.description, asked.metadata)
+
+
+@tools.add("DELETE /tools/{tool_id}", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404, 423))
+def remove_tool(tenant: Tenant, asked: OneTool) -> Any:
+    """Send a tool to the recycle bin for 15 days, out of recall at once."""
+    return tenant.holdfast.tools.remove(asked.tool_id)
+
+
+@tools.add("POST /tools/{tool_id}/restore", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404,))
+def restore_tool(tenant: Tenant, asked: OneTool) -> Any:
+    """Bring a tool back from the recycle bin."""
+    return tenant.holdfast.tools.restore(asked.tool_id)
