@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast import Holdfast
-from holdfast.core.records import Keeping, Move, Outcome
+from holdfast.core.records import Keeping, Move, Outcome, Subject
 from holdfast.core.types import State
 from holdfast.recall.compaction import compact
 
@@ -128,7 +128,7 @@ def _outcome(holdfast: Holdfast, user: str, conversation: Conversation) -> _Outc
     by_messages = ask(memory.episodic.query_messages, _MESSAGES)
     by_episodes = ask(memory.episodic.query_similar_episodes, _CUT)
     for episode in names:
-        _archive(holdfast, f"{holdfast.tenant}/{user}", episode)
+        _archive(holdfast, Subject(holdfast.tenant, user), episode)
     archived = ask(memory.episodic.query_similar_episodes, _CUT)
     return _Outcome(list(zip(by_messages, by_episodes, archived, strict=True)), parts, milliseconds)
 
@@ -138,7 +138,7 @@ def _recall(found: Iterable[str], relevant: frozenset[str]) -> float:
     return len(relevant.intersection(first)) / len(relevant)
 
 
-def _archive(holdfast: Holdfast, subject: str, episode: str) -> None:
+def _archive(holdfast: Holdfast, subject: Subject, episode: str) -> None:
     """Leave of an episode its summary and what recall needs of that."""
     parts = holdfast.parts
     record = parts.records.get(subject, episode)

@@ -14,6 +14,7 @@ from bench.speed import USER_MEMORIES, sentences
 from holdfast import Holdfast
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
+from holdfast.core.records import Subject
 from holdfast.core.types import MemoryType
 
 _READER = "reader"
@@ -117,7 +118,7 @@ def _audit(place: Path) -> Iterator[Figure]:
             detail = {"kind": "long_term", "to": "recycled", "cause": "rule", "reason": "it was a year old"}
             ids = holdfast.parts.new_ids(now, 5_000)
             holdfast.parts.audit.append(
-                f"default/user {user}", [Event(now, Action.RECYCLED, one, detail) for one in ids]
+                Subject("default", f"user {user}"), [Event(now, Action.RECYCLED, one, detail) for one in ids]
             )
         holdfast.audit.seal()
         start = time.perf_counter()

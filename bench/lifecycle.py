@@ -20,7 +20,7 @@ from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
 from holdfast import Holdfast
-from holdfast.core.records import Entry, Record, Scope
+from holdfast.core.records import Entry, Record, Scope, Subject
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.settings import sqlite_path
 from holdfast.storage.relational.database import Question, Transaction
@@ -82,7 +82,7 @@ def transactions(holdfast: Holdfast) -> Iterator[list[float]]:
     write = holdfast.database.write
 
     @contextmanager
-    def timed(subject: str | None = None, first: Question | None = None) -> Iterator[Transaction]:
+    def timed(subject: Subject | None = None, first: Question | None = None) -> Iterator[Transaction]:
         with write(subject, first) as tx:
             start = time.perf_counter()
             yield tx

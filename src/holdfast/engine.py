@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.times import Clock, iso
 from holdfast.core.types import DURABLE
 from holdfast.lifecycle.holds import Holds
@@ -198,7 +198,7 @@ class Holdfast:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone (with ``user_id``): when, why and under which rule it went.
         """
-        subject = None if user_id is None else f"{self.tenant}/{check_id(user_id, 'user_id')}"
+        subject = None if user_id is None else Subject.checked(self.tenant, user_id)
         return explain(self._parts, self.tenant, memory_id, subject)
 
     def export_user(

@@ -19,7 +19,7 @@ from holdfast.core.errors import (
 from holdfast.core.filters import Filter, parse
 from holdfast.core.ids import is_id
 from holdfast.core.provenance import Origin, agent_source, check_source
-from holdfast.core.records import ALL, Cause, Message, Record, Scope, Usage
+from holdfast.core.records import ALL, Cause, Message, Record, Scope, Subject, Usage
 from holdfast.core.times import iso
 from holdfast.core.types import (
     EMPTY_LATENCY_MS,
@@ -543,7 +543,7 @@ class Memory:
         _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
         return report.counts["archive"]
 
-    def _clear(self, subject: str, kind: Kind) -> Cleared:
+    def _clear(self, subject: Subject, kind: Kind) -> Cleared:
         if kind.name is MemoryType.WORKING:
             return Cleared(self._parts.working.clear_user(subject), 0)
         if kind.name is MemoryType.SHORT_TERM:

@@ -28,6 +28,7 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
 )
 from holdfast.core.ids import name_in_logs
+from holdfast.core.records import Subject
 from holdfast.core.times import Clock, moment
 from holdfast.core.types import MemoryType
 from holdfast.core.version import SOFTWARE
@@ -259,7 +260,7 @@ class Store:
         )
 
     def _make_eraser(self) -> Eraser:
-        def forget(subject: str) -> dict[str, int]:
+        def forget(subject: Subject) -> dict[str, int]:
             self.recall.forget_user(subject)
             return {MemoryType.WORKING.value: self.parts.working.clear_user(subject)}
 
@@ -333,7 +334,7 @@ class Store:
                 raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
             if found:
                 now = self.parts.now()
-                self.stores.audit.append(f"{tenant}/", [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
+                self.stores.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
                 abandonment.run(now=now)
             return found
 
@@ -380,7 +381,7 @@ class Store:
     def _is_revoked(self, key_id: str) -> bool:
         return f"{_REVOKED}{key_id}" in self.state.names(_REVOKED)
 
-    def erase(self, subject: str) -> Erasure:
+    def erase(self, subject: Subject) -> Erasure:
         """Erase a subject for good, in every place."""
 
         def prepare() -> None:

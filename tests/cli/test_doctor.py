@@ -17,6 +17,7 @@ from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.service import DAILY, WEEKLY
+from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app
 from holdfast.health import Check, Status, check_health
 from holdfast.health import sqlite as sqlite_health
@@ -272,7 +273,7 @@ def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> Non
 
 def test_an_erasure_that_a_hold_keeps_is_a_warning_and_names_nobody(home: Path, store: Path) -> None:
     with Holdfast.open(home=home) as engine:
-        alias = str(engine.parts.reader.alias("default/alice"))
+        alias = str(engine.parts.reader.alias(Subject("default", "alice")))
         engine.ledger.begin(alias, at=1)  # and it died
         engine.holds.add(user_id="alice", reason="Case 4711", author="legal")
     with Holdfast.open(home=home):

@@ -13,6 +13,7 @@ import pytest
 
 from cli.shell import SCRIPT, Shell
 from holdfast import Holdfast
+from holdfast.core.records import Subject
 from holdfast.privacy.keys.master import new_master_text
 
 
@@ -145,7 +146,7 @@ def test_nothing_is_erased_that_could_not_be_certified(alice: Shell, monkeypatch
 
 def test_a_reader_that_keeps_the_file_open_makes_it_pending(alice: Shell) -> None:
     with Holdfast.open(home=alice.home) as engine, engine.database.read() as tx:
-        tx.number_of("default/alice")
+        tx.number_of(Subject("default", "alice"))
         result = alice("erase", "alice", "--yes")
     assert result.exit_code == 75, result.output
     assert "not all of it is gone yet" in result.stdout

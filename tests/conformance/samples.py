@@ -11,7 +11,7 @@ from holdfast.core.chain import Event
 from holdfast.core.content import pack
 from holdfast.core.holds import Hold
 from holdfast.core.ids import IdSource
-from holdfast.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope
+from holdfast.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope, Subject
 from holdfast.core.rules import BIN, Rule, Terms, resolve
 from holdfast.core.times import DAY
 from holdfast.core.types import Kind, MemoryType, State
@@ -49,8 +49,8 @@ class Person:
     user_id: str
 
     @property
-    def subject(self) -> str:
-        return f"{self.tenant}/{self.user_id}"
+    def subject(self) -> Subject:
+        return Subject(self.tenant, self.user_id)
 
     def scope(self, agent_id: str = "agent", session_id: str | None = None) -> Scope:
         return Scope(self.tenant, self.user_id, agent_id, session_id)

@@ -15,7 +15,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
 from effort import times
 from holdfast.core.decisions import RecordFacts, Window, windows
-from holdfast.core.records import Keeping, Outcome, Record
+from holdfast.core.records import Keeping, Outcome, Record, Subject
 from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, Terms, resolve
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import LIVE, TYPES, MemoryType, State
@@ -224,7 +224,7 @@ def totalled(standings: Sequence[RecordFacts]) -> dict[tuple[str, str], tuple[in
 
 
 def counted(censuses: Sequence[Census]) -> dict[tuple[str, str], tuple[int, int]]:
-    found = {(census.kind, census.subject): (census.records, census.bytes) for census in censuses}
+    found = {(census.kind, str(census.subject)): (census.records, census.bytes) for census in censuses}
     assert len(found) == len(censuses), "each subject once"
     return found
 
@@ -276,7 +276,7 @@ def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | L
         selected = [item for item in due if rule.selects(*item.thing[:4])]
         assert shared(shares, rule) == (len(selected), sum(item.size for item in selected))
         for user in (*USERS, "nobody"):
-            subject = f"{world.tenant}/{user}"
+            subject = Subject(world.tenant, user)
             seen: list[RecordFacts] = []
             found, after = engine.dues.due_of(subject, profile, state, window, limit=page, tags=True)
             while found:
@@ -301,7 +301,7 @@ def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
     assert counted(engine.dues.bin_census(world.tenant, NOW)) == totalled(found)
     for user in USERS:
         live = [item for item in world.now_there() if item.state in LIVE and item.scope.user_id == user]
-        assert engine.dues.live(f"{world.tenant}/{user}") == len(live)
+        assert engine.dues.live(Subject(world.tenant, user)) == len(live)
     for agent in AGENTS:
         live = [item for item in world.now_there() if item.state in LIVE and item.scope.agent_id == agent]
         own = [item for item in live if "agent" in TYPES[item.kind].scope]

@@ -10,7 +10,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
 from holdfast.core.errors import ConflictError
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import State
@@ -315,7 +315,7 @@ def test_a_message_is_found_by_its_id_in_whatever_state_it_and_its_session_are(h
     assert found.session.state is State.DELETING
     history.erase(me.subject, found.session.id, limit=9)
     assert history.find_message(me.subject, first.id) is None
-    assert history.find_message(f"{me.tenant}/nobody", second.id) is None
+    assert history.find_message(Subject(me.tenant, "nobody"), second.id) is None
 
 
 def test_a_message_comes_back_to_its_place(history: History, me: Person) -> None:

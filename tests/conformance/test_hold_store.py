@@ -13,6 +13,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.holds import Hold
+from holdfast.core.records import Subject
 from holdfast.ports.rules import HoldStore
 
 SCOPES: list[dict[str, Any]] = [
@@ -98,7 +99,7 @@ def test_a_hold_is_on_the_chain_of_whom_it_is_about_else_on_the_tenants(
     hold = put_hold(holds, me.tenant, **scope)
     lift_hold(holds, hold, now=NOW + 3)
 
-    found = engine.audit.of_item(f"{me.tenant}/{user_id}", hold.id)
+    found = engine.audit.of_item(Subject(me.tenant, user_id), hold.id)
     assert [(entry.at, entry.action) for entry in found] == [(NOW, "hold.added"), (NOW + 3, "hold.released")]
     assert list(engine.audit.verify(lambda _count: None)) == []
 

@@ -10,7 +10,7 @@ from holdfast.core.access import ApiKey, Right
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import HoldfastError
-from holdfast.core.records import ALL
+from holdfast.core.records import ALL, Subject
 
 HASHED = bytes(range(32))
 
@@ -68,7 +68,7 @@ def test_a_key_is_added_once(engine: Engine, me: Person) -> None:
     with pytest.raises(HoldfastError):
         put(engine, key)
 
-    assert len(engine.audit.of_item(f"{me.tenant}/", key.id)) == 1
+    assert len(engine.audit.of_item(Subject(me.tenant), key.id)) == 1
 
 
 def test_a_key_is_revoked_once_and_is_not_forgotten(engine: Engine, elsewhere: Engine, me: Person) -> None:
@@ -79,13 +79,13 @@ def test_a_key_is_revoked_once_and_is_not_forgotten(engine: Engine, elsewhere: E
     assert revoke(engine, key, NOW + 8) is None
     assert revoke(engine, key_of(me.tenant), NOW + 8) is None
     assert engine.keys.list(me.tenant) == [first]
-    entries = engine.audit.of_item(f"{me.tenant}/", key.id)
+    entries = engine.audit.of_item(Subject(me.tenant), key.id)
     assert [(one.at, one.action) for one in entries] == [(NOW, "access_key.created"), (NOW + 7, "access_key.revoked")]
 
 
 def test_an_operators_key_is_on_the_chain_of_the_default_tenant(engine: Engine) -> None:
     key = put(engine, key_of(ALL))
-    assert [one.action for one in engine.audit.of_item("default/", key.id)] == ["access_key.created"]
+    assert [one.action for one in engine.audit.of_item(Subject("default"), key.id)] == ["access_key.created"]
     assert ALL not in engine.dues.tenants()
 
 
@@ -121,7 +121,7 @@ def test_no_key_names_an_erased_user(engine: Engine, me: Person) -> None:
     unbound = put(engine, key_of(me.tenant))
     elsewhere = put(engine, key_of(me.tenant + "x", users=frozenset({"alice"})))
 
-    _, found = engine.subjects.detach(f"{me.tenant}/alice", now=NOW, begin=lambda _alias: None)
+    _, found = engine.subjects.detach(Subject(me.tenant, "alice"), now=NOW, begin=lambda _alias: None)
 
     assert found.rows["api keys"] == 2
     assert engine.keys.get(alone.id) is None, "it would be for everybody now, or for a name that may come again"

@@ -24,7 +24,7 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import ConflictError, QuotaExceededError
-from holdfast.core.records import Outcome, Record
+from holdfast.core.records import Outcome, Record, Subject
 from holdfast.core.rules import BIN, Terms
 from holdfast.core.times import DAY
 from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
@@ -318,7 +318,7 @@ def test_a_record_is_found_by_its_name(records: RecordStore, me: Person) -> None
         (me.subject, ENTITY, "anna"),
         (me.subject, LONG_TERM, "ann"),
         (me.other("user_1234").subject, ENTITY, "ann"),
-        (f"{me.tenant}x/{me.user_id}", ENTITY, "ann"),
+        (Subject(f"{me.tenant}x", me.user_id), ENTITY, "ann"),
     ):
         assert records.named(subject, kind, name, now=NOW) is None
 

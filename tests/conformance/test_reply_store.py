@@ -12,7 +12,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW
 from holdfast.core.ids import is_id
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.ports.requests import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
 
@@ -54,7 +54,7 @@ def at_work(request: OnceRequest) -> Iterator[OnceRequest]:
 
 
 def quota(engine: Engine, tenant: str) -> int | None:
-    return engine.records.usage(f"{tenant}/someone", EPISODIC).max_memories
+    return engine.records.usage(Subject(tenant, "someone"), EPISODIC).max_memories
 
 
 def set_quota(engine: Engine, tenant: str, most: int) -> None:
@@ -81,7 +81,7 @@ def test_what_a_request_writes_is_there_with_its_reply_and_not_before(
         assert elsewhere.replies.find(row, old=0) is None
         request.keep(b"\x00done")
     assert quota(elsewhere, tenant) == 7
-    assert len(elsewhere.history.sessions(f"{tenant}/ann", now=NOW)) == 1
+    assert len(elsewhere.history.sessions(Subject(tenant, "ann"), now=NOW)) == 1
     assert elsewhere.replies.find(row, old=0) == StoredReply(REQUEST_MARK, NOW, MINE, b"\x00done", False)
 
 

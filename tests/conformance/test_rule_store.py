@@ -27,7 +27,7 @@ from conformance.samples import (
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.decisions import windows
-from holdfast.core.records import Outcome, Record, Scope
+from holdfast.core.records import Outcome, Record, Scope, Subject
 from holdfast.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
 from holdfast.core.selections import Selection, labels_of
 from holdfast.core.times import DAY
@@ -416,7 +416,7 @@ def test_rules_that_are_settled_together_take_effect_in_one_instant(
     assert [(rule.terms, rule.version, rule.pending) for rule in settled] == [(r.pending, 1, None) for r in wanted]
     assert [times(engine, me, mine)[1], times(engine, vip, theirs)[1]] == [20, None]
     for rule in settled:
-        (found,) = engine.audit.of_item(f"{me.tenant}/{rule.user_id or ''}", rule.id)
+        (found,) = engine.audit.of_item(Subject(me.tenant, rule.user_id or ""), rule.id)
         assert (found.at, found.action, found.detail["version"]) == (NOW + 1, "rule.changed", 1)
 
 
@@ -428,7 +428,7 @@ def test_of_rules_that_are_settled_together_one_that_another_has_settled_stays(e
     settled = engine.rules.settle([(rule, event) for rule in proposed], now=NOW + 2)
     assert settled[0] == done
     assert (settled[1].version, settled[1].updated_at) == (1, NOW + 2)
-    assert len(engine.audit.of_item(f"{me.tenant}/", done.id)) == 1
+    assert len(engine.audit.of_item(Subject(me.tenant), done.id)) == 1
     assert engine.rules.propose([], now=NOW) == engine.rules.settle([], now=NOW) == []
 
 
@@ -547,7 +547,7 @@ def test_a_change_is_on_the_chain_of_whom_it_is_about(engine: Engine, me: Person
     rule = set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=100), now=NOW + 3, **scope)
     again = set_rule(engine.rules, me.tenant, "long_term", Terms(delete_after=101), now=NOW + 4, **scope)
 
-    whose = f"{me.tenant}/{scope.get('user_id', '')}"
+    whose = Subject(me.tenant, scope.get("user_id", ""))
     found = engine.audit.of_item(whose, rule.id)
     assert [(item.at, item.action, item.detail) for item in found] == [
         (NOW + 3, "rule.changed", {"author": "the test", "version": 1}),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.decisions import Decision, RecordFacts, decide, next_move, reason_for, told_decision, windows
 from holdfast.core.holds import Held, Hold
+from holdfast.core.records import Subject
 from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
 from holdfast.core.times import DAY
 from holdfast.core.types import LIVE, NEXT, State
@@ -29,7 +30,7 @@ def standings(draw: st.DrawFn) -> RecordFacts:
     return RecordFacts(
         "id-1",
         draw(Kinds),
-        "acme/bob",
+        Subject("acme", "bob"),
         Held("bob", "agent", None, "id-1", {}),
         state,
         draw(st.integers(1, 5)),
@@ -147,7 +148,9 @@ def test_each_kind_lives_as_long_as_the_design_says_to_the_microsecond(
 ) -> None:
     life = resolve(kind, ())
     assert kind in DEFAULTS
-    record = RecordFacts("i", kind, "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, NOW - age * DAY, None, 1)
+    record = RecordFacts(
+        "i", kind, Subject("t", "u"), Held("u", "a", None, "i", {}), State.ACTIVE, 1, NOW - age * DAY, None, 1
+    )
     decision = decide(record, life, (), NOW)
     assert (decision and decision.target) == target
     if target is not None:
@@ -157,7 +160,7 @@ def test_each_kind_lives_as_long_as_the_design_says_to_the_microsecond(
 
 def test_a_record_long_unswept_moves_once() -> None:
     life = resolve("episodic", ())
-    record = RecordFacts("i", "episodic", "t/u", Held("u", "a", None, "i", {}), State.ACTIVE, 1, 0, None, 1)
+    record = RecordFacts("i", "episodic", Subject("t", "u"), Held("u", "a", None, "i", {}), State.ACTIVE, 1, 0, None, 1)
     decision = decide(record, life, (), NOW)
     assert decision is not None
     assert decision.target is State.RECYCLED

@@ -236,7 +236,7 @@ def test_a_filter_can_be_moved_below_a_field() -> None:
     [
         ([], "filters must be an object such as"),
         ("category", "filters must be an object such as"),
-        (5, "not int: 5"),
+        (5, "not 5"),
         ({"price": {"above": 5}}, "unknown operator 'above' in the filter on 'price'; use one of: eq, ne, in"),
         ({"price": {"$above": 5}}, "unknown operator '\\$above'"),
         ({"address": {"city": "Rome"}}, "to reach into an object write address.city"),

@@ -21,6 +21,7 @@ from holdfast.core.errors import (
     ObjectStoreError,
     QuotaExceededError,
 )
+from holdfast.core.records import Subject
 from lifecycle.soundness import check_sound, object_path, objects_of
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
@@ -42,7 +43,7 @@ def test_a_memory_comes_back_from_cold_storage_exactly(
 ) -> None:
     metadata = {"tags": ["a", "ü"], "n": 1.5, "deep": {"list": [1, None, True]}}
     memory_id = memory.add(LONG, "long_term", metadata)["memory_id"]
-    subject = "default/user_123"
+    subject = Subject("default", "user_123")
     (before,) = holdfast.parts.records.entries(subject, [memory_id]).values()
     seen = memory.get(memory_id)
     clock.advance(days=365)

@@ -21,6 +21,7 @@ from effort import times
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
+from holdfast.core.records import Subject
 from holdfast.core.times import moment
 from holdfast.lifecycle.audit import Audit
 from holdfast.storage.relational.audit import SqlAudit, append
@@ -29,7 +30,7 @@ from holdfast.storage.sqlite.database import Database as SqliteDatabase
 from holdfast.storage.sqlite.database import SqliteTransaction
 from homes import Homes, database_of
 
-ME, YOU, ALL = "t/me", "t/you", "t/"
+ME, YOU, ALL = Subject("t", "me"), Subject("t", "you"), Subject("t")
 #: The tables of the chain, and what tells their rows apart.
 KEYS = {"audit": "no", "chains": "subject", "sealed": "subject", "audit_checkpoints": "no"}
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -44,14 +45,14 @@ class World(NamedTuple):
     clock: FakeClock
     note: Path
 
-    def happen(self, subject: str, count: int = 1, **detail: Any) -> None:
+    def happen(self, subject: Subject, count: int = 1, **detail: Any) -> None:
         """Put some events on a chain."""
         at = moment(self.clock())
         self.store.append(
             subject, [Event(at + n, Action.RECYCLED, f"item {n}", {"n": n, **detail}) for n in range(count)]
         )
 
-    def happen_together(self, subject: str, items: Iterable[str], **detail: Any) -> None:
+    def happen_together(self, subject: Subject, items: Iterable[str], **detail: Any) -> None:
         """Put on a chain what happened to several items at once."""
         at = moment(self.clock())
         self.store.append(subject, [Event(at, Action.ARCHIVED, item, detail) for item in items])
@@ -86,8 +87,8 @@ def test_what_happened_is_told_in_order_with_the_newest_last(world: World) -> No
     world.happen(ME, 2)
     world.happen(YOU)
     world.happen(ALL)
-    world.store.append("t2/me", [Event(1, Action.ARCHIVED, None, {})])
-    world.store.append("tt/me", [Event(1, Action.ARCHIVED, None, {})])
+    world.store.append(Subject("t2", "me"), [Event(1, Action.ARCHIVED, None, {})])
+    world.store.append(Subject("tt", "me"), [Event(1, Action.ARCHIVED, None, {})])
 
     told = world.audit.tail()
     mine = world.audit.tail(user_id="me")
@@ -119,7 +120,7 @@ def test_an_item_has_its_own_history(world: World) -> None:
 
     assert [entry.seq for entry in world.store.of_item(ME, "item 1")] == [2, 5]
     assert world.store.of_item(ME, "item 9") == []
-    assert world.store.of_item("t/nobody", "item 1") == []
+    assert world.store.of_item(Subject("t", "nobody"), "item 1") == []
 
 
 def test_what_happened_to_several_items_at_once_is_one_entry_and_the_history_of_each(world: World) -> None:
@@ -185,8 +186,8 @@ def test_an_entry_about_several_items_is_sealed_and_cut_as_one(world: World) -> 
 
 
 def test_no_entry_names_the_user(world: World) -> None:
-    world.happen("t/alice@example.com", 2)
-    world.happen_together("t/alice@example.com", ["a", "b"])
+    world.happen(Subject("t", "alice@example.com"), 2)
+    world.happen_together(Subject("t", "alice@example.com"), ["a", "b"])
 
     for row in raw.rows(world.database, "SELECT * FROM audit"):
         assert "alice" not in repr(row)
@@ -215,7 +216,7 @@ def test_a_subject_that_is_not_known_has_no_chain(world: World) -> None:
 
 
 def test_no_events_are_no_entry(world: World) -> None:
-    world.store.append("t/new", [])
+    world.store.append(Subject("t", "new"), [])
 
     assert world.store.sizes() == (0, 0, 0)
 
@@ -242,7 +243,7 @@ def test_two_connections_write_to_their_own_subjects_at_once(world: World, home:
     try:
         stores = {ME: world.store, YOU: SqlAudit(other)}
 
-        def work(subject: str) -> None:
+        def work(subject: Subject) -> None:
             for n in range(40):
                 stores[subject].append(subject, [Event(n, Action.RECYCLED, str(n), {})])
                 stores[subject].append(ALL, [Event(n, Action.RULE_CHANGED, str(n), {})])

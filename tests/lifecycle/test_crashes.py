@@ -21,6 +21,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.core.records import Subject
 from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
@@ -34,7 +35,7 @@ def picture(holdfast: Holdfast) -> Picture:
     """Everything in a store as its owner would find it, wherever it lies."""
     seen: Picture = {}
     for user_id in ("ann", "bob"):
-        subject = f"{holdfast.tenant}/{user_id}"
+        subject = Subject(holdfast.tenant, user_id)
         whose = "SELECT id FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
         ids = [row[0] for row in raw.rows(holdfast, whose, (subject,))]
         for record_id, entry in holdfast.parts.records.entries(subject, ids).items():
@@ -318,7 +319,7 @@ def whole_contents(holdfast: Holdfast) -> dict[str, str]:
     for record_id, user_id in raw.rows(
         holdfast, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
     ):
-        record = holdfast.parts.records.get(f"default/{user_id}", record_id)
+        record = holdfast.parts.records.get(Subject("default", user_id), record_id)
         assert record is not None
         cold = record.pack is not None
         found[record_id] = holdfast.parts.archives.read(record).document["content"] if cold else record.content

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     StaleError,
 )
 from holdfast.core.holds import Hold
-from holdfast.core.records import Cause, Move, Outcome, Record, Scope
+from holdfast.core.records import Cause, Move, Outcome, Record, Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import DAY, SECOND, iso
 from holdfast.core.types import TYPES, MemoryType, State
@@ -41,6 +41,7 @@ from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 
 TENANT = "acme"
+_TENANT_ITSELF = Subject(TENANT)
 ANN, BOB = Person(TENANT, "ann"), Person(TENANT, "bob")
 
 
@@ -123,7 +124,7 @@ class World:
             found += raw.rows(tx, "SELECT state FROM sessions WHERE agent_id = 'guide'")
         return {row[0] for row in found}
 
-    def actions(self, item: str, subject: str = f"{TENANT}/") -> list[str]:
+    def actions(self, item: str, subject: Subject = _TENANT_ITSELF) -> list[str]:
         return [found.action for found in self.audit.of_item(subject, item)]
 
 
@@ -573,7 +574,7 @@ def test_what_is_held_is_tried_and_counted_once(busy: World, user: str) -> None:
     busy.hold(user_id=user)
 
     assert busy.registry.agents.remove("guide")["held"] == 8
-    entries = busy.audit.tail(TENANT, limit=999, subject=f"{TENANT}/{user}")
+    entries = busy.audit.tail(TENANT, limit=999, subject=Subject(TENANT, user))
     assert sum(found.action == "refused" for found in entries) == 8
 
 
@@ -604,10 +605,12 @@ def clear_bin(world: World) -> None:
             " WHERE state = 'recycled' AND purge_at <= ?",
             (world.now,),
         )
-    for subject, record_id, version in binned:
+    for key, record_id, version in binned:
+        subject = Subject.parse(key)
         move = Move(record_id, version, State.RECYCLED, State.DELETED, "a test", Cause.BIN)
         assert world.records.transition(subject, [move], now=world.now) == [Outcome.DONE]
-    for subject, item_id, version in talks:
+    for key, item_id, version in talks:
+        subject = Subject.parse(key)
         claim = Move(item_id, version, State.RECYCLED, State.DELETING, "a test", Cause.BIN)
         world.history.transition_all([(subject, [claim])], now=world.now)
         assert world.history.erase(subject, item_id, limit=99) == 0

@@ -26,7 +26,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.holds import Hold
 from holdfast.core.ids import IdSource
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope, Subject
 from holdfast.core.rules import BIN, HISTORY, Rule, Terms
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.types import State
@@ -366,10 +366,10 @@ class Bookmarks:
         session = self._sessions.find(scope)
         return [] if session is None else self._kept.get((session.subject, session.id), [])
 
-    def count(self, subject: str, item_id: str) -> int:
+    def count(self, subject: Subject, item_id: str) -> int:
         return len(self._kept.get((subject, item_id), []))
 
-    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
         kept = self._kept.get((subject, item_id), [])
         del kept[:limit]
         return len(kept)

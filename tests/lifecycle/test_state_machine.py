@@ -35,6 +35,7 @@ from holdfast.core.errors import (
     HoldfastError,
     NotFoundError,
 )
+from holdfast.core.records import Subject
 from holdfast.core.rules import EVERY, HISTORY, Rule, Terms, days
 from holdfast.core.times import DAY, iso, moment, when
 from holdfast.lifecycle.schedule import maintenance
@@ -559,7 +560,7 @@ class Machine(RuleBasedStateMachine):
         """Everything in cold storage can be read from there, as it was."""
         for thing in self.model.things:
             if thing.cold and thing.state in (*LIVE, "recycled"):
-                record = self.holdfast.parts.records.get(f"default/{thing.user}", thing.id)
+                record = self.holdfast.parts.records.get(Subject("default", thing.user), thing.id)
                 assert record is not None
                 assert thing.content in self.holdfast.parts.archives.read(record).document["content"]
 

@@ -12,6 +12,7 @@ from clocks import Counted
 from holdfast import Holdfast
 from holdfast.core.deadline import Deadline
 from holdfast.core.errors import RequestTimeoutError
+from holdfast.core.records import Subject
 from holdfast.storage.relational.database import Database
 
 #: So many records and messages are gone through by each verb.
@@ -107,14 +108,14 @@ def test_whoever_waits_for_another_writer_stops_waiting(holdfast: Holdfast) -> N
     def wait() -> None:
         waiting.set()
         try:
-            with deadline.applied(), database.write("default/alice") as tx:
-                tx.number_of("default/alice")
+            with deadline.applied(), database.write(Subject("default", "alice")) as tx:
+                tx.number_of(Subject("default", "alice"))
         except RequestTimeoutError as problem:
             outcome.append(problem)
 
     thread = threading.Thread(target=wait)
-    with database.write("default/alice") as tx:
-        tx.number_of("default/alice")
+    with database.write(Subject("default", "alice")) as tx:
+        tx.number_of(Subject("default", "alice"))
         thread.start()
         waiting.wait()
         threading.Event().wait(0.2)

@@ -17,7 +17,7 @@ import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import EmbedderUnavailableError
-from holdfast.core.records import Record, Scope
+from holdfast.core.records import Record, Scope, Subject
 from holdfast.manager import Memory
 from holdfast.ports.models import Vectors
 from holdfast.ports.records import RecordStore
@@ -248,7 +248,7 @@ class DeletesFirst:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._records, name)
 
-    def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+    def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         if not self._done:
             self._done = True
             self._other.delete(record_ids[0])

@@ -12,7 +12,7 @@ import raw
 from clocks import FakeClock, Seconds
 from holdfast import Holdfast, MemoryManager, NotFoundError
 from holdfast.core.errors import StoreAwayError
-from holdfast.core.records import Message, Scope
+from holdfast.core.records import Message, Scope, Subject
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark, mark_erasure
 from holdfast.memory.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
 from holdfast.storage.stores import stores_over
@@ -156,9 +156,9 @@ def test_a_mark_of_an_erasure_is_kept_for_a_week_and_names_nobody(holdfast: Hold
     holdfast.erase_user("ann")
     holdfast.erase_user("bob")
     ((salt, digest),) = raw.rows(holdfast, "SELECT salt, digest FROM recent_erasures LIMIT 1")
-    assert ErasureMark(bytes(salt), bytes(digest)).is_of("default/ann") != ErasureMark(
+    assert ErasureMark(bytes(salt), bytes(digest)).is_of(Subject("default", "ann")) != ErasureMark(
         bytes(salt), bytes(digest)
-    ).is_of("default/bob")
+    ).is_of(Subject("default", "bob"))
     let_erasures_be_older(holdfast, MARK_DAYS * 86_400 - 600)
     holdfast.sweep()
     assert len(raw.rows(holdfast, "SELECT salt FROM recent_erasures")) == 2
@@ -184,7 +184,7 @@ class Erasures:
             raise StoreAwayError("the store does not answer")
         return [mark for mark in self.marks if mark.age_seconds <= seconds]
 
-    def erase(self, subject: str, seconds_ago: float) -> None:
+    def erase(self, subject: Subject, seconds_ago: float) -> None:
         self.marks.append(mark_erasure(subject, b"salt")._replace(age_seconds=seconds_ago))
 
 

@@ -31,7 +31,7 @@ from holdfast.core.errors import (
     StoreAwayError,
     StoreFullError,
 )
-from holdfast.core.records import Encoding, Entry, Record, Scope
+from holdfast.core.records import Encoding, Entry, Record, Scope, Subject
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, read_memories
 from holdfast.privacy.export.rows import FIELDS
@@ -324,7 +324,7 @@ def test_the_manifest_tells_when_what_and_the_sum_of_every_file(
     manifest = export.manifest
     assert (manifest["format"], manifest["version"], manifest["user_id"]) == ("holdfast-export", 1, ME)
     assert manifest["export_date"] == clock().isoformat()
-    assert manifest["pseudonym"] == holdfast.parts.packs.alias(f"default/{ME}")
+    assert manifest["pseudonym"] == holdfast.parts.packs.alias(Subject("default", ME))
     assert "exactly once" in manifest["consistency"]
     assert manifest["left_out"] == LEFT_OUT
     told = {file["name"]: file for file in manifest["files"]}
@@ -464,7 +464,7 @@ def test_of_what_was_sealed_under_a_key_that_is_gone_the_rest_is_exported_with_a
     memory_id = cold_one(holdfast, clock)
     holdfast.manager(ME, "travel_agent").add("not cold")
     assert holdfast.export_user(ME)["memories"]["long_term"][0]["content"] == LONG
-    assert holdfast.keyring.destroy(holdfast.parts.packs.alias(f"default/{ME}"))
+    assert holdfast.keyring.destroy(holdfast.parts.packs.alias(Subject("default", ME)))
     done = holdfast.export_user(ME, tmp_path / "me.zip")
     assert done["incomplete"] == 1
     export = Export(tmp_path / "me.zip")
@@ -625,7 +625,7 @@ def test_large_memories_come_in_small_pages(holdfast: Holdfast) -> None:
     insert_many(holdfast, 12, 3 * 1024 * 1024)
     read: Callable[..., tuple[list[Record], int]] = holdfast.parts.reader.records
     after, sizes = 0, []
-    while page := read(f"default/{ME}", TYPES[MemoryType.LONG_TERM], after=after, limit=500):
+    while page := read(Subject("default", ME), TYPES[MemoryType.LONG_TERM], after=after, limit=500):
         found, after = page
         if not found:
             break

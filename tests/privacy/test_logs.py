@@ -10,6 +10,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import HeldError, Holdfast, MemoryManager
+from holdfast.core.records import Subject
 from homes import ENGINES
 
 USER = "ann.lee@example.org"
@@ -46,7 +47,7 @@ def memory(holdfast: Holdfast) -> MemoryManager:
 
 def whose(holdfast: Holdfast) -> str:
     """The user's pseudonym, as the audit chain has it."""
-    alias = holdfast.parts.reader.alias(f"default/{USER}")
+    alias = holdfast.parts.reader.alias(Subject("default", USER))
     assert alias is not None
     return alias
 

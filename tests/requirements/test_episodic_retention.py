@@ -12,6 +12,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import EpisodicRetentionPolicy, Holdfast, MemoryManager, NotFoundError
+from holdfast.core.records import Subject
 
 MESSAGES = [
     {"role": "user", "content": "How many days of annual leave do I have left in 2025?"},
@@ -95,10 +96,10 @@ def test_ep_from_90_days_on_only_the_summary_and_its_embedding_are_kept(
     memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     episode = record(memory)
-    before = holdfast.parts.records.entries("default/user_123", [episode])[episode]
+    before = holdfast.parts.records.entries(Subject("default", "user_123"), [episode])[episode]
     clock.advance(days=90)
     holdfast.sweep()
-    record_after, encoding = holdfast.parts.records.entries("default/user_123", [episode])[episode]
+    record_after, encoding = holdfast.parts.records.entries(Subject("default", "user_123"), [episode])[episode]
     assert record_after.content == SUMMARY
     assert not record_after.body
     assert encoding.vectors
@@ -128,7 +129,7 @@ def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, holdfast: H
     holdfast.sweep()
     clock.advance(days=15)
     holdfast.sweep()
-    assert holdfast.parts.records.get("default/user_123", episode) is None
+    assert holdfast.parts.records.get(Subject("default", "user_123"), episode) is None
     with pytest.raises(NotFoundError):
         memory.get(episode)
 
@@ -165,7 +166,7 @@ class HoursPass(threading.Event):
 
 def states(holdfast: Holdfast, episodes: list[str]) -> list[str]:
     """What jobs have made of episodes, not what a reader would be told by now."""
-    found = holdfast.parts.records.entries("default/user_123", episodes)
+    found = holdfast.parts.records.entries(Subject("default", "user_123"), episodes)
     return [found[episode].record.state.value for episode in episodes]
 
 

@@ -14,6 +14,7 @@ import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, NotFoundError
 from holdfast.core.errors import ObjectMissingError
+from holdfast.core.records import Subject
 
 
 def test_rt_005_short_term_expires_after_an_hour(memory: MemoryManager, clock: FakeClock) -> None:
@@ -208,7 +209,7 @@ def test_rt_005_cleanup_old_episodes_takes_task_and_steps_and_logs_how_many(
     assert [found["memory_id"] for found in memory.retrieve("booked a cabin", ["episodic"])] == [later]
     clock.advance(days=15)
     holdfast.sweep()
-    assert [holdfast.parts.records.get("default/user_123", episode) for episode in episodes] == [None, None]
+    assert [holdfast.parts.records.get(Subject("default", "user_123"), episode) for episode in episodes] == [None, None]
 
 
 def test_rt_005_cleanup_old_episodes(memory: MemoryManager, holdfast: Holdfast, clock: FakeClock) -> None:

@@ -7,6 +7,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import ConflictError, Holdfast, MemoryManager, NotFoundError
+from holdfast.core.records import Subject
 
 
 def contents(holdfast: Holdfast, session_id: str = "sess_abc123") -> list[str]:
@@ -142,7 +143,7 @@ def test_ttl_after_15_days_an_agent_is_gone_with_its_history(
     holdfast.sweep()
     assert holdfast.agents.list(include_removed=True) == []
     assert holdfast.recycle.list() == []
-    assert holdfast.parts.records.get("default/user_123", persona) is None
+    assert holdfast.parts.records.get(Subject("default", "user_123"), persona) is None
     for table in ("history", "sessions", "records", "registry"):
         assert raw.rows(holdfast, f"SELECT 1 FROM {table}") == [], "as if there had never been such an agent"  # noqa: S608
     with pytest.raises((ConflictError, NotFoundError)):

@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast import Holdfast, QuotaExceededError
 from holdfast.core.errors import HoldfastError
-from holdfast.core.records import Encoding, Entry, Record, Scope
+from holdfast.core.records import Encoding, Entry, Record, Scope, Subject
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import Database
@@ -38,7 +38,7 @@ def put(database: Database, record_id: str, content: str = "a memory") -> None:
     """One long-term record, without what embeds it."""
     record = Record(record_id, MemoryType.LONG_TERM, Scope("t", "u", "a"), content, 1, 1, 1)
     entry = Entry(record, Encoding(None, None, b""))
-    SqlRecords(database).insert("t/u", LONG_TERM, [entry], prune=False, now=1)
+    SqlRecords(database).insert(Subject("t", "u"), LONG_TERM, [entry], prune=False, now=1)
 
 
 def file_of(holdfast: Holdfast) -> Database:
@@ -112,7 +112,7 @@ def write_small_files(path: str, limit: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     database = opened[0] if opened else Database(Path(path))
     put(database, "afterwards")
-    say({"problems": database.check(), "held": SqlRecords(database).usage("t/u", LONG_TERM).memories})
+    say({"problems": database.check(), "held": SqlRecords(database).usage(Subject("t", "u"), LONG_TERM).memories})
     database.close()
 
 

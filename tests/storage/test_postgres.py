@@ -27,6 +27,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
+from holdfast.core.records import Subject
 from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
@@ -184,7 +185,7 @@ def test_a_database_that_cannot_be_written_says_so(server: PostgresServer) -> No
         pass
     administer(url, "ALTER DATABASE {} SET default_transaction_read_only = on", name_of(url))
     with opened(url) as database, pytest.raises(StoreReadOnlyError, match=r"name the primary"), database.write() as tx:
-        tx.number_for("t/u")
+        tx.number_for(Subject("t", "u"))
 
 
 def test_a_table_that_is_gone_is_no_matter_of_trying_again(server: PostgresServer) -> None:
@@ -204,7 +205,7 @@ def test_tables_are_not_distributed_where_citus_is_not(server: PostgresServer) -
 # --- who waits for whom ------------------------------------------------------------------------------------------------
 
 
-def write_for(database: PostgresDatabase, subject: str) -> None:
+def write_for(database: PostgresDatabase, subject: Subject) -> None:
     with database.write() as tx:
         tx.number_for(subject)
 
@@ -219,22 +220,22 @@ def test_nobody_writes_for_a_tenant_that_is_being_governed_and_nobody_governs_on
 ) -> None:
     url = server.new_database()
     with opened(url) as one, closing(PostgresDatabase(url, busy_seconds=0.1)) as hasty:
-        write_for(one, "t/u")
+        write_for(one, Subject("t", "u"))
         with one.govern("t"):
             with pytest.raises(StoreBusyError):
-                write_for(hasty, "t/u")
+                write_for(hasty, Subject("t", "u"))
             with pytest.raises(StoreBusyError):
-                write_for(hasty, "t/one who was never seen")
+                write_for(hasty, Subject("t", "one who was never seen"))
             with pytest.raises(StoreBusyError):
                 govern(hasty, "t")
-            write_for(hasty, "tt/u")
+            write_for(hasty, Subject("tt", "u"))
         with one.write() as tx:
-            tx.number_for("t/u")
+            tx.number_for(Subject("t", "u"))
             with pytest.raises(StoreBusyError):
                 govern(hasty, "t")
             with pytest.raises(StoreBusyError):
-                write_for(hasty, "t/u")
-            write_for(hasty, "t/another")
+                write_for(hasty, Subject("t", "u"))
+            write_for(hasty, Subject("t", "another"))
             govern(hasty, "tt")
 
 
@@ -268,9 +269,9 @@ def test_two_schemas_of_one_database_are_two_stores(server: PostgresServer) -> N
     other = f"{url}&options=-csearch_path%3Dsomewhere"
     with opened(url) as one, opened(other) as another:
         with one.write() as tx:
-            tx.number_for("t/u")
+            tx.number_for(Subject("t", "u"))
         with another.read() as tx:
-            assert tx.number_of("t/u") is None
+            assert tx.number_of(Subject("t", "u")) is None
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_an_opening_that_breaks_off_is_made_good_by_the_next(server: PostgresSer
             assert refusal(url, StoreAwayError).retryable
             assert fuse.burnt.is_set()
         with opened(url) as database, database.write() as tx:
-            assert tx.number_for("t/u") == 1
+            assert tx.number_for(Subject("t", "u")) == 1
 
 
 def test_what_is_closed_says_so(server: PostgresServer) -> None:

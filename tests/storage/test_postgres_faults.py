@@ -25,6 +25,7 @@ from bench.servers import PostgresServer, postgres
 from clocks import FakeClock, Seconds
 from holdfast import Holdfast, store
 from holdfast.core.errors import StorageError, StoreAwayError, StoreBusyError
+from holdfast.core.records import Subject
 from holdfast.memory.working_store import GRACE_SECONDS, WorkingStore
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database as module
@@ -396,7 +397,7 @@ def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(serv
 
 def take_turn(database: PostgresDatabase) -> int:
     with database.write() as tx:
-        return tx.number_for("t/u")
+        return tx.number_for(Subject("t", "u"))
 
 
 def test_a_writer_that_waits_too_long_for_another_says_so(server: PostgresServer) -> None:
@@ -404,7 +405,7 @@ def test_a_writer_that_waits_too_long_for_another_says_so(server: PostgresServer
     with closing(PostgresDatabase(url)) as patient, closing(PostgresDatabase(url, busy_seconds=0.1)) as hasty:
         number = take_turn(patient)
         with patient.write() as tx:
-            assert tx.number_for("t/u") == number
+            assert tx.number_for(Subject("t", "u")) == number
             with pytest.raises(StoreBusyError, match=r"kept busy by other writers") as problem:
                 take_turn(hasty)
         assert problem.value.retryable
@@ -463,7 +464,7 @@ def eventually(call: Callable[[], list[Any]]) -> list[Any]:
 def stand_still(database: PostgresDatabase) -> None:
     """Do nothing within a transaction until the server has had enough of it."""
     with database.write() as tx:
-        tx.number_for("t/u")
+        tx.number_for(Subject("t", "u"))
         tx.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 1")
         assert select.select([tx.connection.fileno()], [], [], 60)[0], "the server said nothing"
 
@@ -474,12 +475,12 @@ def test_a_transaction_that_the_server_gave_up_changed_nothing_and_may_be_tried_
             stand_still(database)
         assert problem.value.retryable
         with database.read() as tx:
-            assert tx.number_of("t/u") is None
+            assert tx.number_of(Subject("t", "u")) is None
 
 
 def overlook_an_error(database: PostgresDatabase) -> None:
     with database.write() as tx:
-        tx.number_for("t/u")
+        tx.number_for(Subject("t", "u"))
         with suppress(psycopg.Error):
             tx.connection.execute("SELECT 1 / 0")
 
@@ -489,7 +490,7 @@ def test_a_failed_statement_that_was_overlooked_is_not_taken_for_a_commit(server
         with pytest.raises(StorageError, match=r"answered ROLLBACK; nothing was changed"):
             overlook_an_error(database)
         with database.read() as tx:
-            assert tx.number_of("t/u") is None
+            assert tx.number_of(Subject("t", "u")) is None
 
 
 def test_after_all_of_it_the_store_is_sound(stage: Stage) -> None:

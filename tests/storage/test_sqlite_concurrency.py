@@ -12,6 +12,7 @@ import raw
 from conformance.samples import NOW, there
 from holdfast import Holdfast
 from holdfast.core.errors import StoreBusyError
+from holdfast.core.records import Subject
 from holdfast.core.types import TYPES, MemoryType
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import Database
@@ -69,7 +70,7 @@ def test_a_new_file_can_be_opened_by_many_processes_at_once(tmp_path: Path) -> N
             assert [opener.hear() for opener in openers] == ["written"] * 8
 
             database = Database(path)
-            assert SqlRecords(database).usage("t/u", LONG_TERM).memories == 8
+            assert SqlRecords(database).usage(Subject("t", "u"), LONG_TERM).memories == 8
             assert database.check() == []
             database.close()
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from holdfast.backups.format import Sort
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
 from holdfast.core.frames import ROWS, Frame, write_frame
+from holdfast.core.records import Subject
 from holdfast.core.types import DURABLE, TYPES, MemoryType
 from holdfast.storage.catalog import COPIED, Backup, Table, find_table, tables_in
 from holdfast.storage.relational.database import Row
@@ -29,7 +30,7 @@ class Owner(NamedTuple):
     """A user, as far as is known without reading all of theirs."""
 
     number: int
-    subject: str
+    subject: Subject
     alias: str
     signature: str
     memories: int
@@ -39,7 +40,7 @@ class Owner(NamedTuple):
     @property
     def sort(self) -> Sort:
         """What the document is of: what a tenant has for itself is no user's, though it is kept alike."""
-        return "user" if self.subject.partition("/")[2] else "tenant"  # a user's own name may have a slash in it
+        return "user" if self.subject.user_id else "tenant"  # a user's own name may have a slash in it
 
 
 class Piece(NamedTuple):
@@ -76,7 +77,7 @@ class Reading:
             rows |= {name: self._named[name].pop(subject, []) for name in _NAMED}
             signature = hashlib.sha256(repr((self._codes, rows)).encode()).hexdigest()
             memories = sum(row[4] for row in rows["scopes"])
-            owners.append(Owner(number, subject, alias.hex(), signature, memories, rows))
+            owners.append(Owner(number, Subject.parse(subject), alias.hex(), signature, memories, rows))
         return owners
 
     def pieces(
@@ -168,7 +169,7 @@ def packs_of(owner: Owner) -> list[str]:
 def subject_of(table: Table, row: Row) -> str | None:
     """Whom a row of a table that names users belongs to; ``None`` if to everybody."""
     tenant, user = (row[list(table.columns).index(column)] for column in ("tenant", "user_id"))
-    return f"{tenant}/{user}" if user else None
+    return Subject(tenant, user) if user else None
 
 
 def _by_user(view: View, table: Table) -> dict[str | None, list[Row]]:

@@ -28,6 +28,7 @@ from holdfast.backups.format import (
 )
 from holdfast.backups.writer import Draft, Parts, SegmentWriter
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
+from holdfast.core.records import Subject
 from holdfast.core.times import DAY
 from holdfast.core.types import MemoryType
 from holdfast.core.version import SOFTWARE
@@ -248,7 +249,7 @@ class Creation:
         return held_object(copy, data)
 
 
-def mark_of(store_key: DataKey, subject: str) -> str:
+def mark_of(store_key: DataKey, subject: Subject) -> str:
     """By which the document of a subject is found; it tells nothing to who has not the key."""
     return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
 

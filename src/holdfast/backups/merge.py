@@ -18,6 +18,7 @@ from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.backups.restore import Progress, Restored
 from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError
 from holdfast.core.frames import Frame
+from holdfast.core.records import Subject
 from holdfast.core.types import State
 from holdfast.storage.relational.restore_records import PackRow
 from holdfast.storage.relational.restore_rows import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
@@ -60,7 +61,7 @@ class Merging:
         *,
         overwrite: bool,
         progress: Progress,
-        retell: Callable[[str, Sequence[str]], None],
+        retell: Callable[[Subject, Sequence[str]], None],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
@@ -241,7 +242,7 @@ def _owner(key: str, subjects: Sequence[Row]) -> Owner:
     """Whose a document is, which is sealed under a key."""
     if len(subjects) != 1 or subjects[0]["alias"].hex() != key:
         raise ObjectDamagedError(_NO_SUBJECT)
-    return Owner(subjects[0]["subject"], key)
+    return Owner(Subject.parse(subjects[0]["subject"]), key)
 
 
 def _packs(rows: Iterable[Row]) -> dict[int, PackRow]:

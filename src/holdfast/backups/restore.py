@@ -16,6 +16,7 @@ from holdfast.backups.contents import Reading, table_of
 from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.core.errors import NotFoundError, StoreTooNewError
 from holdfast.core.frames import Frame
+from holdfast.core.records import Subject
 from holdfast.core.types import MemoryType
 from holdfast.installation import upgrade_command
 from holdfast.ports.objects import ObjectStore
@@ -55,7 +56,7 @@ class Restored:
     whole: bool = False
     """Whether it became the whole store, rules, agents and audit chain included."""
     counts: Counter[str] = field(default_factory=Counter)
-    entities: dict[str, Sequence[str]] = field(default_factory=dict)
+    entities: dict[Subject, Sequence[str]] = field(default_factory=dict)
     """Entities of subjects, whose texts may no longer say what holds."""
 
     def as_dict(self) -> dict[str, Any]:

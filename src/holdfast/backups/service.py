@@ -30,6 +30,7 @@ from holdfast.core.errors import (
     ObjectDamagedError,
     StoreTooNewError,
 )
+from holdfast.core.records import Subject
 from holdfast.core.times import iso
 from holdfast.core.types import DURABLE, MemoryType, kind_of
 from holdfast.lifecycle.schedule.leadership import Leadership
@@ -356,7 +357,7 @@ class Backups:
         def adopter(origin: Origin) -> SqlAdopter:
             return SqlAdopter(self._database, origin, is_erased=self._is_erased, cold=self._cold, now=self._now())
 
-        def retell(subject: str, entities: Sequence[str]) -> None:
+        def retell(subject: Subject, entities: Sequence[str]) -> None:
             self._settle(Restored(manifest.id, manifest.kinds, entities={subject: entities}))
 
         catalog = self._catalog
@@ -371,7 +372,7 @@ class Backups:
         if user_id is None:
             merging.everyone()
             return merging.restored
-        mark = mark_of(self._keyring.get(STORE_KEY), f"{self._tenant}/{check_id(user_id, 'user_id')}")
+        mark = mark_of(self._keyring.get(STORE_KEY), Subject.checked(self._tenant, user_id))
         docs = docs_of(catalog, manifest, mark, user_id)
         if memory_id is None:
             merging.user(docs, user_id)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.records import Subject
 from holdfast.core.rules import BIN, HISTORY, Life, spoken
 from holdfast.core.times import iso
 from holdfast.core.types import LIVE, TYPES, Archive, MemoryType, State
@@ -22,7 +23,7 @@ class RecordFacts(NamedTuple):
 
     id: str
     kind: str
-    subject: str
+    subject: Subject
     thing: Held
     state: State
     version: int
@@ -39,7 +40,7 @@ class Decision(NamedTuple):
 
     id: str
     kind: str
-    subject: str
+    subject: Subject
     version: int
     source: State
     target: State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from holdfast.core.content import check_id, check_tenant
 from holdfast.core.provenance import agent_source
@@ -12,6 +12,39 @@ from holdfast.core.types import MemoryType, State
 
 #: Every user, or every agent, in verbs that maintain the store.
 ALL: Final = "*"
+
+
+class Subject(str):
+    """Whose memory it is: a tenant and a user, as one key. A tenant has no slash, so no two subjects share a key.
+
+    Without a user it is the tenant itself. It is a text, so that stores bind it as it is.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, tenant: str, user_id: str = "") -> Self:
+        return super().__new__(cls, f"{tenant}/{user_id}")
+
+    @classmethod
+    def parse(cls, key: str) -> Self:
+        """The subject of a key, as a store has it."""
+        return super().__new__(cls, key)
+
+    @classmethod
+    def checked(cls, tenant: str, user_id: object) -> Self:
+        """A user of a tenant, whose id a caller gave."""
+        return cls(tenant, check_id(user_id, "user_id"))
+
+    @property
+    def tenant(self) -> str:
+        return self.partition("/")[0]
+
+    @property
+    def user_id(self) -> str:
+        return self.partition("/")[2]
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # copies are made of both parts
+        return self.tenant, self.user_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +74,9 @@ class Scope:
             check_id(getattr(self, part), part)
 
     @property
-    def subject(self) -> str:
-        """Whose memory it is: tenant and user as one key. A tenant has no slash, so no two subjects share one."""
-        return f"{self.tenant}/{self.user_id}"
+    def subject(self) -> Subject:
+        """Whose memory it is."""
+        return Subject(self.tenant, self.user_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from holdfast.core.packs import (
     pack_name,
     seal_pack,
 )
-from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record
+from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record, Subject
 from holdfast.core.tombstones import is_tombstone
 from holdfast.core.types import TYPES, Archive, MemoryType, State
 from holdfast.installation import upgrade_command
@@ -61,7 +61,7 @@ _BATCH: Final = 1_000
 class Owner(NamedTuple):
     """Whose a pack is. What was read of one subject is never written for whoever has the name later."""
 
-    subject: str
+    subject: Subject
     alias: str
 
 
@@ -99,7 +99,7 @@ class Archives:
 
     def keep(
         self,
-        subject: str,
+        subject: Subject,
         decisions: Sequence[Decision],
         *,
         now: int,
@@ -152,7 +152,7 @@ class Archives:
                 self._settle(joined.number, lease, now)
         return done
 
-    def _to_join(self, subject: str) -> tuple[Pack | None, list[Packed]]:
+    def _to_join(self, subject: Subject) -> tuple[Pack | None, list[Packed]]:
         """A small pack that is written anew with what is added to it, so that no crumbs are left; and what is in it."""
         pack = self._packs.small(subject, below=_SMALL)
         try:
@@ -202,7 +202,7 @@ class Archives:
 
     def _carry_out(
         self,
-        subject: str,
+        subject: Subject,
         todo: Sequence[tuple[Move, Entry]],
         *,
         now: int,

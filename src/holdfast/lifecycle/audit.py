@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.audit import Action
 from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
 from holdfast.core.clock import Belief
-from holdfast.core.content import check_count, check_id
+from holdfast.core.content import check_count
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, quote
+from holdfast.core.records import Subject
 from holdfast.core.times import Clock, iso, moment
 from holdfast.ports.audit import AuditStore
 
@@ -69,7 +70,7 @@ class Audit:
     def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[dict[str, Any]]:
         """The latest entries of the tenant, or of one user, the newest last. ``chain`` is a pseudonym."""
         check_count(limit, "limit", most=_MOST_SHOWN)
-        subject = None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        subject = None if user_id is None else Subject.checked(self._tenant, user_id)
         return [
             {
                 "at": iso(entry.at),
@@ -159,7 +160,7 @@ class Audit:
 
     def _accept(self, problem: Finding, reason: str) -> None:
         detail = {"reason": reason, "problem": problem.problem, "checkpoint": self._last().no}
-        self._store.append(f"{self._tenant}/", [Event(self._now(), Action.AUDIT_ACCEPTED, None, detail)])
+        self._store.append(Subject(self._tenant), [Event(self._now(), Action.AUDIT_ACCEPTED, None, detail)])
 
 
 def begin_anew(audit: Audit) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.errors import HeldError
-from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.records import Cause, Move, Outcome, Subject
 from holdfast.core.rules import BIN, spoken
 from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.ports.conversations import History
@@ -39,7 +39,7 @@ def counted(cleared: Cleared, user_id: str) -> int:
 
 def clear(
     records: RecordStore,
-    subject: str,
+    subject: Subject,
     kind: MemoryType,
     *,
     reason: str,
@@ -60,7 +60,7 @@ def clear(
     return Cleared(moved, held)
 
 
-def clear_conversations(history: History, subject: str, *, now: int) -> Cleared:
+def clear_conversations(history: History, subject: Subject, *, now: int) -> Cleared:
     """Move a subject's conversations into the recycle bin, with which their short-term windows end; how many messages.
 
     One that a hold keeps stays as it is, window and all.
@@ -82,7 +82,7 @@ def clear_aged(
     kind: MemoryType,
     *,
     now: int,
-    subject: str | None = None,
+    subject: Subject | None = None,
     agent_id: str | None = None,
 ) -> Cleared:
     """Move records that are past the end of their active time into the recycle bin, archived or not."""
@@ -113,7 +113,7 @@ def clear_aged(
 
 
 def _recycle(records: RecordStore, standings: Sequence[RecordFacts], reason: str, now: int) -> Counter[Outcome]:
-    batches: dict[str, list[Move]] = defaultdict(list)
+    batches: dict[Subject, list[Move]] = defaultdict(list)
     for s in standings:
         move = Move(s.id, s.version, s.state, State.RECYCLED, reason, Cause.CLEANUP, purge_at=now + BIN)
         batches[s.subject].append(move)
@@ -121,7 +121,7 @@ def _recycle(records: RecordStore, standings: Sequence[RecordFacts], reason: str
     return Counter(outcome for some in answers for outcome in some)
 
 
-def _pages(records: RecordStore, subject: str, kind: MemoryType) -> Iterator[list[RecordFacts]]:
+def _pages(records: RecordStore, subject: Subject, kind: MemoryType) -> Iterator[list[RecordFacts]]:
     place = 0
     while True:
         some, place = records.live(subject, TYPES[kind], after=place, limit=_BATCH)

@@ -68,7 +68,7 @@ def explain_message(
     deleted by itself; ``holds`` are those that keep it.
     """
     message, session, purge_at = turn
-    tenant, user_id = session.subject.split("/", 1)
+    tenant, user_id = session.subject.tenant, session.subject.user_id
     binned = None if purge_at is None else next((e for e in reversed(entries) if e.action == Action.RECYCLED), None)
     record = Record(
         id=message.id,

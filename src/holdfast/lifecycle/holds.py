@@ -12,7 +12,7 @@ from holdfast.core.content import check_content, check_id, to_json
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
 from holdfast.core.holds import Held, Hold
 from holdfast.core.ids import is_id
-from holdfast.core.records import Record
+from holdfast.core.records import Record, Subject
 from holdfast.core.times import iso
 from holdfast.lifecycle.registry import TOOL
 from holdfast.ports.conversations import History, Turn
@@ -107,7 +107,7 @@ class Holds:
         """
         named = _given({part: getattr(hold, part) for part in _PARTS})
         if named == {"user_id"}:
-            subject = f"{self._tenant}/{hold.user_id}"
+            subject = Subject(self._tenant, hold.user_id or "")
             sessions = self._history.sessions(subject, now=self._now())
             return {"memories": self._dues.live(subject), "sessions": len(sessions)}
         if hold.memory_id is None:
@@ -117,7 +117,7 @@ class Holds:
         record = self._records.find(self._tenant, hold.memory_id)
         if record is not None or hold.user_id is None:  # whose message it may be is not known
             return None if record is None else {"memories": int(hold.covers(as_held(record)))}
-        turn = self._history.find_message(f"{self._tenant}/{hold.user_id}", hold.memory_id)
+        turn = self._history.find_message(Subject(self._tenant, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
     def list(self, *, released: bool = False) -> list[Hold]:
@@ -166,7 +166,7 @@ def as_held(record: Record) -> Held:
 def as_held_message(turn: Turn) -> Held:
     """A message as a hold looks at it."""
     session, message = turn.session, turn.message
-    user_id = session.subject.split("/", 1)[1]
+    user_id = session.subject.user_id
     return Held(user_id, session.agent_id, session.session_id, message.id, message.metadata)
 
 

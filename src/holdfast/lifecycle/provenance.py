@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from holdfast.core.content import check_id
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
 from holdfast.core.provenance import check_source
-from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.records import Cause, Move, Outcome, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.core.types import LIVE, MemoryType, State
@@ -28,7 +27,7 @@ _BATCH: Final = 500
 _TRIES: Final = 8
 
 
-def descendants(store: ProvenanceStore, subject: str, ids: Sequence[str]) -> list[Written]:
+def descendants(store: ProvenanceStore, subject: Subject, ids: Sequence[str]) -> list[Written]:
     """All that was derived from these, and from that in turn, nearest first and each once, in whatever state; without
     these themselves. Records that were derived from each other do no harm.
     """
@@ -47,7 +46,7 @@ def descendants(store: ProvenanceStore, subject: str, ids: Sequence[str]) -> lis
 
 def recycle_together(
     records: RecordStore,
-    subject: str,
+    subject: Subject,
     standings: Sequence[RecordFacts],
     *,
     reason: str,
@@ -93,7 +92,7 @@ class Sources:
         provenance: ProvenanceStore,
         holds: HoldStore,
         now: Callable[[], int],
-        retell: Callable[[str, list[str]], None],
+        retell: Callable[[Subject, list[str]], None],
     ) -> None:
         self._tenant = tenant
         self._records = records
@@ -109,7 +108,7 @@ class Sources:
         Cut short, it goes on when it is asked for again.
         """
         name = check_source(source)
-        subject = None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        subject = None if user_id is None else Subject.checked(self._tenant, user_id)
         now = self._now()
         if subject is None and not dry_run:
             begin_steps()
@@ -140,7 +139,7 @@ class Sources:
             "dry_run": dry_run,
         }
 
-    def _found(self, source: str, subject: str | None) -> Iterator[tuple[str, str, list[RecordFacts]]]:
+    def _found(self, source: str, subject: Subject | None) -> Iterator[tuple[Subject, str, list[RecordFacts]]]:
         """What is there of a source (``memories``) and ``derived`` from it, subject by subject, in batches.
 
         What is in the bin is not forgotten once more, but what was derived from it is.
@@ -166,7 +165,7 @@ class Sources:
                 return
 
     def _recycle(
-        self, subject: str, some: list[RecordFacts], source: str, what: str, *, now: int
+        self, subject: Subject, some: list[RecordFacts], source: str, what: str, *, now: int
     ) -> dict[str, Outcome]:
         reason = f"forgotten with its source {source}"
         if what == "derived":
@@ -188,7 +187,7 @@ class Sources:
             self._retell(subject, gone)
         return outcomes
 
-    def _foreseen(self, subject: str, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
+    def _foreseen(self, subject: Subject, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)

@@ -6,7 +6,7 @@ import math
 
 from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import Usage
+from holdfast.core.records import Subject, Usage
 from holdfast.core.types import MemoryType, kind_of
 from holdfast.ports.records import RecordStore
 
@@ -45,7 +45,7 @@ class Quotas:
             raise InvalidInputError(
                 f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
             )
-        return self._records.usage(f"{self._tenant}/{check_id(user_id, 'user_id')}", row)
+        return self._records.usage(Subject.checked(self._tenant, user_id), row)
 
 
 def _limit(name: str, value: float) -> int | None:

@@ -18,7 +18,7 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import Cause, Move, Outcome, Record, Scope
+from holdfast.core.records import Cause, Move, Outcome, Record, Scope, Subject
 from holdfast.core.times import DAY, iso
 from holdfast.core.types import MemoryType, State
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
@@ -47,7 +47,7 @@ class Recycle:
         registered: RegistryStore,
         now: Callable[[], int],
         purge: Callable[..., dict[str, int]],
-        retell: Callable[[str, list[str]], None],
+        retell: Callable[[Subject, list[str]], None],
     ) -> None:
         self._records = records
         self._history = history
@@ -88,7 +88,7 @@ class Recycle:
         if tool_id is not None:
             return _came_back(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
         if user_id is not None:
-            return self._restore_user(f"{self._tenant}/{check_id(user_id, 'user_id')}")
+            return self._restore_user(Subject.checked(self._tenant, user_id))
         raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
 
     def purge(self, *, confirm: bool = False) -> dict[str, int]:
@@ -101,8 +101,8 @@ class Recycle:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _subject(self, user_id: str | None) -> str | None:
-        return None if user_id is None else f"{self._tenant}/{check_id(user_id, 'user_id')}"
+    def _subject(self, user_id: str | None) -> Subject | None:
+        return None if user_id is None else Subject.checked(self._tenant, user_id)
 
     def _entries(self, now: int, sorts: Sequence[str] = (AGENT, TOOL)) -> list[dict[str, Any]]:
         return [
@@ -118,7 +118,7 @@ class Recycle:
             if entry.state is State.RECYCLED and (entry.purge_at or now) > now
         ]
 
-    def _conversations(self, subject: str | None, limit: int, now: int) -> list[dict[str, Any]]:
+    def _conversations(self, subject: Subject | None, limit: int, now: int) -> list[dict[str, Any]]:
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
         found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
         messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
@@ -158,7 +158,7 @@ class Recycle:
             return None
         return found
 
-    def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> str | None:
+    def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> Subject | None:
         messages, _ = self._history.binned_messages(self._tenant, self._subject(user_id), now=now, limit=_MOST)
         return next((binned.subject for binned in messages if binned.message.id == memory_id), None)
 
@@ -190,7 +190,7 @@ class Recycle:
             raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
         return 1
 
-    def _bring_back_session(self, subject: str, item_id: str, now: int) -> Outcome:
+    def _bring_back_session(self, subject: Subject, item_id: str, now: int) -> Outcome:
         session = self._history.get(subject, item_id)
         if session is None:
             return Outcome.STALE
@@ -211,7 +211,7 @@ class Recycle:
         )
         return self._history.transition_all([(subject, [move])], now=now)[0][0]
 
-    def _restore_user(self, subject: str) -> int:
+    def _restore_user(self, subject: Subject) -> int:
         now = self._now()
         back = self._bring_back(self._all(subject), now)
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
@@ -225,7 +225,7 @@ class Recycle:
             except AgentRemovedError:
                 back.count(Outcome.PARTED, binned.agent_id)
         if not back.outcomes:
-            raise NotFoundError(f"nothing of user {subject.split('/', 1)[1]!r} is in the recycle bin")
+            raise NotFoundError(f"nothing of user {subject.user_id!r} is in the recycle bin")
         return back.checked()
 
     def _bring_back(self, found: Iterable[Record], now: int) -> _Back:
@@ -244,7 +244,7 @@ class Recycle:
                     self._retell(subject, entities)
         return back
 
-    def _all(self, subject: str | None) -> Iterator[Record]:
+    def _all(self, subject: Subject | None) -> Iterator[Record]:
         after: dict[str, Any] = {}
         while True:
             records, place = self._records.binned(self._tenant, subject, **after, limit=_BATCH)
@@ -411,7 +411,7 @@ def _shown_session(session: Session, now: int) -> dict[str, Any]:
     return {
         "type": "session",
         "id": session.id,
-        "user_id": session.subject.split("/", 1)[1],
+        "user_id": session.subject.user_id,
         "agent_id": session.agent_id,
         "session_id": session.session_id,
         "messages": session.messages,
@@ -425,7 +425,7 @@ def _shown_binned(binned: BinnedMessage, now: int) -> dict[str, Any]:
     return {
         "type": "message",
         "memory_id": binned.message.id,
-        "user_id": binned.subject.split("/", 1)[1],
+        "user_id": binned.subject.user_id,
         "agent_id": binned.agent_id,
         "session_id": binned.session_id,
         "deleted_at": None,

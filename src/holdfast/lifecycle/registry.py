@@ -12,6 +12,7 @@ from typing import Any, Final
 from holdfast.core.content import check_content, check_id, check_metadata
 from holdfast.core.decisions import BIN_REASON, removal_reason
 from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
+from holdfast.core.records import Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType, State
@@ -115,7 +116,7 @@ class Registry:
         for entry in found.values():
             outlook = self._store.outlook(entry, at=at)
             own = [one for one in outlook.own if one.id not in going()]
-            totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+            totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
             for one in own:
                 mark = zlib.crc32(f"{one.id}/{one.version}".encode())
                 for place, amount in enumerate((1, one.size, mark, one.version)):
@@ -124,7 +125,7 @@ class Registry:
                 yield Census(kind, subject, *total), State.RECYCLED, removal_reason(entry.id)
             if not own and not outlook.stays and entry.purge_at is not None and entry.purge_at <= at:
                 mark = zlib.crc32(entry.id.encode())
-                yield Census(entry.sort, f"{self._tenant}/", 1, 0, mark, entry.version), State.DELETED, BIN_REASON
+                yield Census(entry.sort, Subject(self._tenant), 1, 0, mark, entry.version), State.DELETED, BIN_REASON
 
     def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
         try:

@@ -17,7 +17,7 @@ from holdfast.core.errors import (
     SummarizerError,
     quote,
 )
-from holdfast.core.records import Message, Move, Outcome, Scope
+from holdfast.core.records import Message, Move, Outcome, Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import SECOND, iso
 from holdfast.core.types import State
@@ -48,10 +48,10 @@ class Belonging(Protocol):
     def name(self) -> str:
         """What it is called, such as ``checkpoints``."""
 
-    def count(self, subject: str, item_id: str) -> int:
+    def count(self, subject: Subject, item_id: str) -> int:
         """How many things it keeps for a session."""
 
-    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
         """Remove things of a session for good, some at a time; how many are left. Asking again does no harm."""
 
 
@@ -66,11 +66,11 @@ class Belongings:
         if self._parts.setdefault(part.name, part) is not part:
             raise ConflictError(f"something called {part.name!r} belongs to sessions already; give it another name")
 
-    def count(self, subject: str, item_id: str) -> dict[str, int]:
+    def count(self, subject: Subject, item_id: str) -> dict[str, int]:
         """How many things each part keeps for a session."""
         return {name: part.count(subject, item_id) for name, part in self._parts.items()}
 
-    def erase(self, subject: str, item_id: str, *, limit: int) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
         """Remove a session's things from every part, some at a time; how many are left."""
         return sum(part.erase(subject, item_id, limit=limit) for part in self._parts.values())
 
@@ -130,7 +130,7 @@ class Sessions:
     def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
-        subject = f"{self._tenant}/{check_id(user_id, 'user_id')}"
+        subject = Subject.checked(self._tenant, user_id)
         return [_shown(session) for session in self._history.sessions(subject, agent, now=self._now())]
 
     # --- for the parts that keep something for sessions --------------------------------------------------------------
@@ -143,7 +143,7 @@ class Sessions:
         """The session of a scope, active now; begun if there is none."""
         return self._history.touch(scope, now=self._now())
 
-    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         """Remove what a session that is being deleted holds, what belongs to it first; how many things are left."""
         session = self._history.get(subject, item_id)
         if session is None:
@@ -256,7 +256,7 @@ class ConversationSummaries:
 
     def _summarize(self, session: Session) -> bool:
         """Summarize one; whether its summary is another now. One that has changed meanwhile is left for later."""
-        tenant, user_id = session.subject.split("/", 1)
+        tenant, user_id = session.subject.tenant, session.subject.user_id
         scope = Scope(tenant, user_id, session.agent_id, session.session_id)
         messages = self._history.messages(scope, now=self._now(), limit=_MOST_MESSAGES)
         if not messages:  # out of sight, with its agent

@@ -21,7 +21,7 @@ from holdfast.core.errors import (
 from holdfast.core.facts import holds_at, says_already
 from holdfast.core.ids import is_id
 from holdfast.core.provenance import UNSAID, Origin
-from holdfast.core.records import Cause, Fact, Record, Scope
+from holdfast.core.records import Cause, Fact, Record, Scope, Subject
 from holdfast.core.times import iso, moment
 from holdfast.core.types import MemoryType
 from holdfast.lifecycle.bulk_delete import clear, counted
@@ -332,9 +332,9 @@ class Entity:
                 break
 
 
-def refresh_entity_text(parts: Services, subject: str, record_ids: Sequence[str]) -> None:
+def refresh_entity_text(parts: Services, subject: Subject, record_ids: Sequence[str]) -> None:
     """Entities came back, or went: let those that are related to them tell what holds now."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     for record_id in record_ids:
         record = parts.records.get(subject, record_id)
         if record is not None and record.kind is _ENTITY:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.ids import is_id
-from holdfast.core.records import Message, Scope
+from holdfast.core.records import Message, Scope, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.selections import labels_of
 from holdfast.core.times import iso
@@ -17,7 +17,7 @@ from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
 
 
-def explain(parts: Services, tenant: str, memory_id: str, subject: str | None) -> dict[str, Any]:
+def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | None) -> dict[str, Any]:
     """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
     if not is_id(memory_id):
         raise NotFoundError(f"{quote(memory_id)} is not the id of a memory")
@@ -54,7 +54,7 @@ def explain_turn(parts: Services, turn: Turn) -> dict[str, Any]:
     """What can be said of a message of the conversation history."""
     now = parts.now()
     session, message = turn.session, turn.message
-    tenant, user_id = session.subject.split("/", 1)
+    tenant, user_id = session.subject.tenant, session.subject.user_id
     scope = Scope(tenant, user_id, session.agent_id, session.session_id)
     holds = [hold for hold in parts.holds.list(tenant) if hold.covers(as_held_message(turn))]
     if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
@@ -72,7 +72,7 @@ def explain_turn(parts: Services, turn: Turn) -> dict[str, Any]:
     return explain_waiting(said, parts.trust.look, now)
 
 
-def _live_derived(parts: Services, subject: str, memory_id: str) -> list[str]:
+def _live_derived(parts: Services, subject: Subject, memory_id: str) -> list[str]:
     """What is live and says that it was derived from a memory or a message."""
     found = parts.provenance.derived(subject, [memory_id])
     return [written.standing.id for written in found if written.standing.state in LIVE]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.content import MAX_CONTENT_BYTES
 from holdfast.core.ids import IdSource, name_in_logs
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.times import Clock, moment
 from holdfast.core.types import State
 from holdfast.lifecycle.archive import Archives
@@ -59,7 +59,7 @@ class Services:
     recall: Recall
     summarizer: Summarizer
     clock: Clock
-    erase: Callable[[str], Erasure]
+    erase: Callable[[Subject], Erasure]
     """Erases a subject for good, in every place."""
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
@@ -95,7 +95,7 @@ class Services:
         self,
         tenant: str,
         erase_session: Callable[..., int],
-        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        retell: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
         leaving: Leaves | None = None,
     ) -> Sweeper:
@@ -113,7 +113,7 @@ class Services:
             leaving=leaving,
         )
 
-    def pseudonym(self, subject: str) -> str:
+    def pseudonym(self, subject: Subject) -> str:
         """What logs call a subject."""
         return name_in_logs(self.reader.alias(subject))
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from holdfast.core.errors import StoreAwayError, StoreBusyError
 from holdfast.core.quotas import excess, prune_count, refuse
-from holdfast.core.records import Message, Scope, Usage
+from holdfast.core.records import Message, Scope, Subject, Usage
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark
 from holdfast.core.types import TYPES, MemoryType
 
@@ -83,7 +83,7 @@ class WorkingStore:
     def __init__(
         self,
         erased: Callable[[float], Sequence[ErasureMark]] = lambda _seconds: (),
-        forget: Callable[[str], None] = lambda _subject: None,
+        forget: Callable[[Subject], None] = lambda _subject: None,
         clocks: Sequence[Callable[[], float]] = (time.monotonic, time.time),
     ) -> None:
         self.clocks = clocks
@@ -154,13 +154,13 @@ class WorkingStore:
         with self._lock:
             self._scopes.clear()
 
-    def of_user(self, subject: str) -> list[tuple[Scope, list[Message]]]:
+    def of_user(self, subject: Subject) -> list[tuple[Scope, list[Message]]]:
         """All items of a subject, by their scopes."""
         with self._lock:
             theirs = [scope for scope in self._scopes if scope.subject == subject]
         return [(scope, self.items(scope)) for scope in theirs]
 
-    def clear_user(self, subject: str) -> int:
+    def clear_user(self, subject: Subject) -> int:
         """Take all items of a subject away, whatever the agent and the session; how many there were."""
         with self._lock:
             theirs = [scope for scope in self._scopes if scope.subject == subject]

@@ -7,20 +7,21 @@ from typing import Protocol
 
 from holdfast.core.chain import Checkpoint, Event, Finding, Sizes
 from holdfast.core.chain import Entry as AuditEntry
+from holdfast.core.records import Subject
 
 
 class AuditStore(Protocol):
     """Chains of events, one per subject, and the checkpoints that seal them."""
 
-    def append(self, subject: str, events: Sequence[Event]) -> None:
+    def append(self, subject: Subject, events: Sequence[Event]) -> None:
         """Put events at the end of a subject's chain, in their order; all of them or none. Those in a row that differ
         only in their item share one entry.
         """
 
-    def of_item(self, subject: str, item: str) -> list[AuditEntry]:
+    def of_item(self, subject: Subject, item: str) -> list[AuditEntry]:
         """What a subject's chain says of one item, oldest first."""
 
-    def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[AuditEntry]:
+    def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[AuditEntry]:
         """The ``limit`` latest events of a tenant's chains, or of one subject's, the newest last."""
 
     def seal(self, at: int) -> Checkpoint:

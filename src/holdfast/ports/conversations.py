@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.holds import Hold
-from holdfast.core.records import Message, Move, Outcome, Scope
+from holdfast.core.records import Message, Move, Outcome, Scope, Subject
 from holdfast.core.types import State
 from holdfast.ports.work import Lease
 
@@ -15,7 +15,7 @@ class Session(NamedTuple):
     """A conversation of a user with an agent."""
 
     id: str
-    subject: str
+    subject: Subject
     agent_id: str
     session_id: str | None
     state: State
@@ -46,7 +46,7 @@ class BinnedMessage(NamedTuple):
     """A message that was deleted by itself."""
 
     message: Message
-    subject: str
+    subject: Subject
     agent_id: str
     session_id: str | None
     purge_at: int
@@ -105,7 +105,7 @@ class History(Protocol):
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         """The users of a tenant who have a session of this name with an agent."""
 
-    def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
+    def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
         """The sessions of a subject that are to be seen, the latest active first."""
 
     def to_summarize(
@@ -121,13 +121,13 @@ class History(Protocol):
     def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
         """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
 
-    def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+    def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
         """Bring a message back to its place; whether it was in the bin. ``ConflictError`` if its session is not
         active (audited), or its time in the bin is over; ``AgentRemovedError``, audited, if its agent is there too.
         """
 
     def binned_messages(
-        self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = ..., limit: int
+        self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = ..., limit: int
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
         """Some of the messages in the bin, those that leave it first first, and where to go on from."""
 
@@ -138,18 +138,18 @@ class History(Protocol):
         how many, and their bytes. Fewer than ``limit`` means that none is left.
         """
 
-    def get(self, subject: str, item_id: str) -> Session | None:
+    def get(self, subject: Subject, item_id: str) -> Session | None:
         """A session by its id, in whatever state."""
 
-    def find_message(self, subject: str, message_id: str) -> Turn | None:
+    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
         """A message by its id, in whatever state it and its session are. Costs what the subject has said."""
 
-    def hold_on(self, subject: str, item_id: str) -> Hold | None:
+    def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
         """The hold that keeps a session, or any message of it."""
 
     def transition_all(
         self,
-        batches: Sequence[tuple[str, Sequence[Move]]],
+        batches: Sequence[tuple[Subject, Sequence[Move]]],
         *,
         now: int,
         lease: Lease | None = None,
@@ -160,7 +160,7 @@ class History(Protocol):
         A session is ``DELETED`` only once it has no messages. A hold on one of its messages holds the session.
         """
 
-    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         """Remove messages of a session that is being deleted, some at a time; how many are left."""
 
 

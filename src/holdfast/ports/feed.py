@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from holdfast.core.records import Encoding, Record, Scope
+from holdfast.core.records import Encoding, Record, Scope, Subject
 from holdfast.core.types import Kind
 
 PageT = TypeVar("PageT")
@@ -64,10 +64,10 @@ class RecallFeed(Protocol):
         of any process are in the answer once they have committed.
         """
 
-    def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
+    def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         """Live records of a kind that have no vectors of this model."""
 
-    def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
+    def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
         """Give records (id, version) their new encoding; those that changed meanwhile are passed over."""
 
     def adopt(self, model: str) -> None:
@@ -76,5 +76,5 @@ class RecallFeed(Protocol):
     def is_current(self, model: str) -> bool:
         """Whether this model was the last to be adopted."""
 
-    def subjects(self, tenant: str) -> Iterator[str]:
+    def subjects(self, tenant: str) -> Iterator[Subject]:
         """Every subject of a tenant."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from holdfast.core.records import Subject
 from holdfast.ports.work import Lease
 
 
@@ -85,7 +86,7 @@ class Pack(NamedTuple):
     """A cold object: records of one subject, packed together."""
 
     number: int
-    subject: str
+    subject: Subject
     name: str
     state: str
     records: int
@@ -99,12 +100,12 @@ class PackStore(Protocol):
     records that still lie in it, and ``leaving`` until its object is gone.
     """
 
-    def alias(self, subject: str) -> str:
+    def alias(self, subject: Subject) -> str:
         """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
 
     def open(
         self,
-        subject: str,
+        subject: Subject,
         *,
         name: str,
         records: int,
@@ -127,7 +128,7 @@ class PackStore(Protocol):
     def members(self, number: int) -> list[str]:
         """The records that lie in a pack and are to stay."""
 
-    def small(self, subject: str, *, below: int) -> Pack | None:
+    def small(self, subject: Subject, *, below: int) -> Pack | None:
         """The smallest pack of a subject that is kept and has fewer bytes than that."""
 
     def oldest(self, limit: int) -> list[Pack]:

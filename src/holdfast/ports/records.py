@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import RecordFacts
-from holdfast.core.records import Entry, Fact, Move, Outcome, Record, Usage
+from holdfast.core.records import Entry, Fact, Move, Outcome, Record, Subject, Usage
 from holdfast.core.types import Kind
 from holdfast.ports.work import Lease
 
@@ -25,7 +25,7 @@ class Added(NamedTuple):
 class RecordStore(Protocol):
     """Durable records of the kinds that ``TYPES`` calls durable."""
 
-    def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         """Add all entries, or none of them.
 
         Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
@@ -34,19 +34,19 @@ class RecordStore(Protocol):
         room for is refused.
         """
 
-    def get(self, subject: str, record_id: str) -> Record | None:
+    def get(self, subject: Subject, record_id: str) -> Record | None:
         """The record, in whatever state it is; ``None`` if there is no such."""
 
     def find(self, tenant: str, record_id: str) -> Record | None:
         """The record, whoever of the tenant's users it belongs to."""
 
-    def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
+    def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
         """The live record of a kind that goes by a name, if it is not hidden at ``now``."""
 
-    def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+    def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         """Those of the records that are live and not hidden at ``now``, by id."""
 
-    def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
+    def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         """The records with their encodings, in whatever state they are, by id."""
 
     def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
@@ -57,7 +57,7 @@ class RecordStore(Protocol):
         the change would take it out of a hold that it is under.
         """
 
-    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+    def transition(self, subject: Subject, moves: Sequence[Move], *, now: int) -> list[Outcome]:
         """Carry out each move, or say why not and change nothing of that record.
 
         The only way from one state to another: state, version and holds are checked, and the audit entry (of the move,
@@ -67,7 +67,7 @@ class RecordStore(Protocol):
 
     def transition_all(
         self,
-        batches: Sequence[tuple[str, Sequence[Move]]],
+        batches: Sequence[tuple[Subject, Sequence[Move]]],
         *,
         now: int,
         lease: Lease | None = None,
@@ -80,7 +80,7 @@ class RecordStore(Protocol):
         """
 
     def binned(
-        self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = ..., limit: int
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = ..., limit: int
     ) -> tuple[list[Record], tuple[int, int]]:
         """Some of the records in the recycle bin, those that leave it first first, and where to go on from."""
 
@@ -89,10 +89,10 @@ class RecordStore(Protocol):
         from.
         """
 
-    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
+    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
-    def usage(self, subject: str, kind: Kind) -> Usage:
+    def usage(self, subject: Subject, kind: Kind) -> Usage:
         """What the subject holds of a kind, live records only."""
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
@@ -110,11 +110,11 @@ class Written(NamedTuple):
 class ProvenanceStore(Protocol):
     """Where records came from: who or what wrote them, and what they were derived from. Each record says it itself."""
 
-    def derived(self, subject: str, source_ids: Sequence[str]) -> list[Written]:
+    def derived(self, subject: Subject, source_ids: Sequence[str]) -> list[Written]:
         """The subject's records that say they were derived from any of these memories and messages, each once."""
 
     def of_source(
-        self, tenant: str, source: str, subject: str | None = None, *, after: int = 0, limit: int
+        self, tenant: str, source: str, subject: Subject | None = None, *, after: int = 0, limit: int
     ) -> tuple[list[Written], int]:
         """Some of the records that a source wrote, of a subject or of all of a tenant's, each subject's together, and
         where to go on from. Costs what the source wrote; of an agent's own, what there is.
@@ -124,13 +124,13 @@ class ProvenanceStore(Protocol):
 class FactStore(Protocol):
     """Facts of a subject's entities."""
 
-    def record(self, subject: str, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
+    def record(self, subject: Subject, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
         """Let each fact join what is known, as ``core.facts.succession`` says, together; the ids that were added."""
 
-    def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
+    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int) -> int:
         """End those of the facts that still hold; how many there were."""
 
-    def facts(self, subject: str, entity_ids: Sequence[str]) -> list[Fact]:
+    def facts(self, subject: Subject, entity_ids: Sequence[str]) -> list[Fact]:
         """Every fact, current and ended, that has one of the entities as source or target, oldest first."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.errors import AgentRemovedError
+from holdfast.core.records import Subject
 from holdfast.core.times import iso
 from holdfast.core.types import State
 from holdfast.ports.work import Lease
@@ -45,7 +46,7 @@ class Own(NamedTuple):
     """A memory or a conversation of an agent."""
 
     kind: str
-    subject: str
+    subject: Subject
     id: str
     version: int
     size: int

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from holdfast.core.chain import Event
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, Hold
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.rules import Life, Rule, Terms
 from holdfast.core.selections import Labels
 from holdfast.core.types import State
@@ -68,7 +68,7 @@ class Census(NamedTuple):
     """How much of a subject is due a move, with two marks that change when any of it does."""
 
     kind: str
-    subject: str
+    subject: Subject
     records: int
     bytes: int
     mark: int
@@ -125,7 +125,15 @@ class DueStore(Protocol):
         """Records (or sessions) in a window, in a fixed order; metadata only with ``tags``."""
 
     def due_of(
-        self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
+        self,
+        subject: Subject,
+        profile: Profile,
+        state: State,
+        window: Window,
+        *,
+        after: int = 0,
+        limit: int,
+        tags: bool,
     ) -> tuple[list[RecordFacts], int]:
         """The records of one subject in a window, in a fixed order, and where to go on from. Costs what the subject
         has, so it is for one of whom much is due.
@@ -145,16 +153,16 @@ class DueStore(Protocol):
         """Records (or sessions) whose time in the bin is over, in a fixed order."""
 
     def binned_sessions(
-        self, tenant: str, subject: str | None = None, *, after: tuple[int, str] | None = None, limit: int
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, str] | None = None, limit: int
     ) -> list[Session]:
         """Sessions in the recycle bin, those that leave it first first; with ``after`` (the time at which one leaves,
         and its id), those that come after that, be it there or not.
         """
 
-    def live(self, subject: str) -> int:
+    def live(self, subject: Subject) -> int:
         """How many live records a subject has."""
 
-    def expired(self, subject: str, kind: str, now: int) -> int:
+    def expired(self, subject: Subject, kind: str, now: int) -> int:
         """How many of a subject's live records of a kind are past their time, and wait for a sweep."""
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.chain import Entry as AuditEntry
-from holdfast.core.records import Fact, Message, Record
+from holdfast.core.records import Fact, Message, Record, Subject
 from holdfast.core.tombstones import ErasureMark, Tombstone
 from holdfast.core.types import Kind, MemoryType
 from holdfast.ports.conversations import Session
@@ -56,31 +56,31 @@ class SubjectReader(Protocol):
     exactly once, whatever happens to it meanwhile.
     """
 
-    def alias(self, subject: str) -> str | None:
+    def alias(self, subject: Subject) -> str | None:
         """The subject's pseudonym; ``None`` if nothing was ever kept of it. Another, and it was erased meanwhile."""
 
-    def size(self, subject: str) -> int:
+    def size(self, subject: Subject) -> int:
         """How many records and messages there are, more or less."""
 
-    def records(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+    def records(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
         """Some records of a kind, and where to go on from."""
 
-    def sessions(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
+    def sessions(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
         """Some conversations, and where to go on from."""
 
-    def messages(self, subject: str, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
+    def messages(self, subject: Subject, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
         """Some messages of a conversation, in their order, and where to go on from."""
 
-    def facts(self, subject: str, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
+    def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
         """Some facts, current and ended, and where to go on from."""
 
-    def audit(self, subject: str, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
+    def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
         """The events of ``limit`` entries of the subject's chain at most, oldest first, and where to go on from."""
 
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         """The limits that were set for a user."""
 
-    def own_sessions(self, subject: str, names: Sequence[str]) -> frozenset[str]:
+    def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
         """Those of the names that are sessions of the subject, and of nobody else in its tenant."""
 
 
@@ -101,7 +101,7 @@ class SubjectStore(Protocol):
 
     def detach(
         self,
-        subject: str,
+        subject: Subject,
         *,
         alias: str | None = None,
         even_held: bool = False,
@@ -120,10 +120,10 @@ class SubjectStore(Protocol):
         an old copy, and keep nothing.
         """
 
-    def check(self, subject: str) -> None:
+    def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
 
-    def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
+    def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""
 
     def tombstones(self) -> list[Tombstone]:

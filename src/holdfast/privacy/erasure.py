@@ -24,6 +24,7 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
 )
 from holdfast.core.packs import pack_folder
+from holdfast.core.records import Subject
 from holdfast.core.tombstones import Tombstone
 from holdfast.core.types import MemoryType
 from holdfast.ports.conversations import ShortTermStore
@@ -115,7 +116,7 @@ class Eraser:
         objects: Callable[[], ObjectStore],
         *,
         now: Callable[[], int],
-        forget: Callable[[str], Mapping[str, int]] = lambda _subject: {},
+        forget: Callable[[Subject], Mapping[str, int]] = lambda _subject: {},
         short_term: ShortTermStore | None = None,
         certify: Callable[[Erasure], dict[str, Any]] | None = None,
     ) -> None:
@@ -129,7 +130,7 @@ class Eraser:
         self._certify = certify
         self._rest_until = 0.0
 
-    def erase(self, subject: str, prepare: Callable[[], None] = lambda: None) -> Erasure:
+    def erase(self, subject: Subject, prepare: Callable[[], None] = lambda: None) -> Erasure:
         """Erase a subject, wherever anything of it is. ``HeldError``, audited, while a hold stands on anything of it.
 
         One of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
@@ -174,7 +175,7 @@ class Eraser:
             )
         return "The erasure has not begun, and nothing was erased: erase again"
 
-    def check(self, subject: str) -> None:
+    def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` with which erasing a subject would be refused just now; nothing is changed."""
         self._subjects.check(subject)
 
@@ -244,7 +245,7 @@ class Eraser:
                 self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
         return count
 
-    def _erase_again(self, subject: str, alias: str) -> bool:
+    def _erase_again(self, subject: Subject, alias: str) -> bool:
         """Erase whoever is in the ledger and is there; whether there was something to do that no hold forbids."""
         even_held = self._ledger.is_carried_out(alias)
         try:
@@ -263,7 +264,7 @@ class Eraser:
 
     def _detach(
         self,
-        subject: str,
+        subject: Subject,
         alias: str | None = None,
         *,
         now: int,
@@ -328,7 +329,10 @@ class Eraser:
             tally.add(name, count)
         with tally.coping():
             if self._short_term is not None:
-                tally.add("short-term sessions", self._short_term.end_user(*tombstone.subject.split("/", 1)))
+                tally.add(
+                    "short-term sessions",
+                    self._short_term.end_user(tombstone.subject.tenant, tombstone.subject.user_id),
+                )
             self._subjects.forget_name(tombstone)
         return held.get(MemoryType.WORKING.value, 0)
 
@@ -367,12 +371,12 @@ class Eraser:
             entry,
         )
 
-    def _nobody(self, subject: str, found: Found, now: int) -> Erasure:
+    def _nobody(self, subject: Subject, found: Found, now: int) -> Erasure:
         """Nothing was ever kept of a user; but something may name them, or be in memory."""
         held = self._forget(subject)
         elsewhere = 0
         if self._short_term is not None:
-            elsewhere = self._short_term.end_user(*subject.split("/", 1))
+            elsewhere = self._short_term.end_user(subject.tenant, subject.user_id)
         counts = {**found.rows, **held, "short-term sessions": elsewhere}
         kinds = {kind.value: held.get(kind.value, 0) for kind in MemoryType}
         kinds[MemoryType.SHORT_TERM.value] = elsewhere

@@ -17,7 +17,7 @@ import numpy as np
 from holdfast.core.content import to_json
 from holdfast.core.deadline import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
-from holdfast.core.records import Encoding, Message, Record, Scope
+from holdfast.core.records import Encoding, Message, Record, Scope, Subject
 from holdfast.core.types import TYPES, Kind, MemoryType, State
 from holdfast.ports.feed import Changes, Cursor, IndexRow, RecallFeed
 from holdfast.ports.models import Embedder, Vectors
@@ -178,7 +178,7 @@ class Recall:
             self._slots.pop(_key(scope, kind), None)
             self._total -= self._bytes.pop(_key(scope, kind), 0)
 
-    def forget_user(self, subject: str) -> None:
+    def forget_user(self, subject: Subject) -> None:
         """Let go of everything of one user."""
         with self._lock:
             for key in [key for key in self._slots if key[0] == subject]:
@@ -296,7 +296,7 @@ class Recall:
         slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
         slot.items = wanted
 
-    def _reembed_batch(self, subject: str, kind: Kind, limit: int = _BATCH) -> int:
+    def _reembed_batch(self, subject: Subject, kind: Kind, limit: int = _BATCH) -> int:
         """Embed some of a subject's records that have no vectors of this model; how many."""
         records = self._feed.unembedded(subject, kind, model=self.model, limit=limit)
         if not records:

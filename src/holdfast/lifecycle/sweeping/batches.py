@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
-from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.records import Cause, Move, Outcome, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.archive import Archives, Kept
@@ -37,7 +37,7 @@ class Stores(NamedTuple):
     history: History
     archives: Archives
     erase_session: Callable[..., int]
-    retell: Callable[[str, list[str]], None]
+    retell: Callable[[Subject, list[str]], None]
     """Entities went: let those that are related to them tell what holds now."""
 
 
@@ -134,7 +134,7 @@ class Batches:
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST), _MOST))
         self._rest(took)
 
-    def _archive(self, subject: str, decisions: Sequence[Decision]) -> None:
+    def _archive(self, subject: Subject, decisions: Sequence[Decision]) -> None:
         """Archive records of one subject; without cold storage, those that need it wait for the next sweep."""
         began = time.monotonic()
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
@@ -205,8 +205,8 @@ def _way(decision: Decision) -> tuple[bool, bool, str]:
     return decision.kind == HISTORY, archived, decision.kind if archived else ""
 
 
-def _by_subject(decisions: Sequence[Decision]) -> list[tuple[str, list[Decision]]]:
-    grouped: dict[str, list[Decision]] = defaultdict(list)
+def _by_subject(decisions: Sequence[Decision]) -> list[tuple[Subject, list[Decision]]]:
+    grouped: dict[Subject, list[Decision]] = defaultdict(list)
     for decision in decisions:
         grouped[decision.subject].append(decision)
     return list(grouped.items())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import RecordFacts, Window, split_window, windows
+from holdfast.core.records import Subject
 from holdfast.core.rules import HISTORY, Life
 from holdfast.core.types import State
 from holdfast.ports.rules import Census, DueStore, Profile
@@ -22,7 +23,7 @@ class Extent(NamedTuple):
     """``None``: every kind."""
     targets: frozenset[State] = frozenset({State.ARCHIVED, State.RECYCLED})
     bin: bool = True
-    subject: str | None = None
+    subject: Subject | None = None
     shorter_than: int | None = None
     """Only kinds that live for less than this."""
 
@@ -31,7 +32,7 @@ class Extent(NamedTuple):
         short = [after for after in life[:2] if after is not None and after < (self.shorter_than or 0)]
         return (self.kinds is None or kind in self.kinds) and (self.shorter_than is None or bool(short))
 
-    def is_about(self, subject: str) -> bool:
+    def is_about(self, subject: Subject) -> bool:
         """Whether a subject is within it."""
         return self.subject in (None, subject)
 
@@ -93,7 +94,7 @@ class Survey:
             for page in self._all_pages(one, tags=tags):
                 yield [standing for standing in page if standing.subject not in many]
 
-    def _pages_of(self, subject: str, one: DueClass, *, tags: bool) -> Iterator[list[RecordFacts]]:
+    def _pages_of(self, subject: Subject, one: DueClass, *, tags: bool) -> Iterator[list[RecordFacts]]:
         place = 0
         while True:
             standings, place = self._dues.due_of(subject, *one, after=place, limit=_PAGE, tags=tags)

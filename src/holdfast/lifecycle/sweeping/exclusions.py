@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.core.decisions import Decision, RecordFacts, decide
 from holdfast.core.holds import Hold
+from holdfast.core.records import Subject
 from holdfast.core.rules import HISTORY, Life
 from holdfast.core.types import OWN, State
 from holdfast.lifecycle.clock import MANY, takes_too_much
@@ -32,9 +33,11 @@ class Exceptions:
         return any(hold.tag is not None for hold in self.holds)
 
     @property
-    def held_subjects(self) -> frozenset[str]:
+    def held_subjects(self) -> frozenset[Subject]:
         """Subjects of whom everything is on hold."""
-        return frozenset(f"{hold.tenant}/{hold.user_id}" for hold in self.holds if _parts(hold) == {"user_id"})
+        return frozenset(
+            Subject(hold.tenant, hold.user_id) for hold in self.holds if hold.user_id and _parts(hold) == {"user_id"}
+        )
 
     @property
     def held_agents(self) -> frozenset[str]:
@@ -45,7 +48,7 @@ class Exceptions:
     def one_by_one(self) -> bool:
         """Whether what is on hold can only be told by looking at each record."""
         held = self.held_subjects
-        return any(f"{hold.tenant}/{hold.user_id}" not in held for hold in self.holds)
+        return any(hold.user_id is None or Subject(hold.tenant, hold.user_id) not in held for hold in self.holds)
 
     @property
     def agents(self) -> frozenset[str]:
@@ -87,7 +90,7 @@ def find_exceptions(survey: Survey, dues: DueStore, tenant: str, holds: list[Hol
         return Exceptions(holds)
     kept = Exceptions(holds)  # what is wholly on hold is not at risk
     users = _users(survey, dues, kept)
-    aside = kept.held_subjects | {f"{tenant}/{user.user_id}" for user in users}
+    aside = kept.held_subjects | {Subject(tenant, user.user_id) for user in users if user.user_id}
     agents = _agents(survey, dues, tenant, aside)
     return Exceptions(holds, (*users, *(agent for agent in agents if agent.agent_id not in kept.held_agents)))
 
@@ -99,20 +102,20 @@ def _parts(hold: Hold) -> set[str]:
 
 def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[NeedsConfirmation]:
     """Users who would lose too much."""
-    losses: Counter[str] = Counter()
+    losses: Counter[Subject] = Counter()
     held, agents = kept.held_subjects, kept.held_agents
     for one, due in survey.due.items():
         if one.window.target is State.RECYCLED and one.profile.kind != HISTORY:
             free = survey.census(one, without=agents) if agents else due
             losses.update({census.subject: census.records for census in free if census.subject not in held})
     return [
-        NeedsConfirmation(subject.split("/", 1)[1], None, lost, of)
+        NeedsConfirmation(subject.user_id, None, lost, of)
         for subject, lost in losses.items()
         if lost > MANY and takes_too_much(lost, of := dues.live(subject))
     ]
 
 
-def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[str]) -> list[NeedsConfirmation]:
+def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[Subject]) -> list[NeedsConfirmation]:
     """Agents that would lose too much of what is their own, counted without users who are on hold, or aside already."""
     own = [one for one in survey.due if one.window.target is State.RECYCLED and one.profile.kind in OWN]
     if sum(census.records for one in own for census in survey.due[one] if census.subject not in aside) <= MANY:

@@ -194,7 +194,7 @@ def shown_decision(decision: Decision) -> dict[str, Any]:
     return {
         "memory_id": decision.id,
         "memory_type": decision.kind,
-        "user_id": decision.subject.split("/", 1)[1],
+        "user_id": decision.subject.user_id,
         "action": ACTIONS[decision.target],
         "from": decision.source.value,
         "to": decision.target.value,

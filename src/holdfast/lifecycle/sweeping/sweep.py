@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
 from holdfast.core.errors import PlanChangedError, RulesChangedError
+from holdfast.core.records import Subject
 from holdfast.core.types import TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
@@ -69,7 +70,7 @@ class Sweeper:
         holds: HoldStore,
         archives: Archives,
         erase_session: Callable[..., int],
-        retell: Callable[[str, list[str]], None] = lambda _subject, _ids: None,
+        retell: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
         leaving: Leaves | None = None,
     ) -> None:
@@ -251,7 +252,7 @@ class Sweeper:
 
 def _looked_at(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
     """What may move, for each subject, by looking at each record; and how much is on hold."""
-    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     held = 0
     for decisions, kept in decided:
         held += kept
@@ -268,7 +269,7 @@ def _allowed(survey: Survey, one: DueClass, due: list[Census], exceptions: Excep
     if one.window.target is State.RECYCLED and exceptions.asides:
         if exceptions.agents:
             due = survey.census(one, without=exceptions.agents)
-        due = [census for census in due if census.subject.split("/", 1)[1] not in exceptions.users]
+        due = [census for census in due if census.subject.user_id not in exceptions.users]
     return _parted(due, exceptions)
 
 

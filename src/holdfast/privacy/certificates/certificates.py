@@ -18,6 +18,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.ids import is_id
+from holdfast.core.records import Subject
 from holdfast.ports.audit import AuditStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificate import (
@@ -84,7 +85,7 @@ def remarks_on(engine: str, *, pending: bool, short_term_elsewhere: bool) -> lis
 def erasure_on(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:
     """The latest entry of a tenant's own chain that says that a pseudonym was erased; ``None`` if none of them does."""
     for tenant in dict.fromkeys(tenants):
-        entries = [entry for entry in audit.of_item(f"{tenant}/", alias) if entry.action == Action.ERASED]
+        entries = [entry for entry in audit.of_item(Subject(tenant), alias) if entry.action == Action.ERASED]
         if entries:
             return Audited(entries[-1].chain, entries[-1].seq, entries[-1].hash)
     return None

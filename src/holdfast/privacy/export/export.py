@@ -21,6 +21,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.ids import name_in_logs
+from holdfast.core.records import Subject
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType
 from holdfast.privacy.export.archive import Contents, ExportWriter, Progress
@@ -92,7 +93,7 @@ class Exports:
 
     def size(self, tenant: str, user_id: str) -> int:
         """About how many lines an export has: what ``progress`` comes to."""
-        return self._sources.reader.size(f"{tenant}/{check_id(user_id, 'user_id')}")
+        return self._sources.reader.size(Subject.checked(tenant, user_id))
 
 
 def _log_exported(alias: str | None, counts: Mapping[str, int]) -> None:

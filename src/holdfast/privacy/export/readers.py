@@ -19,7 +19,7 @@ from holdfast.core.errors import (
     StaleError,
 )
 from holdfast.core.packs import Packed
-from holdfast.core.records import Message, Record, Scope
+from holdfast.core.records import Message, Record, Scope, Subject
 from holdfast.core.types import DURABLE, TYPES, MemoryType
 from holdfast.lifecycle.archive import Archives
 from holdfast.ports.conversations import ShortTermStore
@@ -49,7 +49,7 @@ class Sources:
     rules: RuleStore
     holds: HoldStore
     archives: Archives
-    working: Callable[[str], Sequence[tuple[Scope, Sequence[Message]]]]
+    working: Callable[[Subject], Sequence[tuple[Scope, Sequence[Message]]]]
     """The working memory of this process, by subject."""
 
 
@@ -74,9 +74,9 @@ class Person:
     _packs: dict[int, dict[str, Packed] | None] = field(default_factory=dict)
 
     @property
-    def subject(self) -> str:
+    def subject(self) -> Subject:
         """The person as the stores know them."""
-        return f"{self.tenant}/{self.user_id}"
+        return Subject(self.tenant, self.user_id)
 
     @cached_property
     def sessions(self) -> frozenset[tuple[str, str | None]]:

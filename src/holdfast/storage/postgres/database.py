@@ -18,6 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.core.deadline import check_deadline, current_deadline
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
+from holdfast.core.records import Subject
 from holdfast.storage.postgres.cancel import cancelled_in_time
 from holdfast.storage.postgres.connect import prepare_schema, quoted
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
@@ -106,7 +107,7 @@ class PostgresDatabase:
     # --- transactions --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def read(self, subject: str | None = None) -> Iterator[PostgresTransaction]:
+    def read(self, subject: Subject | None = None) -> Iterator[PostgresTransaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
         with self._translated(), self._begun(_READ, subject, None, writes=False) as tx:
             with cancelled_in_time(tx.connection):
@@ -134,7 +135,7 @@ class PostgresDatabase:
         raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
     def write(
-        self, subject: str | None = None, first: Question | None = None
+        self, subject: Subject | None = None, first: Question | None = None
     ) -> AbstractContextManager[PostgresTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
         where it is said for whom, and what will be asked first.
@@ -158,7 +159,7 @@ class PostgresDatabase:
             yield tx
 
     @contextmanager
-    def _writing(self, subject: str | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
+    def _writing(self, subject: Subject | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
         with self._translated(), self._begun(BEGIN, subject, first, writes=True) as tx:
             yield tx
@@ -169,7 +170,7 @@ class PostgresDatabase:
         self.on_commit()
 
     @contextmanager
-    def _relying(self, subject: str, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
+    def _relying(self, subject: Subject, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
         """A transaction that does not ask first: it is carried out by one text, if what it relies on is so."""
         self.check_usable()
         with self._translated(), self._returned(self._get()) as connection:
@@ -262,7 +263,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _begun(
-        self, begin: bytes, subject: str | None, first: Question | None, *, writes: bool
+        self, begin: bytes, subject: Subject | None, first: Question | None, *, writes: bool
     ) -> Iterator[PostgresTransaction]:
         """A transaction; what is not committed when the block ends is undone."""
         pieces: list[Piece] = [(begin, ())]

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
+from holdfast.core.records import Subject
 from holdfast.storage.postgres.optimistic import as_record
 from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, statements
 
@@ -114,7 +115,7 @@ def binary_cursor(connection: Connection) -> RawCursor[Row]:
     return cursor
 
 
-def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *, writes: bool) -> list[Piece]:
+def begin_for(begin: bytes, schema: str, subject: Subject, first: Question | None, *, writes: bool) -> list[Piece]:
     """What begins a transaction, takes a subject's turn or looks it up, and asks something."""
     if writes:
         turn = piece("records.take_turn", (gate_of(schema, subject), subject))
@@ -124,9 +125,9 @@ def begin_for(begin: bytes, schema: str, subject: str, first: Question | None, *
     return [(begin, ()), turn, *([] if first is None else [piece(*first)])]
 
 
-def gate_of(schema: str, subject: str) -> int:
+def gate_of(schema: str, subject: Subject) -> int:
     """The lock that is the gate of a subject's tenant."""
-    return lock_key(schema, "gate", subject.split("/", 1)[0])
+    return lock_key(schema, "gate", subject.tenant)
 
 
 def lock_key(*names: str) -> int:
@@ -284,7 +285,7 @@ class PostgresTransaction:
 
     # --- subjects ------------------------------------------------------------------------------------------------
 
-    def number_of(self, subject: str) -> int | None:
+    def number_of(self, subject: Subject) -> int | None:
         """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
         here on.
         """
@@ -295,13 +296,13 @@ class PostgresTransaction:
             self._numbers[subject] = number[0]
         return self._numbers[subject]
 
-    def _take_turn(self, subject: str) -> Row:
+    def _take_turn(self, subject: Subject) -> Row:
         """Pass the tenant's gate, find the subject, and wait for its turn: in one go."""
         row = self.one("records.take_turn", (gate_of(self._schema, subject), subject)) or (None, None)
         self.xid = row[1]
         return row
 
-    def begun_for(self, subject: str, row: Row | None, answer: Row | None = None) -> None:
+    def begun_for(self, subject: Subject, row: Row | None, answer: Row | None = None) -> None:
         """It was begun by taking a subject's turn, or by looking a subject up; with what that gave, and what was asked
         first. For a subject that nobody has seen, no turn was taken: what was answered may not be so any more.
         """
@@ -311,7 +312,7 @@ class PostgresTransaction:
         if self._writes and row is not None:
             self.xid = row[1]
 
-    def relies_on(self, subject: str, first: Question, expected: Row) -> None:
+    def relies_on(self, subject: Subject, first: Question, expected: Row) -> None:
         """It has not begun yet, and goes on only if the first question would be answered as expected."""
         self._relied = (gate_of(self._schema, subject), *first[1], as_record(expected))
         self._numbers[subject] = expected[0]
@@ -324,7 +325,7 @@ class PostgresTransaction:
         if begun[-1].fetchone() != (True,):
             raise AgainError
 
-    def number_for(self, subject: str) -> int:
+    def number_for(self, subject: Subject) -> int:
         """The same, for a subject seen before or not."""
         number = self.number_of(subject)
         while number is None:

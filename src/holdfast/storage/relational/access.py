@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.core.access import ApiKey, Right, told_rights
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
-from holdfast.core.records import ALL
+from holdfast.core.records import ALL, Subject
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
@@ -71,7 +71,7 @@ def unbind(tx: Transaction, tenant: str, user_id: str) -> int:
 
 def _note(tx: Transaction, key: ApiKey, event: Event) -> None:
     tenant = _OPERATORS_CHAIN if key.tenant == ALL else key.tenant
-    append(tx, tx.number_for(f"{tenant}/"), [event])
+    append(tx, tx.number_for(Subject(tenant)), [event])
 
 
 def _listed(ids: Iterable[str] | None) -> str | None:

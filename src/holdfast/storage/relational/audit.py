@@ -28,6 +28,7 @@ from holdfast.core.chain import (
     parse_entries,
 )
 from holdfast.core.errors import NotFoundError, StorageError
+from holdfast.core.records import Subject
 from holdfast.storage.relational.database import Database, Names, Transaction
 
 SQL: Final = Names("audit")
@@ -70,19 +71,19 @@ class SqlAudit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, subject: str, events: Sequence[Event]) -> None:
+    def append(self, subject: Subject, events: Sequence[Event]) -> None:
         if events:
             with self._database.write() as tx:
                 append(tx, tx.number_for(subject), events)
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    def of_item(self, subject: str, item: str) -> list[Entry]:
+    def of_item(self, subject: Subject, item: str) -> list[Entry]:
         with self._database.read() as tx:
             found = tx.rows(SQL["of_item"], (tx.number_of(subject), item))
         return [entry for row in found for entry in parse_entries(*row) if entry.item == item]
 
-    def tail(self, tenant: str, *, limit: int, subject: str | None = None) -> list[Entry]:
+    def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[Entry]:
         latest: list[Entry] = []
         whose: object
         with self._database.read() as tx:

@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.core.chain import Event
 from holdfast.core.clock import Seen, sight
+from holdfast.core.records import Subject
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
@@ -33,7 +34,7 @@ class SqlClock:
     def accept(self, now: int, tenant: str, event: Event) -> None:
         with self._database.alone("seen") as tx:
             tx.run(SQL["see"], Seen(now))
-            append(tx, tx.number_for(f"{tenant}/"), [event])
+            append(tx, tx.number_for(Subject(tenant)), [event])
 
 
 def _seen(tx: Transaction) -> Seen | None:

@@ -13,7 +13,7 @@ from holdfast.core.content import pack, parse_json_object, to_json, unpack
 from holdfast.core.deadline import check_deadline
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import Message, Move, Outcome, Scope
+from holdfast.core.records import Message, Move, Outcome, Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.core.types import State
@@ -119,10 +119,10 @@ class SqlHistory:
         with self._database.read() as tx:
             return [row[0] for row in tx.rows(SQL["owners"], (agent_id, session_id or "", now, tenant))]
 
-    def sessions(self, subject: str, agent_id: str | None = None, *, now: int) -> list[Session]:
+    def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
-            found = tx.rows(SQL["sessions"], (number, agent_id, now, subject.split("/", 1)[0]))
+            found = tx.rows(SQL["sessions"], (number, agent_id, now, subject.tenant))
         return [as_session(subject, row) for row in found]
 
     def to_summarize(
@@ -130,7 +130,7 @@ class SqlHistory:
     ) -> tuple[list[Session], int]:
         with self._database.read() as tx:
             found = tx.rows(SQL["sessions_to_summarize"], (after, idle_since, now, tenant, limit))
-        return [as_session(row[-1], row[:-1]) for row in found], (found[-1][0] if found else after)
+        return [as_session(Subject.parse(row[-1]), row[:-1]) for row in found], (found[-1][0] if found else after)
 
     def save_summary(self, session: Session, summary: str) -> bool:
         with self._database.write() as tx:
@@ -173,12 +173,12 @@ class SqlHistory:
             )
         return len(found)
 
-    def find_message(self, subject: str, message_id: str) -> Turn | None:
+    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
         with self._database.read() as tx:
             row = tx.one(SQL["said"], (tx.number_of(subject), message_id))
         return None if row is None else Turn(as_message(row[:5]), as_session(subject, row[6:]), row[5])
 
-    def restore_message(self, subject: str, message_id: str, *, now: int) -> bool:
+    def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
         refused: ConflictError | None = None
         with self._database.write() as tx:
             number = tx.number_of(subject)
@@ -190,7 +190,7 @@ class SqlHistory:
                 raise ConflictError(
                     f"message {message_id} was in the recycle bin until {iso(purge_at)}; it can no longer be restored"
                 )
-            if is_removed(tx, subject.split("/", 1)[0], agent_id):
+            if is_removed(tx, subject.tenant, agent_id):
                 refused = AgentRemovedError(
                     f"message {message_id} belongs to agent {agent_id!r}, which is in the recycle bin; restore the "
                     f"agent first (holdfast agent restore {agent_id}), then the message"
@@ -210,11 +210,11 @@ class SqlHistory:
         return True
 
     def binned_messages(
-        self, tenant: str, subject: str | None = None, *, now: int, after: tuple[int, int] = START, limit: int
+        self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = START, limit: int
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
         with self._database.read() as tx:
             found = tx.rows(SQL["binned_messages"], (now, *after, tenant, subject, limit))
-        binned = [BinnedMessage(as_message(row[:5]), *row[5:9]) for row in found]
+        binned = [BinnedMessage(as_message(row[:5]), Subject.parse(row[5]), *row[6:9]) for row in found]
         return binned, ((found[-1][8], found[-1][9]) if found else after)
 
     def purge_messages(
@@ -230,7 +230,7 @@ class SqlHistory:
                 break
             after = (found[-1][2], found[-1][0])
             found.sort(key=lambda row: row[7])
-            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: str(row[3]))]
+            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: Subject.parse(row[3]))]
             for group in self._database.groups(theirs):
                 with self._database.write() as tx:
                     check_lease(tx, lease)
@@ -242,12 +242,12 @@ class SqlHistory:
 
     # --- whole conversations -------------------------------------------------------------------------------------
 
-    def get(self, subject: str, item_id: str) -> Session | None:
+    def get(self, subject: Subject, item_id: str) -> Session | None:
         with self._database.read() as tx:
             row = tx.one(SQL["session_by_id"], (item_id, tx.number_of(subject)))
         return None if row is None else as_session(subject, row)
 
-    def hold_on(self, subject: str, item_id: str) -> Hold | None:
+    def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             row = tx.one(SQL["session_by_id"], (item_id, number))
@@ -255,7 +255,7 @@ class SqlHistory:
 
     def transition_all(
         self,
-        batches: Sequence[tuple[str, Sequence[Move]]],
+        batches: Sequence[tuple[Subject, Sequence[Move]]],
         *,
         now: int,
         lease: Lease | None = None,
@@ -272,7 +272,7 @@ class SqlHistory:
                 tx.then(partial(end_windows, self._elsewhere, ended))
         return outcomes
 
-    def erase(self, subject: str, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+    def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         session = self.get(subject, item_id)
         if session is not None and self._elsewhere is not None:  # a crash may have left it there when the session went
             scope = scope_of(subject, session.agent_id, session.session_id)
@@ -295,7 +295,7 @@ class SqlHistory:
 def _transition(
     tx: Transaction,
     profiles: Profiles,
-    subject: str,
+    subject: Subject,
     moves: Sequence[Move],
     *,
     now: int,
@@ -318,7 +318,7 @@ def _last_messages(tx: Transaction, subject: int, session: int, limit: int, befo
     return [as_message(row) for row in reversed(found)]
 
 
-def _purge(tx: Transaction, subject: str, found: list[tuple[Any, ...]], *, now: int, limit: int) -> list[int]:
+def _purge(tx: Transaction, subject: Subject, found: list[tuple[Any, ...]], *, now: int, limit: int) -> list[int]:
     """Delete messages of one subject for good, but for those that a hold keeps; the sizes of those that went."""
     number = tx.number_of(subject)
     if number is None:  # erased meanwhile
@@ -405,7 +405,7 @@ class SqlShortTerm:
 
     def end_user(self, tenant: str, user_id: str) -> int:
         with self._database.write() as tx:
-            return tx.run(SQL["end_windows_of_user"], (tx.number_of(f"{tenant}/{user_id}"),))
+            return tx.run(SQL["end_windows_of_user"], (tx.number_of(Subject(tenant, user_id)),))
 
     def end_expired(self, now: int, limit: int) -> int:
         with self._database.write() as tx:
@@ -414,7 +414,7 @@ class SqlShortTerm:
     def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
         del known  # ids are kept as they are
         with self._database.read() as tx:
-            subject = tx.number_of(f"{tenant}/{user_id}")
+            subject = tx.number_of(Subject(tenant, user_id))
             found = tx.rows(SQL["windows_of_user"], (subject,))
         for number, agent_id, session_id, expires_at in found:
             with self._database.read() as tx:

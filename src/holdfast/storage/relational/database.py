@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.core.errors import InDoubtError
+from holdfast.core.records import Subject
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _SHARED: Final = "holdfast.storage.relational.sql"
@@ -144,12 +145,12 @@ class Transaction(Protocol):
     def attempt(self) -> AbstractContextManager[None]:
         """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
 
-    def number_of(self, subject: str, /) -> int | None:
+    def number_of(self, subject: Subject, /) -> int | None:
         """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
         here on.
         """
 
-    def number_for(self, subject: str, /) -> int:
+    def number_for(self, subject: Subject, /) -> int:
         """The same, for a subject seen before or not."""
 
     def have(self, number: int, /) -> None:
@@ -177,7 +178,7 @@ class Database(Protocol):
         block ends.
         """
 
-    def read(self, subject: str | None = None, /) -> AbstractContextManager[Transaction]:
+    def read(self, subject: Subject | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 
     def ask(self, statement: str, bindings: Bindings = (), /, *, patience: float | None = None) -> list[Row]:
@@ -187,7 +188,7 @@ class Database(Protocol):
         """
 
     def write(
-        self, subject: str | None = None, first: Question | None = None, /
+        self, subject: Subject | None = None, first: Question | None = None, /
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
         when the block ends; undone if it raises. It is begun sooner where it is said for whom, and what will be asked

@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, standing
+from holdfast.core.records import Subject
 from holdfast.core.rules import HISTORY, resolve
 from holdfast.core.times import SECOND
 from holdfast.core.tombstones import is_tombstone
@@ -58,7 +59,7 @@ class SqlDues:
         statement = SQL["session_census" if profile.kind == HISTORY else "census"]
         with self._database.read() as tx:
             found = tx.rows(statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
-        return [Census(profile.kind, *row) for row in found if not is_tombstone(row[0])]
+        return [Census(profile.kind, Subject.parse(row[0]), *row[1:]) for row in found if not is_tombstone(row[0])]
 
     def census_of_agents(
         self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
@@ -79,7 +80,15 @@ class SqlDues:
         return Page(standings, _last(found))
 
     def due_of(
-        self, subject: str, profile: Profile, state: State, window: Window, *, after: int = 0, limit: int, tags: bool
+        self,
+        subject: Subject,
+        profile: Profile,
+        state: State,
+        window: Window,
+        *,
+        after: int = 0,
+        limit: int,
+        tags: bool,
     ) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             first, last = all_keys(tx.number_of(subject) or 0)
@@ -92,17 +101,17 @@ class SqlDues:
         with self._database.read() as tx:
             found = tx.rows(SQL["bin_census"], (now, tenant))
             found += tx.rows(SQL["session_bin_census"], (now, tenant))
-        return [Census(_kind(code), subject, *rest) for subject, code, *rest in found]
+        return [Census(_kind(code), Subject.parse(subject), *rest) for subject, code, *rest in found]
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
-        totals: dict[str, list[int]] = {}
+        totals: dict[Subject, list[int]] = {}
         after = START
         with self._database.read() as tx:
-            movers: dict[str, Mover] = {}
+            movers: dict[Subject, Mover] = {}
             while found := tx.rows(CONVERSATIONS["messages_to_purge"], (now, *after, tenant, _SOME)):
                 after = (found[-1][2], found[-1][0])
                 for row in found:
-                    subject = row[3]
+                    subject = Subject.parse(row[3])
                     mover = movers.get(subject) or Mover(tx, subject, row[7], now=now)
                     movers[subject] = mover
                     if not _is_kept(tx, mover, row):
@@ -121,18 +130,18 @@ class SqlDues:
         return Page(standings, _last(found))
 
     def binned_sessions(
-        self, tenant: str, subject: str | None = None, *, after: tuple[int, str] | None = None, limit: int
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, str] | None = None, limit: int
     ) -> list[Session]:
         with self._database.read() as tx:
             found = tx.rows(SQL["bin_of_sessions"], (tenant, subject, limit, *(after or (-(2**63), ""))))
-        return [as_session(row[-1], row[:-1]) for row in found]
+        return [as_session(Subject.parse(row[-1]), row[:-1]) for row in found]
 
-    def live(self, subject: str) -> int:
+    def live(self, subject: Subject) -> int:
         with self._database.read() as tx:
             return tx.value(SQL["live_of_subject"], (tx.number_of(subject) or 0,))
 
-    def expired(self, subject: str, kind: str, now: int) -> int:
-        tenant = subject.split("/", 1)[0]
+    def expired(self, subject: Subject, kind: str, now: int) -> int:
+        tenant = subject.tenant
         with self._database.read() as tx:
             keys = all_keys(tx.number_of(subject) or 0)
             return tx.value(SQL["expired"], (tenant, kind, now, *keys))
@@ -144,7 +153,7 @@ class SqlDues:
     def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
         statement = SQL["session_shares" if profile.kind == HISTORY else "shares"]
         with self._database.read() as tx:
-            numbers = ((tx.number_of(f"{tenant}/{user_id}"), user_id) for user_id in named.users)
+            numbers = ((tx.number_of(Subject(tenant, user_id)), user_id) for user_id in named.users)
             users = {number: user_id for number, user_id in numbers if number is not None}
             sets = (to_json(dict.fromkeys(sorted(names), 1)) for names in (map(str, users), *named[1:]))
             found = tx.rows(statement, (profile.number, state, *_bounds(window), *sets))
@@ -224,7 +233,7 @@ def _kind(code: int) -> str:
 
 
 def _standing(row: tuple[Any, ...], kind: str, state: State, aged_from: int, purge_at: int | None) -> RecordFacts:
-    _, _, item_id, subject, version, agent_id, session_id, size, packed, metadata = row
-    user_id = subject.split("/", 1)[1]
-    thing = Held(user_id, agent_id, session_id, item_id, json.loads(metadata) if metadata != "{}" else {})
+    _, _, item_id, key, version, agent_id, session_id, size, packed, metadata = row
+    subject = Subject.parse(key)
+    thing = Held(subject.user_id, agent_id, session_id, item_id, json.loads(metadata) if metadata != "{}" else {})
     return RecordFacts(item_id, kind, subject, thing, state, version, aged_from, purge_at, size, packed is not None)

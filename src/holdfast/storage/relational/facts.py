@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.core.content import to_json
 from holdfast.core.facts import succession
-from holdfast.core.records import Fact
+from holdfast.core.records import Fact, Subject
 from holdfast.storage.relational.database import Database, Names
 
 SQL: Final = Names("facts")
@@ -20,7 +20,7 @@ class SqlFacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, subject: str, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
+    def record(self, subject: Subject, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
         added: list[str] = []
         with self._database.write() as tx:
             number = tx.number_for(subject)
@@ -39,7 +39,7 @@ class SqlFacts:
                 same.update((one.id, one) for one in (*ended, *new))
         return added
 
-    def end(self, subject: str, fact_ids: Sequence[str], *, at: int) -> int:
+    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int) -> int:
         with self._database.write() as tx:
             number = tx.number_of(subject)
             ended = 0
@@ -47,7 +47,7 @@ class SqlFacts:
                 ended += tx.run(SQL["end_current"], (at, number, fact_id))
             return ended
 
-    def facts(self, subject: str, entity_ids: Sequence[str]) -> list[Fact]:
+    def facts(self, subject: Subject, entity_ids: Sequence[str]) -> list[Fact]:
         found: dict[str, Fact] = {}
         with self._database.read() as tx:
             number = tx.number_of(subject)

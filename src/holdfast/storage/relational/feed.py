@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from holdfast.core.content import unpack
-from holdfast.core.records import Encoding, Record, Scope
+from holdfast.core.records import Encoding, Record, Scope, Subject
 from holdfast.core.types import Kind
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.storage.relational.database import Database, Row
@@ -65,7 +65,7 @@ class SqlFeed:
                     live += _as_index_rows([row], agent)
             return Changes(cursor, False, [read(live)], gone)
 
-    def unembedded(self, subject: str, kind: Kind, *, model: str, limit: int) -> list[Record]:
+    def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             if number is None:
@@ -74,7 +74,7 @@ class SqlFeed:
             found = tx.rows(SQL["unembedded"], (*key_range(number, kind), code, limit))
             return [as_record(subject, row) for row in found]
 
-    def embed(self, subject: str, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
+    def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
         with self._database.write() as tx:
             number = tx.number_of(subject)
             if number is None:  # erased meanwhile
@@ -101,10 +101,10 @@ class SqlFeed:
         with self._database.read() as tx:
             return tx.one(SQL["current_model"]) == (model,)
 
-    def subjects(self, tenant: str) -> Iterator[str]:
+    def subjects(self, tenant: str) -> Iterator[Subject]:
         with self._database.read() as tx:
             found = tx.rows(SQL["subjects_of_tenant"], (tenant,))
-        return (row[0] for row in found)
+        return (Subject.parse(row[0]) for row in found)
 
 
 def _pages(stored: Iterator[Row], agent: str | None) -> Iterator[list[IndexRow]]:

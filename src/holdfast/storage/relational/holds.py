@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.core.chain import Event
 from holdfast.core.holds import Hold
+from holdfast.core.records import Subject
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
@@ -40,4 +41,4 @@ class SqlHolds:
 
 def _note(tx: Transaction, hold: Hold, event: Event) -> None:
     """On the chain of the user whom it is about, else on the tenant's."""
-    append(tx, tx.number_for(f"{hold.tenant}/{hold.user_id or ''}"), [event])
+    append(tx, tx.number_for(Subject(hold.tenant, hold.user_id or "")), [event])

@@ -14,7 +14,7 @@ from holdfast.core.content import pack, to_json
 from holdfast.core.errors import ConflictError
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.quotas import excess
-from holdfast.core.records import Cause, Keeping, Move, Outcome
+from holdfast.core.records import Cause, Keeping, Move, Outcome, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
 from holdfast.ports.conversations import SessionWindow
@@ -39,7 +39,7 @@ _STATES: Final = {state.value: state for state in State}
 class Mover:
     """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
 
-    def __init__(self, tx: Transaction, subject: str, number: int, *, now: int, is_held: bool = True) -> None:
+    def __init__(self, tx: Transaction, subject: Subject, number: int, *, now: int, is_held: bool = True) -> None:
         self._tx = tx
         self.subject = subject
         self.number = number
@@ -74,7 +74,7 @@ class Mover:
             return Outcome.STALE  # part of it still lies elsewhere
         kind = KINDS[code]
         if move.target in LIVE and move.source not in LIVE:
-            if "agent" in kind.scope and is_removed(self._tx, self.subject.split("/", 1)[0], agent_id):
+            if "agent" in kind.scope and is_removed(self._tx, self.subject.tenant, agent_id):
                 return self.answer(move, kind.name.value, Outcome.PARTED)
             self.make_way(kind, name)
         if self.holds and _is_removal(move):
@@ -253,16 +253,16 @@ def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
     return tx.one(SQL["removed_agent"], (tenant, agent_id)) is not None
 
 
-def standing_holds(tx: Transaction, subject: str) -> list[Hold]:
+def standing_holds(tx: Transaction, subject: Subject) -> list[Hold]:
     """The holds that may cover something of a subject."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     found = tx.rows(SQL["standing_holds"], (tenant, user_id))
     return [Hold(*row) for row in found]
 
 
-def held_of(subject: str, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
+def held_of(subject: Subject, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
     """A stored record as a hold looks at it."""
-    return Held(subject.split("/", 1)[1], agent_id, session_id, item_id, json.loads(metadata))
+    return Held(subject.user_id, agent_id, session_id, item_id, json.loads(metadata))
 
 
 def _is_removal(move: Move) -> bool:

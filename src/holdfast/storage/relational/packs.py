@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.core.errors import NotFoundError
+from holdfast.core.records import Subject
 from holdfast.ports.objects import Pack
 from holdfast.ports.work import Lease
 from holdfast.storage.relational.database import Database, Names, Transaction
@@ -19,14 +20,14 @@ class SqlPacks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def alias(self, subject: str) -> str:
+    def alias(self, subject: Subject) -> str:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             return _alias(tx, number)
 
     def open(
         self,
-        subject: str,
+        subject: Subject,
         *,
         name: str,
         records: int,
@@ -54,7 +55,7 @@ class SqlPacks:
         with self._database.read() as tx:
             return [row[0] for row in tx.rows(SQL["members"], (number,))]
 
-    def small(self, subject: str, *, below: int) -> Pack | None:
+    def small(self, subject: Subject, *, below: int) -> Pack | None:
         with self._database.read() as tx:
             row = tx.one(SQL["small"], (subject, below))
         return None if row is None else _pack(row)
@@ -108,8 +109,9 @@ def _have(tx: Transaction, number: int) -> None:
     """Have the subject of a pack to itself."""
     row = tx.one(SQL["get"], (number,))
     if row is not None:
-        tx.number_of(row[1])
+        tx.number_of(Subject.parse(row[1]))
 
 
 def _pack(row: tuple[Any, ...]) -> Pack:
-    return Pack(*row)
+    number, subject, *rest = row
+    return Pack(number, Subject.parse(subject), *rest)

@@ -14,6 +14,7 @@ from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.holds import Held
 from holdfast.core.provenance import agent_of, agent_source
+from holdfast.core.records import Subject
 from holdfast.core.types import State
 from holdfast.ports.records import Written
 from holdfast.storage.relational.database import Database, Names, Transaction
@@ -31,7 +32,7 @@ class SqlProvenance:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def derived(self, subject: str, source_ids: Sequence[str]) -> list[Written]:
+    def derived(self, subject: Subject, source_ids: Sequence[str]) -> list[Written]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             if number is None:
@@ -40,7 +41,7 @@ class SqlProvenance:
         return [_written(subject, row) for row in found]
 
     def of_source(
-        self, tenant: str, source: str, subject: str | None = None, *, after: int = 0, limit: int
+        self, tenant: str, source: str, subject: Subject | None = None, *, after: int = 0, limit: int
     ) -> tuple[list[Written], int]:
         agent_id = agent_of(source)
         with self._database.read() as tx:
@@ -50,7 +51,7 @@ class SqlProvenance:
                 found = tx.rows(SQL["of_source"], where)
             else:
                 found = tx.rows(SQL["of_agent"], (*where, agent_id))
-        return [_written(row[_SUBJECT], row) for row in found], found[-1][_KEY] if found else after
+        return [_written(Subject.parse(row[_SUBJECT]), row) for row in found], found[-1][_KEY] if found else after
 
 
 def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Sequence[str]]]) -> None:
@@ -66,9 +67,9 @@ def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequ
     note_derivations(tx, number, [(key, sources)])
 
 
-def _written(subject: str, row: Sequence[Any]) -> Written:
+def _written(subject: Subject, row: Sequence[Any]) -> Written:
     record_id, code, state, version, aged_from, purge_at, size, packed, agent_id, session_id, source = row[:_KEY]
-    thing = Held(subject.split("/", 1)[1], agent_id, session_id, record_id, {})
+    thing = Held(subject.user_id, agent_id, session_id, record_id, {})
     standing = RecordFacts(
         record_id,
         KINDS[code].name.value,

@@ -14,7 +14,7 @@ from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.quotas import excess, prune_count, refuse
-from holdfast.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Usage
+from holdfast.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.core.rules import BIN
 from holdfast.core.selections import Labels, labels_of
 from holdfast.core.types import LIVE, TYPES, Kind, State
@@ -65,7 +65,7 @@ class SqlRecords:
         self._models: dict[str | None, int | None] = {}
         self._profiles = Profiles()
 
-    def insert(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         try:
             return self._insert_surely(subject, kind, entries, prune=prune, now=now)
         except _KeptError as kept:  # nothing of it was done, but that it was refused is written down
@@ -73,9 +73,9 @@ class SqlRecords:
                 mover = Mover(tx, subject, tx.number_for(subject), now=now, is_held=False)
                 mover.refuse(kept.move, kind.name.value, hold=kept.hold.id)
                 mover.save()
-            raise refuse(kind.name, subject.split("/", 1)[1], kept.problem, hold=kept.hold) from None
+            raise refuse(kind.name, subject.user_id, kept.problem, hold=kept.hold) from None
 
-    def _insert_surely(self, subject: str, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+    def _insert_surely(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
         before: list[str] = []
         try:
             return self._insert(subject, kind, entries, prune=prune, now=now, pruned=before)
@@ -87,7 +87,7 @@ class SqlRecords:
 
     def _insert(
         self,
-        subject: str,
+        subject: Subject,
         kind: Kind,
         entries: Sequence[Entry],
         *,
@@ -121,11 +121,11 @@ class SqlRecords:
                 if kept is not None and not moved:
                     raise _KeptError(problem, *kept)
                 if not moved:
-                    raise refuse(kind.name, subject.split("/", 1)[1], problem, pruned=prune)
+                    raise refuse(kind.name, subject.user_id, problem, pruned=prune)
                 pruned += moved
             models: dict[str | None, int | None] = {}
             profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
-            book = self._profiles.book(tx, subject.split("/", 1)[0], opened.version)
+            book = self._profiles.book(tx, subject.tenant, opened.version)
             rows: list[tuple[Any, ...]] = []
             for row, (record, encoding) in zip(stored, entries, strict=True):
                 if encoding.model not in models:
@@ -149,7 +149,7 @@ class SqlRecords:
             tx.then(partial(self._models.update, models))  # what has been committed stays as it is
             return Added(tally.usage(maximum), len(pruned), tuple(pruned))
 
-    def get(self, subject: str, record_id: str) -> Record | None:
+    def get(self, subject: Subject, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             row = None if number is None else tx.one(SQL["get"], (record_id, number))
@@ -158,9 +158,9 @@ class SqlRecords:
     def find(self, tenant: str, record_id: str) -> Record | None:
         with self._database.read() as tx:
             row = tx.one(SQL["find"], (record_id, tenant))
-        return None if row is None else as_record(row[EXTRA], row)
+        return None if row is None else as_record(Subject.parse(row[EXTRA]), row)
 
-    def named(self, subject: str, kind: Kind, name: str, *, now: int) -> Record | None:
+    def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             if number is None:
@@ -168,20 +168,20 @@ class SqlRecords:
             row = tx.one(SQL["get_named"], (number, kind.code, name, now))
             return None if row is None else as_record(subject, row)
 
-    def fetch(self, subject: str, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        asked = (to_json(record_ids), subject, now, subject.split("/", 1)[0])
+    def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+        asked = (to_json(record_ids), subject, now, subject.tenant)
         found = self._database.ask(SQL["fetch"], asked)
         records = {row[1]: as_record(subject, row) for row in found if not row[EXTRA]}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
-    def entries(self, subject: str, record_ids: Sequence[str]) -> dict[str, Entry]:
+    def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             found = tx.rows(SQL["entries"], (to_json(record_ids), number))
         return {row[1]: Entry(as_record(subject, row), Encoding(*row[EXTRA:])) for row in found}
 
     def binned(
-        self, tenant: str, subject: str | None = None, *, after: tuple[int, int] = START, limit: int
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = START, limit: int
     ) -> tuple[list[Record], tuple[int, int]]:
         with self._database.read() as tx:
             if subject is None:
@@ -190,14 +190,14 @@ class SqlRecords:
                 keys = all_keys(tx.number_of(subject) or 0)
                 found = tx.rows(SQL["bin_of_subject"], (*after, limit, *keys))
         last = (found[-1][18], found[-1][EXTRA + 1]) if found else after
-        return [as_record(row[EXTRA], row) for row in found], last
+        return [as_record(Subject.parse(row[EXTRA]), row) for row in found], last
 
     def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
         with self._database.read() as tx:
             found = tx.rows(SQL["bundled"], (bundle, after, tenant, limit))
-        return [as_record(row[EXTRA], row) for row in found], found[-1][EXTRA + 1] if found else after
+        return [as_record(Subject.parse(row[EXTRA]), row) for row in found], found[-1][EXTRA + 1] if found else after
 
-    def live(self, subject: str, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
+    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             first, last = key_range(number, kind)
@@ -243,12 +243,12 @@ class SqlRecords:
             profile = self._profiles.find(tx, record.kind.value, record.scope, record.id, labels, book=book)
             tx.run(RULES["assign_record"], (profile, key))
 
-    def transition(self, subject: str, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+    def transition(self, subject: Subject, moves: Sequence[Move], *, now: int) -> list[Outcome]:
         return self.transition_all([(subject, moves)], now=now)[0]
 
     def transition_all(
         self,
-        batches: Sequence[tuple[str, Sequence[Move]]],
+        batches: Sequence[tuple[Subject, Sequence[Move]]],
         *,
         now: int,
         lease: Lease | None = None,
@@ -261,7 +261,7 @@ class SqlRecords:
                 outcomes += [_transition(tx, subject, moves, now, rules) for subject, moves in group]
         return outcomes
 
-    def usage(self, subject: str, kind: Kind) -> Usage:
+    def usage(self, subject: Subject, kind: Kind) -> Usage:
         with self._database.read() as tx:
             tally = Tally(tx, tx.number_of(subject) or 0, kind)
             return tally.usage(limits(tx, subject, kind))
@@ -275,7 +275,7 @@ class SqlRecords:
             tx.run(SQL["put_quota"], (*who, values["max_memories"], values["max_bytes"]))
 
 
-def _transition(tx: Transaction, subject: str, moves: Sequence[Move], now: int, rules: int | None) -> list[Outcome]:
+def _transition(tx: Transaction, subject: Subject, moves: Sequence[Move], now: int, rules: int | None) -> list[Outcome]:
     number = tx.number_of(subject)
     check_rules(tx, subject, rules)
     if number is None:
@@ -366,9 +366,9 @@ def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
             raise removed_agent(agent_id, removed[0] or 0)
 
 
-def _standing(subject: str, kind: Kind, row: Sequence[Any]) -> RecordFacts:
+def _standing(subject: Subject, kind: Kind, row: Sequence[Any]) -> RecordFacts:
     record_id, state, version, aged_from, size, agent_id, session_id, packed, _ = row
-    thing = Held(subject.split("/", 1)[1], agent_id, session_id, record_id, {})
+    thing = Held(subject.user_id, agent_id, session_id, record_id, {})
     return RecordFacts(
         record_id, kind.name.value, subject, thing, _STATES[state], version, aged_from, None, size, packed is not None
     )
@@ -399,10 +399,10 @@ def _row(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def as_record(subject: str, row: Sequence[Any]) -> Record:
+def as_record(subject: Subject, row: Sequence[Any]) -> Record:
     """A stored record as callers know it; whoever reads many stops at the deadline."""
     check_deadline()
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     return Record(
         id=row[1],
         kind=KINDS[row[0]].name,

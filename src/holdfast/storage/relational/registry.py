@@ -13,7 +13,7 @@ from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, HeldError, NotFoundError, StaleError
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import Cause, Move, Outcome
+from holdfast.core.records import Cause, Move, Outcome, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.times import iso
 from holdfast.core.types import State
@@ -140,7 +140,7 @@ class SqlRegistry:
                 found = tx.rows(SQL[f"{statement}_{what}"], where)
             if attempt == 0 and len(found) == limit:
                 last = (found[-1][0], found[-1][1])
-            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: str(row[2]))]
+            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: Subject.parse(row[2]))]
             stale = 0
             for group in self._database.groups(theirs):
                 ended: list[SessionWindow] = []
@@ -164,7 +164,7 @@ class SqlRegistry:
         self,
         tx: Transaction,
         entry: Registered,
-        group: Sequence[tuple[str, list[Row]]],
+        group: Sequence[tuple[Subject, list[Row]]],
         ended: list[SessionWindow],
         *,
         records: bool,
@@ -227,7 +227,7 @@ class SqlRegistry:
                         stays = True
                     else:
                         kind = KINDS[row[7]].name.value if records else HISTORY
-                        own.append(Own(kind, row[2], row[4], row[6], row[_SIZE]))
+                        own.append(Own(kind, Subject.parse(row[2]), row[4], row[6], row[_SIZE]))
                 staying = _pages(tx, SQL[f"staying_{what}"], (entry.bundle, entry.tenant), (at, held.any))
                 stays = stays or any(row[_PURGE_AT] > at or held.keep(row, records=records) for row in staying)
         return Outlook(own, stays)
@@ -260,7 +260,7 @@ class _Holds:
         """Whether a hold keeps a record, or a conversation."""
         if not self.any:
             return False
-        mover = self._movers.get(row[2]) or Mover(self._tx, row[2], row[3], now=0)
+        mover = self._movers.get(row[2]) or Mover(self._tx, Subject.parse(row[2]), row[3], now=0)
         self._movers[row[2]] = mover
         return _is_held(self._tx, mover, self._entry, row, records=records)
 
@@ -339,13 +339,13 @@ def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | 
     """The hold on all of an agent, or on a tool by its id or tag; those on a user leave the others' alone."""
     tenant, sort, entry_id = where
     thing = Held("", entry_id if sort == AGENT else "", None, entry_id, metadata)
-    return standing(thing, standing_holds(tx, f"{tenant}/"))
+    return standing(thing, standing_holds(tx, Subject(tenant)))
 
 
 def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: str) -> None:
     """Into the tenant's own audit chain."""
     tenant, sort, entry_id = where
-    chain = tx.number_for(f"{tenant}/")
+    chain = tx.number_for(Subject(tenant))
     append(tx, chain, [Event(now, action, entry_id, {"kind": sort, **detail})])
 
 

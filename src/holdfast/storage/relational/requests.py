@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.core.errors import StaleError
 from holdfast.core.ids import IdSource
+from holdfast.core.records import Subject
 from holdfast.core.times import SECOND
 from holdfast.ports.requests import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.database import Bindings, Database, Names, Question, Row, Transaction
@@ -39,7 +40,7 @@ class RequestDatabase:
             return request
         return None
 
-    def read(self, subject: str | None = None) -> AbstractContextManager[Transaction]:
+    def read(self, subject: Subject | None = None) -> AbstractContextManager[Transaction]:
         """A view of the store as it is now, with what the request has written."""
         request = self._joined()
         tx = None if request is None else request.transaction
@@ -53,7 +54,9 @@ class RequestDatabase:
             return tx.rows(statement, bindings)
         return self._database.ask(statement, bindings, patience=patience)
 
-    def write(self, subject: str | None = None, first: Question | None = None) -> AbstractContextManager[Transaction]:
+    def write(
+        self, subject: Subject | None = None, first: Question | None = None
+    ) -> AbstractContextManager[Transaction]:
         """A transaction that writes, or the part of one that this is."""
         request = self._joined()
         return self._database.write(subject, first) if request is None else request.part()

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.holds import standing
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.selections import Labels
 from holdfast.core.types import LIVE, MemoryType, State
@@ -59,7 +59,7 @@ class Removed(NamedTuple):
 class RecordBatch:
     """Some records of one subject: ``take`` chooses, ``find_packs`` looks for where they lie, ``save`` writes."""
 
-    def __init__(self, tx: Transaction, subject: str, number: int, profiles: Profiles, *, now: int) -> None:
+    def __init__(self, tx: Transaction, subject: Subject, number: int, profiles: Profiles, *, now: int) -> None:
         self._tx = tx
         self._subject = subject
         self._number = number
@@ -214,9 +214,9 @@ class RecordBatch:
 class Agents:
     """The agents of a subject's tenant, as far as they are in the recycle bin: what is their own is there, too."""
 
-    def __init__(self, tx: Transaction, subject: str, now: int) -> None:
+    def __init__(self, tx: Transaction, subject: Subject, now: int) -> None:
         self._tx = tx
-        self._tenant = subject.split("/", 1)[0]
+        self._tenant = subject.tenant
         self._now = now
         self._known: dict[str, Removed | None] = {}
 
@@ -252,10 +252,10 @@ class Agents:
 class ProfilesOf:
     """The profiles of what comes back, by the rules that are in force; each is looked up once in a batch."""
 
-    def __init__(self, tx: Transaction, profiles: Profiles, subject: str) -> None:
+    def __init__(self, tx: Transaction, profiles: Profiles, subject: Subject) -> None:
         self._tx = tx
         self._profiles = profiles
-        self._tenant, self._user_id = subject.split("/", 1)
+        self._tenant, self._user_id = subject.tenant, subject.user_id
         self._book = profiles.book(tx, self._tenant)
         self._found: dict[_Whose, int] = {}
         self._ends: dict[_Whose, int | None] = {}

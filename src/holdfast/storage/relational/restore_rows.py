@@ -17,7 +17,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, StaleError
-from holdfast.core.records import Cause
+from holdfast.core.records import Cause, Subject
 from holdfast.core.types import State
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append
@@ -38,13 +38,13 @@ Values = Mapping[str, Any]
 class Owner(NamedTuple):
     """Whose rows they are: a subject's, under the pseudonym that it had when they were backed up."""
 
-    subject: str
+    subject: Subject
     alias: str
 
     @property
     def tenant(self) -> str:
         """The subject's tenant."""
-        return self.subject.split("/", 1)[0]
+        return self.subject.tenant
 
 
 class Origin(NamedTuple):
@@ -190,7 +190,7 @@ class SqlAdopter:
             on_nobody = [row for row in rows if row["user_id"] is None and _is_on_something(tx, row)]
             counts = Counter(holds=sum(_insert_hold(tx, row) for row in on_nobody))
             if counts["holds"]:
-                self._note(tx, tx.number_for(f"{tenant}/"), counts)
+                self._note(tx, tx.number_for(Subject(tenant)), counts)
         return Adopted(counts)
 
     # --- within ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import StoreFullError
+from holdfast.core.records import Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import State
 from holdfast.storage.relational.database import Names, Transaction
@@ -35,7 +36,7 @@ class Conversation(NamedTuple):
 class SessionBatch:
     """Some conversations of one subject."""
 
-    def __init__(self, tx: Transaction, subject: str, number: int, profiles: Profiles, *, now: int) -> None:
+    def __init__(self, tx: Transaction, subject: Subject, number: int, profiles: Profiles, *, now: int) -> None:
         self._tx = tx
         self._number = number
         self._profiles = ProfilesOf(tx, profiles, subject)

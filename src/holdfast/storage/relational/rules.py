@@ -17,7 +17,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import RulesChangedError
-from holdfast.core.records import Scope
+from holdfast.core.records import Scope, Subject
 from holdfast.core.rules import DEFAULTS, HISTORY, Life, Rule, Terms, dump_defaults, load_defaults, resolve, shown_terms
 from holdfast.core.selections import Labels, Selection, labels_of
 from holdfast.core.types import TYPES
@@ -176,7 +176,7 @@ class SqlRules:
                 "from": {kind: shown_terms(before[kind]) for kind in changed},
                 "to": {kind: shown_terms(book.defaults[kind]) for kind in changed},
             }
-            append(tx, tx.number_for(f"{tenant}/"), [Event(now, Action.DEFAULTS_CHANGED, None, detail)])
+            append(tx, tx.number_for(Subject(tenant)), [Event(now, Action.DEFAULTS_CHANGED, None, detail)])
         return True
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
@@ -211,7 +211,7 @@ class SqlRules:
                 first, moved = self._assign_records(rule, subject, number, first, last)
                 yield moved
 
-    def _assign_records(self, rule: Rule, subject: str, number: int, first: int, last: int) -> tuple[int, int]:
+    def _assign_records(self, rule: Rule, subject: Subject, number: int, first: int, last: int) -> tuple[int, int]:
         """Give the next records of a subject the profile that they should have; where to go on, and how many."""
         with self._database.write() as tx:
             tx.number_of(subject)
@@ -231,7 +231,7 @@ class SqlRules:
             whole = len(found) == _BATCH
             return (found[-1][0] + 1 if whole else last + 1), len(found)
 
-    def _assign_sessions(self, rule: Rule, subject: str, number: int) -> int:
+    def _assign_sessions(self, rule: Rule, subject: Subject, number: int) -> int:
         with self._database.write() as tx:
             tx.number_of(subject)
             found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
@@ -295,7 +295,7 @@ def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequen
         detail = {**event.detail, "version": settled.version}
         if "to" in detail:
             detail["to"] = shown_terms(before.rules[number].pending or Terms())
-        chain = tx.number_for(f"{tenant}/{settled.user_id or ''}")
+        chain = tx.number_for(Subject(tenant, settled.user_id or ""))
         chains[chain].append(event._replace(item=settled.id, detail=detail))
     for chain in sorted(chains):
         append(tx, chain, chains[chain])
@@ -318,20 +318,19 @@ def turn_page(tx: Transaction, tenant: str) -> None:
     tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
 
 
-def _subjects(tx: Transaction, rule: Rule) -> list[tuple[str, int]]:
+def _subjects(tx: Transaction, rule: Rule) -> list[tuple[Subject, int]]:
     """The subjects that a rule may select something of."""
     if rule.user_id is not None:
-        subject = f"{rule.tenant}/{rule.user_id}"
+        subject = Subject(rule.tenant, rule.user_id)
         number = tx.number_of(subject)
         return [] if number is None else [(subject, number)]
     found = tx.rows(SQL["subjects_of"], (rule.tenant,))
-    return [(subject, number) for number, subject in found]
+    return [(Subject.parse(subject), number) for number, subject in found]
 
 
-def scope_of(subject: str, agent_id: str, session_id: str | None) -> Scope:
+def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
     """The scope of something of a subject."""
-    tenant, user_id = subject.split("/", 1)
-    return Scope(tenant, user_id, agent_id, session_id)
+    return Scope(subject.tenant, subject.user_id, agent_id, session_id)
 
 
 def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
@@ -352,11 +351,11 @@ def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
     )
 
 
-def check_rules(tx: Transaction, subject: str, version: int | None) -> None:
+def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
     """``RulesChangedError`` if the rules that moves were decided by are no longer in force; for use inside the
     transaction that relies on it, once it has the subject to itself.
     """
-    tenant = subject.split("/", 1)[0]
+    tenant = subject.tenant
     if version is not None and version_of(tx, tenant) != version:
         raise RulesChangedError(f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew")
 

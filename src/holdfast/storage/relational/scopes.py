@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import Usage
+from holdfast.core.records import Subject, Usage
 from holdfast.core.types import Kind
 from holdfast.storage.relational.database import Names, Question, Row, Transaction
 
@@ -37,9 +37,9 @@ def all_keys(subject: int) -> tuple[int, int]:
     return subject << _KIND_BITS + _COUNT_BITS, (subject + 1 << _KIND_BITS + _COUNT_BITS) - 1
 
 
-def limits(tx: Transaction, subject: str, kind: Kind) -> tuple[int | None, int | None]:
+def limits(tx: Transaction, subject: Subject, kind: Kind) -> tuple[int | None, int | None]:
     """The quota in force: the user's own where set, else the tenant's, else the kind's default."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     found = sorted(tx.rows(SQL["quotas"], (tenant, user_id, kind.code)))  # '' comes first
     return _in_force(kind, [(most, most_bytes) for _, most, most_bytes in found])
 
@@ -68,9 +68,9 @@ class WriteContext(NamedTuple):
     """What was answered, but for the counts."""
 
 
-def context_query(subject: str, kind: Kind, agents: Iterable[str]) -> Question:
+def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     return SQL["opening"], (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
 
 

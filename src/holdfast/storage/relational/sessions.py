@@ -12,7 +12,7 @@ from holdfast.core.content import to_json
 from holdfast.core.decisions import reason_for
 from holdfast.core.errors import StorageError
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import Cause, Move, Outcome, Scope
+from holdfast.core.records import Cause, Move, Outcome, Scope, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import State
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
@@ -37,7 +37,7 @@ def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, 
     row = tx.one(SQL["session_by_id"], (move.id, mover.number))
     if row is None or (row[4], row[5]) != (move.source, move.version) or move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
-    if move.target is State.ACTIVE and is_removed(tx, mover.subject.split("/", 1)[0], row[2]):
+    if move.target is State.ACTIVE and is_removed(tx, mover.subject.tenant, row[2]):
         return mover.answer(move, HISTORY, Outcome.PARTED)
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
         there = tx.one(SQL["session"], (mover.number, *row[2:4]))
@@ -130,7 +130,7 @@ def hold_on(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> Hold | None:
     if not mover.holds:
         return None
     number, item_id, agent_id, session_id = row[:4]
-    thing = Held(mover.subject.split("/", 1)[1], agent_id, session_id or None, item_id, {})
+    thing = Held(mover.subject.user_id, agent_id, session_id or None, item_id, {})
     found = standing(thing, mover.holds)
     ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
     tagged = any(hold.tag is not None for hold in mover.holds)
@@ -158,7 +158,7 @@ def _is_over(row: tuple[Any, ...], now: int) -> bool:
     return row[9] is not None and row[9] <= now
 
 
-def as_session(subject: str, row: tuple[Any, ...]) -> Session:
+def as_session(subject: Subject, row: tuple[Any, ...]) -> Session:
     """A stored session as callers know it."""
     _, item_id, agent_id, session_id, state, *rest = row
     return Session(item_id, subject, agent_id, session_id or None, State(state), *rest)

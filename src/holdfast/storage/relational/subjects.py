@@ -17,7 +17,7 @@ from holdfast.core.chain import Event, parse_entries
 from holdfast.core.content import to_json
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import Cause
+from holdfast.core.records import Cause, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import DAY, SECOND
 from holdfast.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
@@ -50,7 +50,7 @@ class SqlSubjects:
 
     def detach(
         self,
-        subject: str,
+        subject: Subject,
         *,
         alias: str | None = None,
         even_held: bool = False,
@@ -58,7 +58,7 @@ class SqlSubjects:
         begin: Callable[[str], None],
         defer: Callable[[str], None] = lambda _alias: None,
     ) -> tuple[Tombstone | None, Found]:
-        with self._database.govern(subject.split("/", 1)[0]) as tx:
+        with self._database.govern(subject.tenant) as tx:
             number = tx.number_of(subject)
             known = None if number is None else _alias(tx, number)
             if alias not in (None, known):
@@ -77,15 +77,16 @@ class SqlSubjects:
                 return _detach(tx, subject, number, known, now=now, even_standing=even_held)
         raise _held(subject, hold)
 
-    def check(self, subject: str) -> None:
+    def check(self, subject: Subject) -> None:
         with self._database.read() as tx:
             hold = _hold_on(tx, subject, tx.number_of(subject))
         if hold is not None:
             raise _held(subject, hold)
 
-    def having(self, aliases: Sequence[str]) -> list[tuple[str, str]]:
+    def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         with self._database.read() as tx:
-            return [(alias, subject) for alias, subject in tx.rows(SQL["with_alias"], (to_json(list(aliases)),))]
+            found = tx.rows(SQL["with_alias"], (to_json(list(aliases)),))
+        return [(alias, Subject.parse(subject)) for alias, subject in found]
 
     # --- what is being erased --------------------------------------------------------------------------------------
 
@@ -155,14 +156,14 @@ class SqlSubjects:
 
 
 def _detach(
-    tx: Transaction, subject: str, number: int, alias: str, *, now: int, even_standing: bool
+    tx: Transaction, subject: Subject, number: int, alias: str, *, now: int, even_standing: bool
 ) -> tuple[Tombstone, Found]:
     """Take a subject's name away, and everything that is found by the name."""
     counted = [(KINDS[code].name.value, *counts) for code, *counts in tx.rows(SQL["kinds"], (number,))]
     kinds = {kind: count for kind, count, _ in counted}
     rows = _rows(tx, number)
     rows |= _remove_named(tx, subject, number, even_standing=even_standing)
-    tenant = tx.number_for(f"{subject.split('/', 1)[0]}/")
+    tenant = tx.number_for(Subject(subject.tenant))
     moves = [(kind, State.RECYCLED, live) for kind, _, live in counted]  # out of sight now, and gone
     moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
     _keep_totals(tx, number, tenant, moves)
@@ -175,14 +176,14 @@ def _detach(
     return tombstone, Found(rows, kinds)
 
 
-def _leave_mark(tx: Transaction, subject: str) -> None:
+def _leave_mark(tx: Transaction, subject: Subject) -> None:
     mark = mark_erasure(subject, secrets.token_bytes(16))
     tx.run(SQL["note_erasure"], (mark.salt, mark.digest))
 
 
-def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: bool) -> dict[str, int]:
+def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standing: bool) -> dict[str, int]:
     """Remove what names a user in clear, wherever it is; how much of what there was."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     named = [row[0] for row in tx.rows(SQL["sessions_named"], (tenant,))]
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
     rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
@@ -197,9 +198,9 @@ def _remove_named(tx: Transaction, subject: str, number: int, *, even_standing: 
     }
 
 
-def _remove_holds(tx: Transaction, subject: str, number: int, own: str, *, even_standing: bool) -> int:
+def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, even_standing: bool) -> int:
     """Remove the holds that name a user, a session that is theirs alone, or a memory of theirs; how many."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing, own))
     for hold, memory_id in tx.rows(SQL["holds_on_memories"], (tenant, even_standing)):
         if tx.one(RECORDS["standing"], (memory_id, number, False)) is not None:
@@ -207,9 +208,9 @@ def _remove_holds(tx: Transaction, subject: str, number: int, own: str, *, even_
     return removed
 
 
-def _reword(tx: Transaction, subject: str, job: str, result: str | None, error: str | None) -> bool:
+def _reword(tx: Transaction, subject: Subject, job: str, result: str | None, error: str | None) -> bool:
     """Let what is known of a job's last run say nothing of a user; whether it did."""
-    tenant, user_id = subject.split("/", 1)
+    tenant, user_id = subject.tenant, subject.user_id
     said: dict[str, Any] = json.loads(result or "{}")
     asides = said.get("set_aside", [])
     others = [aside for aside in asides if (aside.get("tenant"), aside.get("user_id")) != (tenant, user_id)]
@@ -230,7 +231,7 @@ def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tupl
     tx.run(SQL["remove_totals"], (number,))
 
 
-def _hold_on(tx: Transaction, subject: str, number: int | None) -> Hold | None:
+def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | None:
     """A hold that stands and names the user, or covers anything that is theirs."""
     holds = standing_holds(tx, subject)
     named = next((hold for hold in holds if hold.user_id is not None), None)
@@ -244,14 +245,14 @@ def _hold_on(tx: Transaction, subject: str, number: int | None) -> Hold | None:
     return None
 
 
-def _held(subject: str, hold: Hold) -> HeldError:
+def _held(subject: Subject, hold: Hold) -> HeldError:
     return HeldError(
-        f"user {subject.split('/', 1)[1]!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
+        f"user {subject.user_id!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
         f"release the hold first: holdfast hold release {hold.id}"
     )
 
 
-def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) -> None:
+def _refuse(tx: Transaction, subject: Subject, hold: Hold, *, now: int, once: bool) -> None:
     """Write down that a hold keeps a user from being erased; ``once``, unless that is the last that was written."""
     number = tx.number_for(subject)
     detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
@@ -260,7 +261,7 @@ def _refuse(tx: Transaction, subject: str, hold: Hold, *, now: int, once: bool) 
         append(tx, number, [Event(now, Action.REFUSED, None, detail)])
 
 
-def own_sessions(tx: Transaction, subject: str, number: int, names: Sequence[str]) -> frozenset[str]:
+def own_sessions(tx: Transaction, subject: Subject, number: int, names: Sequence[str]) -> frozenset[str]:
     """Those of the names that are sessions of a subject, and of nobody else in its tenant.
 
     Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
@@ -268,8 +269,8 @@ def own_sessions(tx: Transaction, subject: str, number: int, names: Sequence[str
     theirs = {row[0] for row in tx.rows(SQL["sessions_of"], (number, to_json(list(names))))} if names else set()
     if not theirs:
         return frozenset()
-    tenant = subject.split("/", 1)[0]
-    others = tx.rows(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), f"{tenant}/", f"{tenant}0"))
+    tenant = subject.tenant
+    others = tx.rows(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
     return frozenset(theirs.difference(row[0] for row in others))
 
 

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
     StoreUnavailableError,
 )
+from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
 from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T, migrations, statements
@@ -92,7 +93,7 @@ class Database:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, _subject: str | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
+    def write(self, _subject: Subject | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         self._check_writable()
@@ -160,7 +161,7 @@ class Database:
             yield batches
 
     @contextmanager
-    def read(self, _subject: str | None = None) -> Iterator[SqliteTransaction]:
+    def read(self, _subject: Subject | None = None) -> Iterator[SqliteTransaction]:
         """A consistent view of the store as it is now."""
         with self._translated():
             self.check_usable()
@@ -459,12 +460,12 @@ class SqliteTransaction:
         """A statement that fails undoes itself."""
         return nullcontext()
 
-    def number_of(self, subject: str) -> int | None:
+    def number_of(self, subject: Subject) -> int | None:
         """The number of a subject that has been seen before."""
         row = self.one("records.subject_no", (subject,))
         return None if row is None else int(row[0])
 
-    def number_for(self, subject: str) -> int:
+    def number_for(self, subject: Subject) -> int:
         """The number of a subject, seen before or not."""
         number = self.number_of(subject)
         return self.value("records.new_subject", (subject,)) if number is None else number

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError
+from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.outcomes import ExitCode
@@ -80,9 +81,9 @@ def _look(engine: Holdfast, user: str) -> dict[str, Any]:
     """What there is of a user, more or less: others may be writing. ``HeldError`` while a hold keeps it."""
     from holdfast.core.types import DURABLE  # noqa: PLC0415 - not needed for --help
 
-    engine.eraser.check(f"{engine.tenant}/{user}")  # what would be refused is not asked about
+    engine.eraser.check(Subject(engine.tenant, user))  # what would be refused is not asked about
     kinds = {kind.value: engine.quotas.get(kind, user).memories for kind in DURABLE}
-    total = engine.parts.reader.size(f"{engine.tenant}/{user}")
+    total = engine.parts.reader.size(Subject(engine.tenant, user))
     return {"user_id": user, "memories": kinds, "memories_and_messages": max(total, sum(kinds.values()))}
 
 
