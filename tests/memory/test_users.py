@@ -54,13 +54,13 @@ def test_a_page_of_users_is_read_through_indexes_alone(holdfast: Holdfast) -> No
     page = ("default/", "default0", 10)
     with holdfast.database.read() as tx:
         if isinstance(tx, SqliteTransaction):
-            query = statements("holdfast.storage.sqlite")["reading.users"]
+            query = statements("holdfast.storage.sqlite")["subjects.users"]
             plan = [str(row[3]) for row in tx.connection.execute(f"EXPLAIN QUERY PLAN {query}", page)]
         else:
             assert isinstance(tx, PostgresTransaction)
             cursor = RawCursor(tx.connection)
             cursor.execute("SET LOCAL enable_seqscan = off")  # small tables are read whole otherwise
-            query = statements("holdfast.storage.postgres")["reading.users"]
+            query = statements("holdfast.storage.postgres")["subjects.users"]
             plan = [str(row[0]) for row in cursor.execute(f"EXPLAIN {query}".encode(), page)]
     assert len(plan) > 5
     whole = [step for step in plan if re.search(r"Seq Scan|^SCAN (?!page|counts)", step)]
