@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
@@ -98,6 +98,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holdfast]:
         yield engine
 
 
+@soak
 def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast) -> None:
     @settings(max_examples=times(400))
     @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "user", "tenant", "store"]))

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Follower, Person, changed, entry, move, moved, ruled
-from effort import times
+from effort import soak, times
 from holdfast.core.errors import ConflictError, QuotaExceededError
 from holdfast.core.records import Cause, Move, Outcome, Record
 from holdfast.core.rules import BIN
@@ -281,6 +281,7 @@ class Machine(RuleBasedStateMachine):
         }
 
 
+@soak
 @pytest.mark.parametrize("kind", [MemoryType.LONG_TERM, MemoryType.EPISODIC])
 def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) -> None:
     run_state_machine_as_test(

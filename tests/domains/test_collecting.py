@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from domains.samples import configs
 from domains.tenants import Tenants
-from effort import times
+from effort import soak, times
 from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
 from holdfast.core.domains import DEFAULT_POLICY, normalised
 from holdfast.lifecycle.domains.rules import wanted_by
@@ -440,6 +440,7 @@ def check_against_naive(
     assert holdfast.sweep(digest=plan.digest).lines == plan.lines
 
 
+@soak
 def test_records_go_as_a_plain_reading_of_the_policy_says(engine_name: str, stores: Tenants) -> None:
     some = st.lists(notes, max_size=4)
     often = st.lists(configs.map(lambda config: {"auto_gc": True, **config}), min_size=1, max_size=3)

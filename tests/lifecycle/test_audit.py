@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
@@ -629,6 +629,7 @@ def unseal(tx: Transaction, draw: Any, table: str, found: list[dict[str, Any]]) 
 TAMPERINGS = [alter, alter, remove, swap, add, shorten, behead, vanish, unseal]
 
 
+@soak
 def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(engine_name: str) -> None:
     @settings(max_examples=times(100, engine_name))
     @given(STEPS, st.sampled_from(list(KEYS)), st.sampled_from(TAMPERINGS), st.data())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import HeldError, Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, InvalidScopeError, NotFoundError
 from homes import Homes
@@ -268,6 +268,7 @@ def families(draw: st.DrawFn) -> list[tuple[bool, list[int]]]:
     return [(draw(st.booleans()), draw(places)) for _ in range(count)]
 
 
+@soak
 def test_exactly_what_leads_back_to_the_source_goes_and_comes_back(homes: Homes, engine_name: str) -> None:
     """Whatever was made of whatever, in whatever circles."""
     with Holdfast.open(home=homes.new("families"), clock=FakeClock()) as holdfast:

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import (
     AgentRemovedError,
@@ -565,6 +565,7 @@ class Machine(RuleBasedStateMachine):
                 assert thing.content in self.holdfast.parts.archives.read(record).document["content"]
 
 
+@soak
 def test_the_lifecycle_is_what_its_model_says(engine_name: str) -> None:
     run_state_machine_as_test(
         cast("type[Machine]", partial(Machine, engine_name)),  # it is called, no more

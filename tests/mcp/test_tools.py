@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Tool as ShownTool
 
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.edges.access.gate import Gate
@@ -534,6 +534,7 @@ def calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return name, {**(GOOD[name] if draw(st.booleans()) else {}), **given}
 
 
+@soak
 def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Holdfast, peanuts: str) -> None:
     server = local_server(holdfast, defaults=ALICE)
 

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from effort import soak, times
 from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -433,9 +434,10 @@ for n in range(1_000_000):
 """
 
 
+@soak
 def test_a_kill_in_the_middle_of_puts_leaves_whole_objects_only(folder: Path, store: ObjectStore) -> None:
     promised: set[str] = set()
-    for turn in range(6):
+    for turn in range(times(4)):
         process = subprocess.Popen(
             [sys.executable, "-c", PUT_FOREVER, folder.as_uri()], stdout=subprocess.PIPE, text=True
         )

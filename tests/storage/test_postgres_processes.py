@@ -22,6 +22,7 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from clocks import FakeClock
+from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.chain import parse_entries
 from holdfast.core.records import Scope
@@ -349,8 +350,9 @@ def test_nothing_of_a_removed_agent_is_left_behind_by_those_who_were_adding(stag
     assert stage.states() == dict.fromkeys(ids, "active")
 
 
+@soak
 def test_a_mixed_load_of_eight_processes_ends_without_a_deadlock_and_in_order(stage: Stage) -> None:
-    said = together(stage.crew(8), *[("mix", seed, 25) for seed in range(8)])
+    said = together(stage.crew(8), *[("mix", seed, times(25)) for seed in range(8)])
     ended = Counter[str]()
     for one in said:
         ended.update(one)
@@ -365,6 +367,7 @@ def test_a_mixed_load_of_eight_processes_ends_without_a_deadlock_and_in_order(st
 # --- leadership --------------------------------------------------------------------------------------------------------
 
 
+@soak
 def test_a_leader_is_killed_fifty_times_and_every_slot_is_done_once(stage: Stage) -> None:
     rounds, life = 50, 60
     clock = FakeClock(START)

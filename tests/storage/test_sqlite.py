@@ -14,6 +14,7 @@ import pytest
 
 import raw
 from conformance.samples import NOW, changed, message, move, new_id, there
+from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.content import pack
 from holdfast.core.errors import ClosedError, StorageError
@@ -38,12 +39,14 @@ LONG_TERM = TYPES[MemoryType.LONG_TERM]
 # --- what was added is there -------------------------------------------------------------------------------------
 
 
+@soak
 def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     home = tmp_path / "home"
     acknowledged: list[str] = []
     chance = random.Random()
 
-    for _ in range(10):
+    rounds = times(6)
+    for _ in range(rounds):
         with children(1, "add_forever", home) as (child,):
             acknowledged += [child.hear() for _ in range(chance.randint(1, 25))]
             os.kill(child.process.pid, signal.SIGKILL)
@@ -52,7 +55,7 @@ def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> N
 
         ids, integrity = survivors(home / "holdfast.db")
         assert set(acknowledged) <= set(ids)
-        assert len(ids) <= len(acknowledged) + 10, "at most the one that each round was killed in comes on top"
+        assert len(ids) <= len(acknowledged) + rounds, "at most the one that each round was killed in comes on top"
         assert integrity == "ok"
 
     with Holdfast.open(home=home) as holdfast:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.errors import KeyDestroyedError, NotFoundError
 from homes import Homes
@@ -196,6 +196,7 @@ def module_homes(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> 
         yield made
 
 
+@soak
 def test_no_restore_brings_back_a_life_that_was_erased(module_homes: Homes, engine_name: str) -> None:
     made = 0
 
