@@ -5,7 +5,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/holdfast \
     && /opt/holdfast/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt \
-       '.[postgres,valkey,objects,metrics,server]'
+       '.[postgres,valkey,objects,metrics,server,openai]'
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin holdfast \

@@ -19,7 +19,7 @@ from holdfast.core.types import DURABLE
 from holdfast.edges.cli import main
 from holdfast.edges.cli.outcomes import exit_code
 from holdfast.edges.cli.render import show_results
-from holdfast.recall.http import JsonClient
+from holdfast.recall.model_service import JsonClient
 
 # --- adding and finding -----------------------------------------------------------------------------------------------
 

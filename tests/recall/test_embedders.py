@@ -27,7 +27,7 @@ from holdfast.ports.models import Embedder
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.http import ATTEMPTS
+from holdfast.recall.model_service import ATTEMPTS
 from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
 STATIC = StaticEmbedder()
@@ -83,6 +83,7 @@ print(sorted(heavy & sys.modules.keys()))
     [
         ("onnxruntime", "onnx:/nowhere", "onnx"),
         ("fastembed", "fastembed:BAAI/bge-small-en-v1.5", "fastembed"),
+        ("httpx", "openai:model@http://127.0.0.1:1/v1", "openai"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(package: str, setting: str, extra: str) -> None:
@@ -391,7 +392,7 @@ def test_a_model_that_cannot_be_downloaded_now_may_be_later() -> None:
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedService]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("HOLDFAST_OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
+    monkeypatch.setattr("holdfast.recall.model_service.MAX_WAIT", 0)
     with scripted_service() as running:
         running.answer = embed_well
         yield running
@@ -507,7 +508,7 @@ def test_vectors_that_change_their_length_are_never_mixed(service: ScriptedServi
 
 
 def test_a_service_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
+    monkeypatch.setattr("holdfast.recall.model_service.MAX_WAIT", 0)
     with scripted_service() as gone:
         url = gone.url
     monkeypatch.setenv("no_proxy", "*")

@@ -297,7 +297,7 @@ def test_the_default_summarizer_is_extractive() -> None:
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedService]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("HOLDFAST_OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr("holdfast.recall.http.MAX_WAIT", 0)
+    monkeypatch.setattr("holdfast.recall.model_service.MAX_WAIT", 0)
     with scripted_service() as running:
         yield running
 

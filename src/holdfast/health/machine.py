@@ -12,7 +12,7 @@ from typing import Final
 from holdfast import __version__
 from holdfast.core.types import MIB
 from holdfast.health.checks import Check, failed, nearest, ok, warned
-from holdfast.recall.http import KEY_NAMES
+from holdfast.recall.model_service import KEY_NAMES
 from holdfast.settings import SETTINGS, Given, shown_setting
 
 _OLDEST_PYTHON: Final = (3, 11)

@@ -68,7 +68,7 @@ def _fastembed(model: str) -> Embedder:
 
 def _openai(text: str) -> Embedder | None:
     from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
-    from holdfast.recall.http import JsonClient, find_api_key, parse_target  # noqa: PLC0415
+    from holdfast.recall.model_service import JsonClient, find_api_key, parse_target  # noqa: PLC0415
 
     target = parse_target(text)
     if target is None:

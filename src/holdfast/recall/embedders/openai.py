@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import EmbedderError
 from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.rows import clean_text, unit_rows
-from holdfast.recall.http import JsonClient, Target
+from holdfast.recall.model_service import JsonClient, Target
 
 MAX_CHARS = 8_000
 """How much of a text is sent: no more than 8,192 tokens, the usual limit, in any script."""

@@ -44,7 +44,7 @@ def _extractive() -> Summarizer:
 
 
 def _openai(text: str) -> Summarizer | None:
-    from holdfast.recall.http import JsonClient, find_api_key, parse_target  # noqa: PLC0415
+    from holdfast.recall.model_service import JsonClient, find_api_key, parse_target  # noqa: PLC0415
     from holdfast.recall.summaries.llm import LlmSummarizer  # noqa: PLC0415
 
     target = parse_target(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.errors import InvalidInputError, SummarizerError
-from holdfast.recall.http import JsonClient, Target
+from holdfast.recall.model_service import JsonClient, Target
 from holdfast.recall.summaries.sentences import shorten
 
 MAX_INPUT_CHARS = 200_000

@@ -1,41 +1,48 @@
-"""JSON over HTTP with the standard library alone, for the services that Holdfast may be told to ask.
+"""OpenAI-compatible services: which one a setting names, with which key, and how it is asked.
 
-Bounded in every direction: time, attempts, waiting and the size of an answer. The API key goes into the request's
-header and nowhere else: not into a message, nor a ``repr``.
+A request is bounded in time, attempts, pauses and the size of its answer. The API key goes into the request's header
+and nowhere else: not into a message, nor a ``repr``. The extra ``openai`` brings the HTTP client.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import random
 import re
-import ssl
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, NoReturn
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError
+from holdfast.installation import missing_extra
 
-TIMEOUT = 30.0
+if TYPE_CHECKING:
+    import ssl
+
+TIMEOUT: Final = 30.0
 """Seconds that one attempt may take."""
-ATTEMPTS = 4
+ATTEMPTS: Final = 4
 """How often a request is sent at most."""
 MAX_WAIT = 10.0
 """Seconds between two attempts at most, whatever the service asks for."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+KEY_NAMES: Final = ("HOLDFAST_OPENAI_API_KEY", "OPENAI_API_KEY")
 
-_FIRST_WAIT = 0.5
-_MAY_PASS = frozenset({408, 425, 429})
-KEY_NAMES = ("HOLDFAST_OPENAI_API_KEY", "OPENAI_API_KEY")
-_OPENAI_HOST = "api.openai.com"
-_CHUNK = 65_536
+_FIRST_WAIT: Final = 0.5
+_MAY_PASS: Final = frozenset({408, 425, 429})
+_OPENAI_HOST: Final = "api.openai.com"
+_MOST_SHOWN: Final = 65_536
+_HINTS: Final = {
+    401: "; check HOLDFAST_OPENAI_API_KEY",
+    403: "; check HOLDFAST_OPENAI_API_KEY",
+    404: "; check the address",
+}
 
 
 class Target(NamedTuple):
@@ -100,98 +107,88 @@ class JsonClient:
         failed: type[HoldfastError],
         unavailable: type[HoldfastError],
         timeout: float = TIMEOUT,
-        attempts: int = ATTEMPTS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        if find_spec("httpx") is None:
+            raise missing_extra("a service that speaks OpenAI's protocol", "openai")
         self._base_url = base_url
         self._api_key = api_key
         self._failed = failed
         self._unavailable = unavailable
         self._timeout = timeout
-        self._attempts = attempts
         self._sleep = sleep
-        self._open = urllib.request.build_opener(_NoRedirects).open
 
     def post(self, path: str, body: object) -> Any:
         """The decoded answer to ``body``, posted to ``path`` (which begins with a slash) below the base address."""
         url = self._base_url + path
-        data = json.dumps(body).encode()
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS):
             try:
-                return self._decode(url, self._send(url, data))
+                return self._send(url, body)
             except _MayPassError as error:
-                if attempt == self._attempts:
-                    raise self._unavailable(f"{url} {error} ({attempt} attempts); try again later") from error
                 self._sleep(_pause(attempt, error.retry_after))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        try:
+            return self._send(url, body)
+        except _MayPassError as error:
+            raise self._unavailable(f"{url} {error} ({ATTEMPTS} attempts); try again later") from error
 
-    def _send(self, url: str, data: bytes) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "holdfast"}
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        import httpx  # noqa: PLC0415 - only who asks a service pays for its import
+
+        return httpx.create_ssl_context()
+
+    def _send(self, url: str, body: object) -> Any:
+        import httpx  # noqa: PLC0415
+
+        headers = {"Accept": "application/json", "User-Agent": "holdfast"}
         if self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
-        request = urllib.request.Request(url, data, headers, method="POST")  # noqa: S310  (parse_target lets in http(s))
         deadline = time.monotonic() + self._timeout
         try:
-            with self._open(request, timeout=self._timeout) as response:
-                return self._read(url, response, deadline)
-        except urllib.error.HTTPError as error:
-            with error:
-                self._refuse(url, error)
-        except TimeoutError as error:
+            with (
+                httpx.Client(verify=self._tls, timeout=self._timeout, headers=headers) as client,
+                client.stream("POST", url, json=body) as response,
+            ):
+                answer = self._read(url, response.iter_bytes(), deadline)
+        except (TimeoutError, httpx.TimeoutException) as error:
             raise self._unavailable(f"{url} did not answer within {self._timeout:g} s; try again later") from error
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                raise self._unavailable(f"{url} did not answer within {self._timeout:g} s; try again later") from error
-            if isinstance(error.reason, ssl.SSLCertVerificationError):
-                raise self._failed(f"{url} has a certificate that is not trusted: {error.reason}") from error
-            raise _MayPassError(f"cannot be reached: {error.reason}") from error
-        except (OSError, http.client.HTTPException) as error:
+        except httpx.ConnectError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise self._failed(f"{url} has a certificate that is not trusted: {error}") from error
+            raise _MayPassError(f"cannot be reached: {error}") from error
+        except httpx.HTTPError as error:
             raise _MayPassError(f"broke the connection: {type(error).__name__}") from error
+        if response.status_code in _MAY_PASS or response.status_code >= 500:
+            pause = _retry_after(response.headers.get("Retry-After"))
+            raise _MayPassError(f"answered {response.status_code}{self._quote(answer)}", pause)
+        if not response.is_success:
+            hint = _HINTS.get(response.status_code, "")
+            raise self._failed(f"{url} answered {response.status_code}{self._quote(answer)}{hint}")
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise self._failed(f"{url} did not answer with JSON, but with {self._excerpt(answer, 40)!r}") from error
 
-    def _read(self, url: str, response: http.client.HTTPResponse, deadline: float) -> bytes:
+    def _read(self, url: str, chunks: Iterable[bytes], deadline: float) -> bytes:
         """The whole answer; a service that sends it in drops, or without end, is cut off."""
         answer = bytearray()
-        while chunk := response.read1(_CHUNK):
+        for chunk in chunks:
             answer += chunk
             if len(answer) > MAX_ANSWER_BYTES:
                 raise self._failed(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
             if time.monotonic() > deadline:
                 raise TimeoutError
-        promised = response.headers.get("Content-Length", "")
-        if promised.isdecimal() and len(answer) < int(promised):  # ``read1`` ends quietly where the connection does
-            raise http.client.IncompleteRead(bytes(answer))
         return bytes(answer)
 
-    def _refuse(self, url: str, error: urllib.error.HTTPError) -> NoReturn:
-        said = self._what_it_said(error)
-        if error.code in _MAY_PASS or error.code >= 500:
-            retry_after = _retry_after(error.headers.get("Retry-After"))
-            raise _MayPassError(f"answered {error.code}{said}", retry_after) from None
-        hint = {
-            401: "; check HOLDFAST_OPENAI_API_KEY",
-            403: "; check HOLDFAST_OPENAI_API_KEY",
-            404: "; check the address",
-        }
-        raise self._failed(f"{url} answered {error.code}{said}{hint.get(error.code, '')}") from None
+    def _quote(self, answer: bytes) -> str:
+        """What the service said about its refusal, shortened."""
+        with suppress(ValueError, LookupError, TypeError, RecursionError):
+            answer = str(json.loads(answer)["error"]["message"]).encode()
+        return f": {self._excerpt(answer, 200)}" if answer.strip() else ""
 
-    def _what_it_said(self, error: urllib.error.HTTPError) -> str:
-        """The service's own words, shortened (some services repeat the key in them)."""
-        text = ""
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            text = error.read(_CHUNK).decode("utf-8", "replace")
-        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-            text = str(json.loads(text)["error"]["message"])
-        return f": {self._excerpt(text, 200)}" if text.strip() else ""
-
-    def _decode(self, url: str, answer: bytes) -> Any:
-        try:
-            return json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            text = answer[:_CHUNK].decode("utf-8", "replace")
-            raise self._failed(f"{url} did not answer with JSON, but with {self._excerpt(text, 40)!r}") from error
-
-    def _excerpt(self, text: str, length: int) -> str:
-        """The beginning of ``text`` on one line, without the key."""
+    def _excerpt(self, answer: bytes, length: int) -> str:
+        """The beginning of an answer on one line, without the key, which some services repeat."""
+        text = answer[:_MOST_SHOWN].decode("utf-8", "replace")
         if self._api_key is not None:
             text = text.replace(self._api_key, "***")
         return " ".join(text.split())[:length]
@@ -203,11 +200,6 @@ class _MayPassError(Exception):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 def _pause(attempt: int, retry_after: float | None) -> float:

@@ -10,7 +10,7 @@ from email.utils import formatdate
 import pytest
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError
-from holdfast.recall.http import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
+from holdfast.recall.model_service import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
 from recall.scripted_service import Reply, ScriptedService, json_reply, scripted_service
 
 KEY = "sk-very-secret-0123456789"
@@ -137,7 +137,7 @@ def test_an_answer_that_is_no_json_is_an_error(service: ScriptedService, pauses:
 def test_an_answer_without_end_is_cut_off(
     service: ScriptedService, pauses: Pauses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.recall.http.MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr("holdfast.recall.model_service.MAX_ANSWER_BYTES", 100)
     service.answer = lambda _: json_reply("x" * 1_000)
     with pytest.raises(EmbedderError, match="more than 100 bytes"):
         client_of(service.url, pauses).post("/things", {})
