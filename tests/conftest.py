@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 import effort
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.recall.embedders import pieces, static
+from holdfast.recall.embedders import static
 from holdfast.storage.relational.database import Database
 from homes import Homes, database_of
 
@@ -32,7 +32,7 @@ settings.load_profile("holdfast")
 
 # Reading the tokenizer takes longer than most tests, and so does making all commands: all tests of one process share them.
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
-vars(static)["read_pieces"] = cache(pieces.read_pieces)
+vars(static)["read_pieces"] = cache(static.read_pieces)
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.recall.embedders import static
-from holdfast.recall.embedders.pieces import Pieces, read_pieces
-from holdfast.recall.embedders.rows import clean_text
-from holdfast.recall.embedders.static import MAX_CHARS, StaticEmbedder
+from holdfast.recall.embedders.static import MAX_CHARS, Pieces, StaticEmbedder, read_pieces
+from holdfast.recall.embedders.unit_vectors import clean_text
 
 FILE = static._package_folder() / static._TOKENIZER
 TOKENS = 32_000

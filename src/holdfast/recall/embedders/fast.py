@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
 from holdfast.installation import missing_extra
 from holdfast.ports.models import Vectors
-from holdfast.recall.embedders.rows import clean_text, unit_rows
+from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
 
 MAX_CHARS = 65_536
 """How much of a text is embedded; each model cuts further, at its own number of tokens."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.core.errors import EmbedderError
 from holdfast.ports.models import Vectors
-from holdfast.recall.embedders.rows import clean_text, unit_rows
+from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
 from holdfast.recall.model_service import JsonClient, Target
 
 MAX_CHARS = 8_000
