@@ -34,6 +34,7 @@ from holdfast.recall import terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import ScopeIndex
 from holdfast.recall.passages import split
+from holdfast.recall.query import Query, SearchOptions
 
 DATA = Path(__file__).parent / "data"
 WAYS = ("vectors", "words", "both", "both + neighbours")
@@ -109,7 +110,7 @@ def measure(name: str, collections: Sequence[Collection], embedder: Embedder | N
                 strict=True,
             )
             for way, (index, query, query_words) in asked:
-                hits = index.search(query, query_words, top_k=_CUT, now=0)
+                hits = index.rank(Query(query, query_words), SearchOptions(_CUT, 0))
                 found[way].append(_judge([names[int(hit.id[:8], 16)] for hit in hits], question.relevant))
     figures = {
         way: Figures(*(float(np.mean(column)) for column in zip(*rows, strict=True))) for way, rows in found.items()

@@ -46,7 +46,7 @@ from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
 from holdfast.recall.index import Hit
 from holdfast.recall.passages import INDEXED_CHARS
-from holdfast.recall.service import Ask, Query
+from holdfast.recall.query import Query, SearchOptions
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str
@@ -262,12 +262,12 @@ class Memory:
         kinds = _kinds(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
-        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         now = self._parts.now()
         found = {}
         for kind in kinds:
             archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
-            found[kind.name] = self._search(kind, asked, Ask(top_k, now, where, archived, explain))
+            found[kind.name] = self._search(kind, asked, SearchOptions(top_k, now, where, archived, explain))
         results = _merged(found, top_k)
         target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
         label = kinds[0].name.value if len(kinds) == 1 else "several"
@@ -276,14 +276,14 @@ class Memory:
         )
         return results
 
-    def _search(self, kind: Kind, query: Query, ask: Ask) -> list[dict[str, Any]]:
+    def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[dict[str, Any]]:
         if kind.durable:
-            pairs = self._records.search(kind.name, query, ask)
-            return [_scored(shown(record, ask.now), hit, explain=ask.explain) for record, hit in pairs]
+            pairs = self._records.search(kind.name, query, options)
+            return [_scored(shown(record, options.now), hit, explain=options.explain) for record, hit in pairs]
         items = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
         by_id = {item.id: item for item in items}
-        hits = self._parts.recall.search_among(self._scope, kind, items, query, ask)
-        return [_scored(self._shown_item(kind, by_id[hit.id]), hit, explain=ask.explain) for hit in hits]
+        hits = self._parts.recall.rank_items(self._scope, kind, items, query, options)
+        return [_scored(self._shown_item(kind, by_id[hit.id]), hit, explain=options.explain) for hit in hits]
 
     def list_memories(
         self,

@@ -19,7 +19,7 @@ from holdfast.core.types import DURABLE
 from holdfast.edges.cli import main
 from holdfast.edges.cli.outcomes import exit_code
 from holdfast.edges.cli.render import show_results
-from holdfast.recall.model_service import JsonClient
+from holdfast.recall.model_service import ModelService
 
 # --- adding and finding -----------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answe
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_EMBEDDER", "openai:m@http://127.0.0.1:9/v1")
-    monkeypatch.setitem(JsonClient.__init__.__kwdefaults__ or {}, "sleep", lambda _seconds: None)  # between its tries
+    monkeypatch.setitem(ModelService.__init__.__kwdefaults__ or {}, "sleep", lambda _seconds: None)  # between its tries
     added = shell("add", "Likes tea", "-u", "alice")
     assert added.exit_code == 0
     assert added.stderr.startswith("warning: no vectors")

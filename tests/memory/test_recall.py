@@ -118,7 +118,7 @@ def test_a_new_embedder_never_compares_vectors_of_two_models(holdfast: Holdfast)
         assert twin.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd"
         assert twin.retrieve("cccc", top_k=1, explain=True)[0]["explanation"].get("vector", 0) == 0
         letters.fails = False
-        other.recall._without_until = 0.0
+        other.recall._paused_until = 0.0
         twin.retrieve("cccc")
         models = raw.rows(other, "SELECT DISTINCT models.id FROM records JOIN models ON model = code")
         assert models == [(other.recall.model,)], "recall embedded the records anew"
@@ -145,7 +145,7 @@ def test_without_the_embedder_memories_are_kept_and_found_by_their_words(holdfas
         memory.add("User plays chess")
         assert memory.retrieve("bees", top_k=1)[0]["memory_id"] == memory_id
         letters.fails = False
-        other.recall._without_until = 0.0
+        other.recall._paused_until = 0.0
         assert memory.retrieve("bees", top_k=1)[0]["memory_id"] == memory_id
         assert other.reembed() == 0, "the query embedded what was waiting"
 
@@ -162,7 +162,7 @@ def test_a_memory_comes_back_from_cold_storage_without_the_embedder(holdfast: Ho
         assert memory.rehydrate(memory_id)["content"] == text
         assert memory.retrieve("hives in Ghent")[0]["memory_id"] == memory_id
         letters.fails = False
-        other.recall._without_until = 0.0
+        other.recall._paused_until = 0.0
         assert memory.retrieve("hives in Ghent")[0]["memory_id"] == memory_id
         assert other.reembed() == 0, "the query embedded what was waiting"
 

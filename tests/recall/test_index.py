@@ -20,6 +20,7 @@ from holdfast.recall import arrays, index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Hit, ScopeIndex
 from holdfast.recall.passages import split
+from holdfast.recall.query import Query, SearchOptions
 from recall import naive
 
 EMBEDDER = StaticEmbedder()
@@ -70,7 +71,8 @@ def indexed(*texts: str, session: str | None = None) -> ScopeIndex:
 
 
 def ask(scope: ScopeIndex, query: str, top_k: int = 5, *, now: int = 0, **options: object) -> list[Hit]:
-    return scope.search(EMBEDDER.embed([query])[0], terms.query_terms(query), top_k=top_k, now=now, **options)  # type: ignore[arg-type]
+    asked = Query(EMBEDDER.embed([query])[0], terms.query_terms(query))
+    return scope.rank(asked, SearchOptions(top_k, now, **options))  # type: ignore[arg-type]
 
 
 def numbers(hits: Sequence[Hit]) -> list[int]:
@@ -101,7 +103,7 @@ def test_a_memory_is_found_by_what_it_means_without_a_common_word() -> None:
 
 def test_an_empty_scope_answers_with_nothing() -> None:
     assert ask(indexed(), "anything") == []
-    assert indexed().select(5, now=0) == []
+    assert indexed().list_newest(SearchOptions(5, 0)) == []
 
 
 def test_an_exact_match_scores_high_and_an_unrelated_memory_low_even_in_a_scope_of_one() -> None:
@@ -137,7 +139,7 @@ def test_of_many_equal_memories_the_newest_come_first_whatever_order_they_arrive
     for number in (*range(0, 60, 2), *range(59, 0, -2)):
         scope.upsert([row(number, "the same thing again")])
     assert numbers(ask(scope, "the same thing again", 4)) == [59, 58, 57, 56]
-    assert [int(found[:8], 16) for found in scope.select(3, now=0)] == [59, 58, 57]
+    assert [int(found[:8], 16) for found in scope.list_newest(SearchOptions(3, now=0))] == [59, 58, 57]
 
 
 def test_the_passage_that_matched_is_named() -> None:
@@ -191,7 +193,7 @@ def test_a_hidden_record_is_out_of_every_answer_from_its_moment_on_and_starves_n
     scope.upsert([row(20, "lunch with Bo"), row(21, "dinner")])
     assert numbers(ask(scope, "lunch with Ana", 2, now=99)) == [19, 18]
     assert numbers(ask(scope, "lunch with Ana", 2, now=100)) == [20, 21]
-    assert [int(found[:8], 16) for found in scope.select(9, now=100)] == [21, 20]
+    assert [int(found[:8], 16) for found in scope.list_newest(SearchOptions(9, now=100))] == [21, 20]
 
 
 def test_archived_records_are_found_only_where_they_are_asked_for() -> None:
@@ -207,8 +209,8 @@ def test_a_record_counts_as_archived_from_its_moment_on_and_starves_none() -> No
     assert numbers(ask(scope, "lunch with Ana", 2, now=99)) == [19, 18]
     assert numbers(ask(scope, "lunch with Ana", 2, now=100)) == [20, 21]
     assert numbers(ask(scope, "lunch with Ana", 2, now=100, include_archived=True)) == [19, 18]
-    assert [int(found[:8], 16) for found in scope.select(9, now=100)] == [21, 20]
-    assert len(scope.select(99, now=100, include_archived=True)) == 22
+    assert [int(found[:8], 16) for found in scope.list_newest(SearchOptions(9, now=100))] == [21, 20]
+    assert len(scope.list_newest(SearchOptions(99, now=100, include_archived=True))) == 22
 
 
 def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
@@ -239,13 +241,13 @@ def test_a_scope_without_any_vectors_takes_them_once_they_come() -> None:
 
 def test_a_query_without_a_vector_goes_by_words_alone() -> None:
     scope = indexed("green tea", "the stock market")
-    hits = scope.search(None, terms.query_terms("stock"), top_k=1, now=0)
+    hits = scope.rank(Query(None, terms.query_terms("stock")), SearchOptions(1, 0))
     assert numbers(hits) == [1]
 
 
 def test_a_query_without_a_word_or_a_vector_gives_the_newest() -> None:
     scope = indexed("one", "two", "three")
-    assert numbers(scope.search(None, terms.query_terms("…"), top_k=2, now=0)) == [2, 1]
+    assert numbers(scope.rank(Query(None, terms.query_terms("…")), SearchOptions(2, 0))) == [2, 1]
     assert numbers(ask(scope, "", 2)) == [2, 1]
 
 
@@ -339,7 +341,7 @@ def followed(steps: Steps, *, asked_between: bool) -> tuple[ScopeIndex, dict[str
         scope.upsert(added)
         there.update((new.id, new) for new in added)
         if asked_between:
-            scope.search(unit(1), terms.query_terms("ant bee"), top_k=3, now=NOW, where=parse({"n": 1}))
+            scope.rank(Query(unit(1), terms.query_terms("ant bee")), SearchOptions(3, NOW, parse({"n": 1})))
         scope.remove([record_id(number) for number in removed])
         for number in removed:
             there.pop(record_id(number), None)
@@ -374,9 +376,8 @@ def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
         if there
         else []
     )
-    hits = scope.search(
-        query, query_terms, top_k=99, now=NOW, where=where, include_archived=include_archived, explain=True
-    )
+    options = SearchOptions(99, NOW, where, include_archived, explain=True)
+    hits = scope.rank(Query(query, query_terms), options)
     evidence = dict(expected)
     assert {hit.id for hit in hits} == set(evidence)
     for hit in hits:
@@ -384,7 +385,7 @@ def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
     for better, worse in pairwise(hits):
         assert evidence[better.id] > evidence[worse.id] - 1e-4
         assert better.score > worse.score or better.id > worse.id
-    best = scope.search(query, query_terms, top_k=3, now=NOW, where=where, include_archived=include_archived)
+    best = scope.rank(Query(query, query_terms), options._replace(top_k=3))
     assert [hit.id for hit in best] == [hit.id for hit in hits[:3]]
 
 
@@ -397,11 +398,13 @@ def test_an_index_answers_as_if_it_had_been_built_from_what_it_holds(
     fresh = index_of(there.values())
     query_terms = terms.query_terms(" ".join(words))
     answers = [
-        index.search(unit(seed), query_terms, top_k=8, now=NOW, include_archived=True, explain=True)
+        index.rank(Query(unit(seed), query_terms), SearchOptions(8, NOW, include_archived=True, explain=True))
         for index in (scope, fresh)
     ]
     assert len(scope) == len(fresh) == len(there)
-    assert scope.select(99, now=NOW, where=parse({"n": 1})) == fresh.select(99, now=NOW, where=parse({"n": 1}))
+    assert scope.list_newest(SearchOptions(99, now=NOW, where=parse({"n": 1}))) == fresh.list_newest(
+        SearchOptions(99, now=NOW, where=parse({"n": 1}))
+    )
     passages = {hit.id: hit.passage for hit in answers[1]}
     for old, new in zip(*answers, strict=True):
         assert old.score == pytest.approx(new.score, abs=1e-4)  # so that what changes places is as good as equal

@@ -10,7 +10,7 @@ from email.utils import formatdate
 import pytest
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError
-from holdfast.recall.model_service import ATTEMPTS, MAX_WAIT, JsonClient, Target, find_api_key, parse_target
+from holdfast.recall.model_service import ATTEMPTS, MAX_WAIT, ModelService, Target, find_api_key, parse_target
 from recall.scripted_service import Reply, ScriptedService, json_reply, scripted_service
 
 KEY = "sk-very-secret-0123456789"
@@ -35,9 +35,14 @@ def pauses() -> Pauses:
     return Pauses()
 
 
-def client_of(url: str, pauses: Pauses, *, timeout: float = 10.0, key: str | None = KEY) -> JsonClient:
-    return JsonClient(
-        url, api_key=key, failed=EmbedderError, unavailable=EmbedderUnavailableError, timeout=timeout, sleep=pauses
+def client_of(url: str, pauses: Pauses, *, timeout: float = 10.0, key: str | None = KEY) -> ModelService:
+    return ModelService(
+        Target("m", url),
+        api_key=key,
+        failed=EmbedderError,
+        unavailable=EmbedderUnavailableError,
+        timeout=timeout,
+        sleep=pauses,
     )
 
 

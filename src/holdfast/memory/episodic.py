@@ -16,7 +16,7 @@ from holdfast.core.types import MemoryType
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, Durable
 from holdfast.ports.records import Added
-from holdfast.recall.service import Ask
+from holdfast.recall.query import SearchOptions
 
 _EPISODIC: Final = MemoryType.EPISODIC
 #: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more
@@ -82,9 +82,9 @@ class Episodic:
     def query_similar_episodes(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
         now = self._parts.now()
-        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        ask = Ask(check_count(top_k, "top_k"), now, include_archived=True)
-        pairs = self._records.search(_EPISODIC, asked, ask)
+        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        options = SearchOptions(check_count(top_k, "top_k"), now, include_archived=True)
+        pairs = self._records.search(_EPISODIC, asked, options)
         return [
             {
                 "episode_id": record.id,
@@ -111,16 +111,16 @@ class Episodic:
 
     def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
-        asked = self._parts.recall.query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         now = self._parts.now()
-        pairs = self._records.search(_EPISODIC, asked, Ask(max(10, check_count(top_k, "top_k")), now))
+        pairs = self._records.search(_EPISODIC, asked, SearchOptions(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
         items = [
             Message(place, "", _text(message), record.dated_at, {})
             for place, (record, _, message) in places.items()
             if str(message.get("content", "")).strip()
         ]
-        hits = self._parts.recall.search_loose(self._records.scope, items, asked, Ask(top_k, now))
+        hits = self._parts.recall.rank_items_once(self._records.scope, items, asked, SearchOptions(top_k, now))
         return [_shown_message(*places[hit.id], score=hit.score) for hit in hits]
 
     def cleanup_old_episodes(self) -> int:

@@ -26,7 +26,7 @@ from holdfast.lifecycle.recycle_bin import not_restored, restoring
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit
-from holdfast.recall.service import Ask, Query
+from holdfast.recall.query import Query, SearchOptions
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 _TRIES = 16
@@ -201,13 +201,13 @@ class Durable:
             if lease is not None:
                 self.parts.archives.tidy(pack, now=now, lease=lease)
 
-    def search(self, name: MemoryType, query: Query, ask: Ask) -> list[tuple[Record, Hit]]:
+    def search(self, name: MemoryType, query: Query, options: SearchOptions) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""
         kind = TYPES[name]
         pairs: list[tuple[Record, Hit]] = []
         for _ in range(3):  # a match deleted between ranking and reading would leave its place empty: rank again
-            hits = self.parts.recall.search(self.scope, kind, query, ask)
-            records = self.parts.records.fetch(self.scope.subject, [hit.id for hit in hits], now=ask.now)
+            hits = self.parts.recall.rank(self.scope, kind, query, options)
+            records = self.parts.records.fetch(self.scope.subject, [hit.id for hit in hits], now=options.now)
             pairs = [(records[hit.id], hit) for hit in hits if hit.id in records]
             if len(pairs) == len(hits):
                 break
@@ -229,10 +229,10 @@ class Durable:
         found: list[Record] = []
         now = self.parts.now()
         while True:  # what is deleted between choosing and reading leaves no gap: others are chosen in its place
-            ask = Ask(limit - len(found), now, where, include_archived, before=before)
-            ids = self.parts.recall.select(self.scope, TYPES[name], ask)
+            options = SearchOptions(limit - len(found), now, where, include_archived, before=before)
+            ids = self.parts.recall.list_newest(self.scope, TYPES[name], options)
             found += self.parts.records.fetch(self.scope.subject, ids, now=now).values()
-            if len(ids) < ask.top_k or len(found) >= limit:
+            if len(ids) < options.top_k or len(found) >= limit:
                 return found
             before = ids[-1]
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.filters import Filter
 from holdfast.core.types import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
@@ -23,6 +22,7 @@ from holdfast.recall.arrays import GrowingArray, dot
 from holdfast.recall.batches import Batch
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import MAX_RECORDS, Postings
+from holdfast.recall.query import Query, SearchOptions
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.session_links import NONE, SessionLinks
 
@@ -191,31 +191,20 @@ class ScopeIndex:
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def search(
-        self,
-        query_vector: npt.NDArray[np.float32] | None,
-        query_terms: npt.NDArray[np.uint32],
-        *,
-        top_k: int,
-        now: int,
-        where: Filter | None = None,
-        include_archived: bool = False,
-        explain: bool = False,
-    ) -> list[Hit]:
+    def rank(self, query: Query, options: SearchOptions) -> list[Hit]:
         """The records closest to a query, best first; of equals, the newest first.
 
-        ``query_vector`` is of unit length (``None``: by words alone), ``query_terms`` what ``terms.query_terms`` gives.
-        What is hidden at ``now``, archived (unless asked for) or outside the filter does not count among the ``top_k``.
-        A record without vectors is found by its words and its neighbours.
+        What is hidden at that time, archived (unless asked for) or outside the filter does not count among the
+        ``top_k``. A record without vectors is found by its words and its neighbours.
         """
-        visible, wanted = self._masks(now, where, include_archived)
+        visible, wanted = self._masks(options)
         passing = int(np.count_nonzero(wanted))
-        count = min(top_k, passing)
+        count = min(options.top_k, passing)
         if count <= 0:
             return []
         derived = self._derived = self._derived or self._derive()
-        closeness = self._closeness(query_vector, derived)
-        lexical, weights = self._lexical(query_terms, derived)
+        closeness = self._closeness(query.vector, derived)
+        lexical, weights = self._lexical(query.terms, derived)
         evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
         borrowed = None
         if derived.reach is not None:
@@ -227,28 +216,18 @@ class ScopeIndex:
             evidence = np.where(wanted, evidence, np.float32(-np.inf))
         hits = []
         for slot, total in self._best(evidence, count):
-            passage, close = self._best_passage(slot, closeness, query_terms, weights)
+            passage, close = self._best_passage(slot, closeness, query.terms, weights)
             parts = {}
-            if explain:
+            if options.explain:
                 lent = 0.0 if borrowed is None else float(borrowed[slot])
                 parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": lent, "evidence": total}
             hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts))
         return hits
 
-    def select(
-        self,
-        top_k: int,
-        *,
-        now: int,
-        where: Filter | None = None,
-        include_archived: bool = False,
-        before: str | None = None,
-    ) -> list[str]:
-        """Ids of the records that a search would choose from, newest first, ``top_k`` at most; with ``before``, of
-        those older than that one, be it there or not.
-        """
-        _, wanted = self._masks(now, where, include_archived)
-        slots = np.flatnonzero(wanted).tolist()
+    def list_newest(self, options: SearchOptions) -> list[str]:
+        """Ids of the records that ``rank`` would choose from, newest first."""
+        _, wanted = self._masks(options)
+        slots, top_k, before = np.flatnonzero(wanted).tolist(), options.top_k, options.before
         if self._sorted:
             if before is not None:
                 slots = slots[: bisect_left(slots, before, key=self._ids.__getitem__)]
@@ -256,12 +235,13 @@ class ScopeIndex:
         ids = (self._ids[slot] for slot in slots)
         return nlargest(top_k, ids if before is None else (one for one in ids if one < before))
 
-    def _masks(self, now: int, where: Filter | None, include_archived: bool) -> tuple[Mask, Mask]:  # noqa: FBT001
-        visible: Mask = self._hidden_from.view > now
+    def _masks(self, options: SearchOptions) -> tuple[Mask, Mask]:
+        """Which slots can be seen, and which of these pass the filter."""
+        visible: Mask = self._hidden_from.view > options.now
         visible &= self._here.view
-        if not include_archived:
-            visible &= self._archived_from.view > now
-        return visible, visible if where is None else visible & self._columns.mask(where)
+        if not options.include_archived:
+            visible &= self._archived_from.view > options.now
+        return visible, visible if options.where is None else visible & self._columns.mask(options.where)
 
     def _derive(self) -> _Derived:
         """What depends on the records and not on the query."""

@@ -7,6 +7,7 @@ and nowhere else: not into a message, nor a ``repr``. The extra ``openai`` bring
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import time
@@ -72,6 +73,17 @@ def parse_target(text: str) -> Target | None:
     return Target(model, url.rstrip("/"))
 
 
+def open_service(
+    text: str, *, failed: type[HoldfastError], unavailable: type[HoldfastError], timeout: float = TIMEOUT
+) -> ModelService | None:
+    """The service that ``<model>@<base_url>`` names, with the key of the environment; ``None`` for any other form."""
+    target = parse_target(text)
+    if target is None:
+        return None
+    key = find_api_key(os.environ, target.base_url)
+    return ModelService(target, api_key=key, failed=failed, unavailable=unavailable, timeout=timeout)
+
+
 def find_api_key(environ: Mapping[str, str], base_url: str) -> str | None:
     """The key for a service: ``HOLDFAST_OPENAI_API_KEY``, or for OpenAI itself also ``OPENAI_API_KEY``.
 
@@ -89,8 +101,8 @@ def find_api_key(environ: Mapping[str, str], base_url: str) -> str | None:
     return None
 
 
-class JsonClient:
-    """Posts JSON to one service and returns its JSON answer.
+class ModelService:
+    """A model behind an OpenAI-compatible service, which is posted JSON and answers with JSON.
 
     A refused or broken connection, and a status that may pass (408, 425, 429, 5xx), is tried again after a growing
     pause, or after what ``Retry-After`` asks for, up to ``MAX_WAIT``. An attempt that ran into the time limit is not.
@@ -101,7 +113,7 @@ class JsonClient:
 
     def __init__(
         self,
-        base_url: str,
+        target: Target,
         *,
         api_key: str | None,
         failed: type[HoldfastError],
@@ -111,7 +123,9 @@ class JsonClient:
     ) -> None:
         if find_spec("httpx") is None:
             raise missing_extra("a service that speaks OpenAI's protocol", "openai")
-        self._base_url = base_url
+        self.model = target.model
+        self.name = f"openai:{target.model}@{target.base_url}"
+        self._base_url = target.base_url
         self._api_key = api_key
         self._failed = failed
         self._unavailable = unavailable

@@ -1,4 +1,4 @@
-"""A question, in the form in which every way of searching takes it."""
+"""A query, and how it is to be answered."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from holdfast.core.filters import Filter
 
 
 class Query(NamedTuple):
-    """What is asked, ready to be compared."""
+    """A text, ready to be compared."""
 
     vector: npt.NDArray[np.float32] | None
+    """Of unit length; ``None``: by words alone."""
     terms: npt.NDArray[np.uint32]
+    """As ``terms.query_terms`` gives them."""
 
 
-class Ask(NamedTuple):
-    """How it is asked."""
+class SearchOptions(NamedTuple):
+    """How many records are wanted, as of which time, and which ones."""
 
     top_k: int
     now: int
@@ -26,4 +28,4 @@ class Ask(NamedTuple):
     include_archived: bool = False
     explain: bool = False
     before: str | None = None
-    """Where a list goes on from: only records with smaller ids, which are older ones."""
+    """A list goes on from here: with records of smaller ids, which are older ones."""

@@ -27,21 +27,19 @@ from holdfast.recall.batches import Batch
 from holdfast.recall.compaction import compact
 from holdfast.recall.index import Hit, ScopeIndex
 from holdfast.recall.passages import of_record
-from holdfast.recall.query import Ask, Query
-
-__all__ = ("Ask", "Query", "Recall")
+from holdfast.recall.query import Query, SearchOptions
 
 _log = logging.getLogger("holdfast.recall")
-#: After the embedder failed, records and queries do without vectors for so long.
-_RESPITE_SECONDS: Final = 30.0
+#: After the embedder has failed, it is not asked for so long.
+_PAUSE_SECONDS: Final = 30.0
 #: How long one recall may spend on embedding records anew.
 _REEMBED_SECONDS: Final = 0.05
 _BATCH: Final = 256
 _FIRST_BATCH: Final = 8
 #: From so many records on, what is freed after a load is worth giving back to the system.
 _MANY_RECORDS: Final = 20_000
-#: About what an index takes before it holds anything.
-_SLOT_BYTES: Final = 6_000
+#: About the memory of an empty index.
+_EMPTY_BYTES: Final = 6_000
 _T = TypeVar("_T")
 
 
@@ -49,7 +47,7 @@ _Key = tuple[str, str | None, str | None, MemoryType]
 
 
 @dataclass
-class _Slot:
+class _HeldIndex:
     """An index, how far it has followed its scope, and which of its records lack vectors."""
 
     index: ScopeIndex
@@ -72,11 +70,11 @@ class Recall:
         self._feed = feed
         self._embedder = embedder
         self._max_bytes = max_bytes
-        self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
+        self._held: OrderedDict[_Key, _HeldIndex] = OrderedDict()
         self._lock = threading.Lock()
         self._bytes: dict[_Key, int] = {}
         self._total = 0
-        self._without_until = 0.0
+        self._paused_until = 0.0
         self._reembed_after = 0.0
 
     # --- text into encodings --------------------------------------------------------------------------------------
@@ -102,55 +100,52 @@ class Recall:
             start = end
         return encodings
 
-    def query(self, text: str) -> Query:
+    def encode_query(self, text: str) -> Query:
         """A query ready to be compared; without the embedder, by its words alone."""
         vectors = self._vectors([text])
         return Query(None if vectors is None else vectors[0], terms.query_terms(text))
 
     def _vectors(self, texts: Sequence[str]) -> Vectors | None:
-        if self._without_until and time.monotonic() < self._without_until:
+        if self._paused_until and time.monotonic() < self._paused_until:
             return None
         try:
             vectors = self._embedder.embed(texts)
         except EmbedderError as problem:
             if not problem.retryable:
                 raise
-            _log.warning("no vectors for %g s, recall goes by words alone: %s", _RESPITE_SECONDS, problem)
-            self._without_until = time.monotonic() + _RESPITE_SECONDS
+            _log.warning("no vectors for %g s, recall goes by words alone: %s", _PAUSE_SECONDS, problem)
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
             return None
-        self._without_until = 0.0
+        self._paused_until = 0.0
         return vectors
 
     # --- recall -----------------------------------------------------------------------------------------------------
 
-    def search(self, scope: Scope, kind: Kind, query: Query, ask: Ask) -> list[Hit]:
+    def rank(self, scope: Scope, kind: Kind, query: Query, options: SearchOptions) -> list[Hit]:
         """The best matches among a scope's durable records, best first."""
-        return self._on(scope, kind, self._follow_feed, lambda index: _search(index, query, ask))
+        return self._answer(scope, kind, self._follow_feed, lambda index: index.rank(query, options))
 
-    def search_among(self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
+    def rank_items(
+        self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, options: SearchOptions
+    ) -> list[Hit]:
         """The best matches among items that the caller holds, best first."""
 
-        def follow(slot: _Slot, scope: Scope, kind: Kind) -> None:
-            self._follow_items(slot, scope, kind, items)
+        def follow(held: _HeldIndex, scope: Scope, kind: Kind) -> None:
+            self._follow_items(held, scope, kind, items)
 
-        return self._on(scope, kind, follow, lambda index: _search(index, query, ask))
+        return self._answer(scope, kind, follow, lambda index: index.rank(query, options))
 
-    def search_loose(self, scope: Scope, items: Sequence[Message], query: Query, ask: Ask) -> list[Hit]:
-        """The best matches among items that are indexed for this once."""
-        slot = _Slot(ScopeIndex(TYPES[MemoryType.WORKING]))
-        self._follow_items(slot, scope, TYPES[MemoryType.WORKING], items)
-        return _search(slot.index, query, ask)
+    def rank_items_once(
+        self, scope: Scope, items: Sequence[Message], query: Query, options: SearchOptions
+    ) -> list[Hit]:
+        """The best matches among items whose index is not kept."""
+        held = _HeldIndex(ScopeIndex(TYPES[MemoryType.WORKING]))
+        self._follow_items(held, scope, TYPES[MemoryType.WORKING], items)
+        return held.index.rank(query, options)
 
-    def select(self, scope: Scope, kind: Kind, ask: Ask) -> list[str]:
+    def list_newest(self, scope: Scope, kind: Kind, options: SearchOptions) -> list[str]:
         """Ids of a scope's durable records that pass the filter, newest first."""
-        return self._on(
-            scope,
-            kind,
-            self._catch_up,
-            lambda index: index.select(
-                ask.top_k, now=ask.now, where=ask.where, include_archived=ask.include_archived, before=ask.before
-            ),
-        )
+        return self._answer(scope, kind, self._catch_up, lambda index: index.list_newest(options))
 
     def reembed(
         self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]
@@ -160,7 +155,7 @@ class Recall:
         Raises ``EmbedderUnavailableError`` where the embedder does not answer; what is done by then stays done.
         """
         self._embedder.embed(["ready?"])
-        self._without_until = self._reembed_after = 0.0
+        self._paused_until = self._reembed_after = 0.0
         self._feed.adopt(self.model)
         total = 0
         for subject in self._feed.subjects(tenant):
@@ -168,28 +163,28 @@ class Recall:
                 while done := self._reembed_batch(subject, TYPES[name]):
                     total += done
                     progress(done)
-                if self._without_until:
+                if self._paused_until:
                     raise EmbedderUnavailableError(f"the embedder went away after {total:,} memories; try again")
         return total
 
     def drop(self, scope: Scope, kind: Kind) -> None:
         """Let go of one scope's index."""
         with self._lock:
-            self._slots.pop(_key(scope, kind), None)
+            self._held.pop(_key(scope, kind), None)
             self._total -= self._bytes.pop(_key(scope, kind), 0)
 
     def forget_user(self, subject: Subject) -> None:
         """Let go of everything of one user."""
         with self._lock:
-            for key in [key for key in self._slots if key[0] == subject]:
-                self._slots.pop(key, None)
+            for key in [key for key in self._held if key[0] == subject]:
+                self._held.pop(key, None)
                 self._total -= self._bytes.pop(key, 0)
         terms.forget()
 
     def forget(self) -> None:
         """Keep nothing of any text in memory; the next recall reads its scope again."""
         with self._lock:
-            self._slots.clear()
+            self._held.clear()
             self._bytes.clear()
             self._total = 0
         terms.forget()
@@ -201,30 +196,30 @@ class Recall:
 
     # --- following a scope -------------------------------------------------------------------------------------------
 
-    def _on(
+    def _answer(
         self,
         scope: Scope,
         kind: Kind,
-        follow: Callable[[_Slot, Scope, Kind], None],
+        follow: Callable[[_HeldIndex, Scope, Kind], None],
         answer: Callable[[ScopeIndex], _T],
     ) -> _T:
         key = _key(scope, kind)
         with self._lock:
-            slot = self._slots.get(key)
-            if slot is None:
-                slot = self._slots[key] = _Slot(ScopeIndex(kind))
-            self._slots.move_to_end(key)
-        with slot.lock:
+            held = self._held.get(key)
+            if held is None:
+                held = self._held[key] = _HeldIndex(ScopeIndex(kind))
+            self._held.move_to_end(key)
+        with held.lock:
             check_deadline()  # the time may be over while others had their turn
             try:
-                follow(slot, scope, kind)
-                result = answer(slot.index)
+                follow(held, scope, kind)
+                result = answer(held.index)
             except RequestTimeoutError:  # raised while looking, never in the middle of an update
                 raise
             except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
-                slot.forget(kind)
+                held.forget(kind)
                 raise
-            size = slot.index.nbytes + _SLOT_BYTES
+            size = held.index.nbytes + _EMPTY_BYTES
         if self._bytes.get(key) != size:
             self._account(key, size)
         return result
@@ -243,22 +238,22 @@ class Recall:
                     size >> 20,
                     self._max_bytes >> 20,
                 )
-                self._slots.pop(key, None)
+                self._held.pop(key, None)
                 size = 0
-            elif key not in self._slots:
+            elif key not in self._held:
                 return
             self._total += size - self._bytes.pop(key, 0)
             if size:
                 self._bytes[key] = size
             while self._total > self._max_bytes:
-                old, _ = self._slots.popitem(last=False)
+                old, _ = self._held.popitem(last=False)
                 self._total -= self._bytes.pop(old, 0)
 
-    def _follow_feed(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
-        self._catch_up(slot, scope, kind)
-        if slot.bare and time.monotonic() >= max(self._without_until, self._reembed_after):
+    def _follow_feed(self, held: _HeldIndex, scope: Scope, kind: Kind) -> None:
+        self._catch_up(held, scope, kind)
+        if held.bare and time.monotonic() >= max(self._paused_until, self._reembed_after):
             self._embed_some(scope, kind)
-            self._catch_up(slot, scope, kind)
+            self._catch_up(held, scope, kind)
 
     def _embed_some(self, scope: Scope, kind: Kind) -> None:
         """Embed records that have no vectors of the store's model, for about as long as one recall may take.
@@ -266,7 +261,7 @@ class Recall:
         A process that runs another model than the one that the store was opened with last leaves it to the others.
         """
         if not self._feed.is_current(self.model):
-            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
+            self._reembed_after = time.monotonic() + _PAUSE_SECONDS
             return
         until = time.monotonic() + _REEMBED_SECONDS
         batch = _FIRST_BATCH
@@ -276,25 +271,25 @@ class Recall:
                     batch = min(2 * batch, _BATCH)
         except EmbedderError as problem:  # a text that the embedder refuses is found by its words
             _log.warning("records are left without vectors: %s", problem)
-            self._reembed_after = time.monotonic() + _RESPITE_SECONDS
+            self._reembed_after = time.monotonic() + _PAUSE_SECONDS
 
-    def _catch_up(self, slot: _Slot, scope: Scope, kind: Kind) -> None:
-        with no_garbage_collection() if slot.cursor is None else nullcontext():
-            changes = self._feed.changes(scope, kind, slot.cursor, model=self.model, read=partial(Batch.read, kind))
-            if changes.cursor != slot.cursor or changes.reload:
-                _take(slot, kind, changes)
-        if changes.reload and len(slot.index) > _MANY_RECORDS:
+    def _catch_up(self, held: _HeldIndex, scope: Scope, kind: Kind) -> None:
+        with no_garbage_collection() if held.cursor is None else nullcontext():
+            changes = self._feed.changes(scope, kind, held.cursor, model=self.model, read=partial(Batch.read, kind))
+            if changes.cursor != held.cursor or changes.reload:
+                _apply(held, kind, changes)
+        if changes.reload and len(held.index) > _MANY_RECORDS:
             changes.pages.clear()
             release_free_memory()
 
-    def _follow_items(self, slot: _Slot, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
-        wanted = {item.id: hash((item.content, to_json(item.metadata), self._without_until)) for item in items}
-        new = [item for item in items if slot.items.get(item.id) != wanted[item.id]]
+    def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
+        wanted = {item.id: hash((item.content, to_json(item.metadata), self._paused_until)) for item in items}
+        new = [item for item in items if held.items.get(item.id) != wanted[item.id]]
         records = [_as_record(item, scope, kind) for item in new]
         encodings = self.encode(records) if records else []
-        slot.index.remove([item_id for item_id in slot.items if item_id not in wanted])
-        slot.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
-        slot.items = wanted
+        held.index.remove([item_id for item_id in held.items if item_id not in wanted])
+        held.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
+        held.items = wanted
 
     def _reembed_batch(self, subject: Subject, kind: Kind, limit: int = _BATCH) -> int:
         """Embed some of a subject's records that have no vectors of this model; how many."""
@@ -314,28 +309,16 @@ def _key(scope: Scope, kind: Kind) -> _Key:
     return scope.subject, agent, session, kind.name
 
 
-def _take(slot: _Slot, kind: Kind, changes: Changes[Batch]) -> None:
+def _apply(held: _HeldIndex, kind: Kind, changes: Changes[Batch]) -> None:
     if changes.reload:
-        slot.index = ScopeIndex(kind, changes.pages)
-        slot.bare = set()
+        held.index = ScopeIndex(kind, changes.pages)
+        held.bare = set()
     else:
-        slot.index.remove(changes.gone)
-        slot.index.add(changes.pages)
-        slot.bare.difference_update(changes.gone, *(page.id for page in changes.pages))
-    slot.bare.update(*(page.bare for page in changes.pages))
-    slot.cursor = changes.cursor
-
-
-def _search(index: ScopeIndex, query: Query, ask: Ask) -> list[Hit]:
-    return index.search(
-        query.vector,
-        query.terms,
-        top_k=ask.top_k,
-        now=ask.now,
-        where=ask.where,
-        include_archived=ask.include_archived,
-        explain=ask.explain,
-    )
+        held.index.remove(changes.gone)
+        held.index.add(changes.pages)
+        held.bare.difference_update(changes.gone, *(page.id for page in changes.pages))
+    held.bare.update(*(page.bare for page in changes.pages))
+    held.cursor = changes.cursor
 
 
 def _as_record(item: Message, scope: Scope, kind: Kind) -> Record:

@@ -6,7 +6,6 @@ Each module is imported when its embedder is chosen, so that the default costs n
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
@@ -68,14 +67,10 @@ def _fastembed(model: str) -> Embedder:
 
 def _openai(text: str) -> Embedder | None:
     from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
-    from holdfast.recall.model_service import JsonClient, find_api_key, parse_target  # noqa: PLC0415
+    from holdfast.recall.model_service import open_service  # noqa: PLC0415
 
-    target = parse_target(text)
-    if target is None:
-        return None
-    key = find_api_key(os.environ, target.base_url)
-    client = JsonClient(target.base_url, api_key=key, failed=EmbedderError, unavailable=EmbedderUnavailableError)
-    return OpenAIEmbedder(target, client)
+    service = open_service(text, failed=EmbedderError, unavailable=EmbedderUnavailableError)
+    return None if service is None else OpenAIEmbedder(service)
 
 
 def _require(package: str, *, extra: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import EmbedderError
 from holdfast.ports.models import Vectors
 from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
-from holdfast.recall.model_service import JsonClient, Target
+from holdfast.recall.model_service import ModelService
 
 MAX_CHARS = 8_000
 """How much of a text is sent: no more than 8,192 tokens, the usual limit, in any script."""
@@ -29,15 +29,14 @@ class OpenAIEmbedder:
     models. At most the first ``MAX_CHARS`` characters of a text are sent; empty texts are not sent at all.
     """
 
-    def __init__(self, target: Target, client: JsonClient) -> None:
-        self._target = target
-        self._client = client
+    def __init__(self, service: ModelService) -> None:
+        self._service = service
         self._lock = threading.Lock()
         self._dim: int | None = None
 
     @property
     def id(self) -> str:
-        return f"openai:{self._target.model}@{self._target.base_url}"
+        return self._service.name
 
     @property
     def dim(self) -> int:
@@ -56,7 +55,7 @@ class OpenAIEmbedder:
         return rows
 
     def _ask(self, texts: list[str]) -> Vectors:
-        answer = self._client.post("/embeddings", {"model": self._target.model, "input": texts})
+        answer = self._service.post("/embeddings", {"model": self._service.model, "input": texts})
         vectors = _in_order(answer, len(texts), self.id)
         with self._lock:
             rows = unit_rows(vectors, count=len(texts), dim=self._dim, source=self.id)

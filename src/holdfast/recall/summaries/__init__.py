@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, quote
 from holdfast.ports.models import Summarizer
 from holdfast.settings import without_password
@@ -44,17 +42,8 @@ def _extractive() -> Summarizer:
 
 
 def _openai(text: str) -> Summarizer | None:
-    from holdfast.recall.model_service import JsonClient, find_api_key, parse_target  # noqa: PLC0415
+    from holdfast.recall.model_service import open_service  # noqa: PLC0415
     from holdfast.recall.summaries.llm import LlmSummarizer  # noqa: PLC0415
 
-    target = parse_target(text)
-    if target is None:
-        return None
-    client = JsonClient(
-        target.base_url,
-        api_key=find_api_key(os.environ, target.base_url),
-        failed=SummarizerError,
-        unavailable=SummarizerUnavailableError,
-        timeout=_TIMEOUT,
-    )
-    return LlmSummarizer(target, client)
+    service = open_service(text, failed=SummarizerError, unavailable=SummarizerUnavailableError, timeout=_TIMEOUT)
+    return None if service is None else LlmSummarizer(service)

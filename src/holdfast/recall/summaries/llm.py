@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.errors import InvalidInputError, SummarizerError
-from holdfast.recall.model_service import JsonClient, Target
+from holdfast.recall.model_service import ModelService
 from holdfast.recall.summaries.sentences import shorten
 
 MAX_INPUT_CHARS = 200_000
@@ -26,9 +26,8 @@ class LlmSummarizer:
     not answer, ``SummarizerUnavailableError`` says so, and ``SummarizerError`` where its answer is no summary.
     """
 
-    def __init__(self, target: Target, client: JsonClient) -> None:
-        self._target = target
-        self._client = client
+    def __init__(self, service: ModelService) -> None:
+        self._service = service
 
     def summarize(self, texts: Sequence[str], *, max_chars: int) -> str:
         if max_chars < 1:
@@ -36,23 +35,19 @@ class LlmSummarizer:
         whole = "\n".join(stripped for text in texts if (stripped := text.strip()))
         if len(whole) <= max_chars:
             return whole
-        answer = self._client.post("/chat/completions", self._request(whole, max_chars))
+        answer = self._service.post("/chat/completions", self._request(whole, max_chars))
         try:
             content = answer["choices"][0]["message"]["content"]
         except (LookupError, TypeError) as error:
-            raise SummarizerError(f"{self._name} did not answer with a chat completion") from error
+            raise SummarizerError(f"{self._service.name} did not answer with a chat completion") from error
         summary = shorten(content.strip(), max_chars) if isinstance(content, str) else ""
         if not summary:
-            raise SummarizerError(f"{self._name} answered with an empty summary")
+            raise SummarizerError(f"{self._service.name} answered with an empty summary")
         return summary
-
-    @property
-    def _name(self) -> str:
-        return f"openai:{self._target.model}@{self._target.base_url}"
 
     def _request(self, whole: str, max_chars: int) -> dict[str, object]:
         return {
-            "model": self._target.model,
+            "model": self._service.model,
             "messages": [
                 {"role": "system", "content": _INSTRUCTION.format(max_chars=max_chars)},
                 {"role": "user", "content": _without_middle(whole.encode("utf-8", "replace").decode())},
