@@ -286,6 +286,8 @@ class AsyncBackups(_Wrapper[Backups]):
     rotate = _verb(Backups.rotate)
     remove = _verb(Backups.remove)
     latest = _verb(Backups.latest)
+    count_memories = _verb(Backups.count_memories)
+    is_store_used = _verb(Backups.is_store_used)
 
 
 class AsyncCertificates(_Wrapper[Certificates]):

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from holdfast.access.keys import Access
 from holdfast.access.replies import Replies
-from holdfast.backups.catalog import Catalog, last_backup
-from holdfast.backups.lost_keys import Abandoned, Abandonment
+from holdfast.backups.catalog import Catalog, describe_last
+from holdfast.backups.lost_keys import Abandoned, LostKeys
 from holdfast.backups.restore import Restored
-from holdfast.backups.service import Backups, backup_runners
+from holdfast.backups.service import Backups, Places, backup_jobs
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.clock import Belief
@@ -53,7 +53,7 @@ from holdfast.privacy.certificates.certificates import Certificates, erasure_on
 from holdfast.privacy.erasure import Eraser, Erasure
 from holdfast.privacy.keys.keyring import open_keyring
 from holdfast.privacy.keys.signing import SigningKeys
-from holdfast.privacy.ledger import Ledger
+from holdfast.privacy.ledger import KeysAndLedger, Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.privacy.store_state import Purpose, StoreState
 from holdfast.recall import terms
@@ -70,6 +70,7 @@ from holdfast.storage.stores import (
     stores_over,
     witness_of,
 )
+from holdfast.storage.transfer.stores import DatabaseRows
 
 _log = logging.getLogger("holdfast.store")
 _erasures = logging.getLogger("holdfast.erasure")
@@ -102,7 +103,8 @@ class Store:
         self._summarizer = open_summarizer(settings.summarizer)
         self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
         self.keyring = open_keyring(self.state, settings.master_key, settings.master_path(), self._bind_keyring)
-        self._store_state = StoreState(self.state, store_url(settings), lambda: last_backup(settings))
+        last_backup = partial(describe_last, partial(open_catalog, settings))
+        self._store_state = StoreState(self.state, store_url(settings), last_backup)
         self._is_checked = False
         self.database = open_database(settings, self._check_absent)
         try:
@@ -116,6 +118,7 @@ class Store:
         self._short_term_elsewhere = open_short_term(settings)
         self.stores = stores_over(database, self._short_term_elsewhere)
         self.ledger = Ledger(self.state)
+        self.keys = KeysAndLedger(self.keyring, SigningKeys(self.state, self.keyring), self.ledger)
         with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
             self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes)
@@ -244,7 +247,7 @@ class Store:
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
         plain = open_cold(self.settings)
-        return SealedObjects(plain, self.keyring, self.parts.now, self._is_erased)
+        return SealedObjects(plain, self.keyring, self.parts.now, self.is_erased)
 
     def _make_certificates(self) -> Certificates:
         parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
@@ -277,44 +280,13 @@ class Store:
 
     def backups(self, tenant: str) -> Backups:
         """Backups of the whole store; single users are restored for a tenant."""
-        settings, stores = self.settings, self.stores
-
-        def check_clock(now: int, confirmed: bool) -> Belief:  # noqa: FBT001 - the order of the contract
-            if confirmed:
-                self.trust.confirm(now, tenant)
-            return self.trust.check(now)
-
-        def check_state() -> None:
-            self.check_state()
-            self.keyring.claim_once()
-            self.note_data()
-
-        def settle(restored: Restored) -> None:
-            """Make what was restored fit to be used: nobody reads it as it was under another model or checkpoint."""
-            if restored.whole:
-                stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
-                stores.rules.adopt_defaults(now=self.parts.now)
-                self.schedule.enrol()
-                self.eraser.replay()
-                self.audit(tenant).seal(accept=f"backup {restored.backup_id} was restored")
-            for subject, ids in restored.entities.items():
-                refresh_entity_text(self.parts, subject, ids)
-
         return Backups(
-            self.database,
+            DatabaseRows(self.database),
             tenant,
-            open_objects=partial(open_backups, settings),
-            open_cold=partial(open_cold, settings),
-            keys=SigningKeys(self.state, self.keyring),
-            keyring=self.keyring,
-            ledger=self.ledger,
+            Places(partial(open_backups, self.settings), partial(open_cold, self.settings)),
+            state=self.keys,
             leadership=self._backing_up,
-            now=self.parts.now,
-            new_id=self.parts.new_id,
-            check_clock=check_clock,
-            is_revoked=self._is_revoked,
-            settle=settle,
-            check_state=check_state,
+            host=_BackupHost(self, tenant),
         )
 
     def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
@@ -323,28 +295,27 @@ class Store:
         with self._backing_up.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was done: {self._backing_up.other()}; try again when it is done")
-            signing = SigningKeys(self.state, self.keyring)
-            catalog = Catalog(open_backups(self.settings), signing, self.keyring, self._is_erased)
+            catalog = Catalog(open_backups(self.settings), self.keys, self.is_erased)
             cold = open_cold(self.settings)
-            abandonment = Abandonment(
-                self.keyring, signing, catalog, cold, identity=self.stores.identity, is_erased=self._is_erased
-            )
-            found = abandonment.look()
+            lost = LostKeys(catalog, cold, identity=self.stores.identity, is_erased=self.is_erased)
+            found = lost.find()
             if found and not confirm:
-                raise ConfirmationNeededError(f"{found.told()}. Nothing was changed: confirm it (confirm, --confirm)")
+                words = f"{found.describe()}. Nothing was changed: confirm it (confirm, --confirm)"
+                raise ConfirmationNeededError(words)
             if found:
                 now = self.parts.now()
                 self.stores.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
-                abandonment.run(now=now)
+                lost.abandon(now=now)
             return found
 
-    def _is_erased(self, alias: str) -> bool:
+    def is_erased(self, alias: str) -> bool:
+        """Whether the erasure of a pseudonym was carried out."""
         return self.ledger.is_carried_out(alias)
 
     def _make_schedule(self) -> Schedule:
         jobs = runners(self.stores.dues, self.upkeep)
         jobs["daily"] = self._summarizing(jobs["daily"])
-        jobs |= backup_runners(self.backups(next(iter(self.tenants))))
+        jobs |= backup_jobs(self.backups(next(iter(self.tenants))))
         return Schedule(
             self.stores.jobs,
             self.leadership,
@@ -378,7 +349,8 @@ class Store:
         self.state.prepare()
         self.state.put(f"{_REVOKED}{key_id}", b"")
 
-    def _is_revoked(self, key_id: str) -> bool:
+    def is_revoked(self, key_id: str) -> bool:
+        """Whether an API key was ever revoked."""
         return f"{_REVOKED}{key_id}" in self.state.names(_REVOKED)
 
     def erase(self, subject: Subject) -> Erasure:
@@ -484,3 +456,47 @@ class Store:
         self.database.close()
         self.parts.working.forget()
         self.recall.forget()
+
+
+class _BackupHost:
+    """The store as its backups see it."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store = store
+        self._tenant = tenant
+        self.now = store.parts.now
+        self.new_id = store.parts.new_id
+        self.is_revoked = store.is_revoked
+
+    def check_clock(self, now: int, *, confirm: bool) -> Belief:
+        if confirm:
+            self._store.trust.confirm(now, self._tenant)
+        return self._store.trust.check(now)
+
+    def check_state(self) -> None:
+        self._store.check_state()
+        self._store.keyring.claim_once()
+        self._store.note_data()
+
+    def settle(self, restored: Restored) -> None:
+        store = self._store
+        if restored.whole:
+            store.stores.feed.adopt(f"{store.embedder.id}/{terms.VERSION}")
+            store.stores.rules.adopt_defaults(now=store.parts.now)
+            store.schedule.enrol()
+            store.eraser.replay()
+            store.audit(self._tenant).seal(accept=f"backup {restored.backup_id} was restored")
+        for subject, ids in restored.outdated.items():
+            refresh_entity_text(store.parts, subject, ids)
+
+
+def open_keys(settings: Settings) -> KeysAndLedger:
+    """The keys and the ledger that the settings name. Neither a key nor a folder is made."""
+    state = open_keeping(settings)
+    keyring = open_keyring(state, settings.master_key, settings.master_path())
+    return KeysAndLedger(keyring, SigningKeys(state, keyring), Ledger(state))
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """The backups that the settings name, to be looked at: nothing is made, and no document is read."""
+    return Catalog(open_backups(settings), open_keys(settings), lambda _alias: False)

@@ -10,7 +10,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.frames import Frame
+from holdfast.backups.frames import Frame
 from holdfast.core.times import moment
 
 DAILY = ("entity", "episodic", "long_term", "structured")

@@ -40,7 +40,7 @@ import os, signal, sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 from holdfast.settings import read_settings
-from holdfast.storage.transfer.sqlite import SqliteView
+from holdfast.storage.transfer.sqlite import SqliteReader
 from holdfast.storage.transfer.stores import open_source, open_target
 from holdfast.storage.transfer.migrate import transfer
 
@@ -59,14 +59,14 @@ def show(what, total):
     if left is not None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def reading(self, table, after=None, rows=SqliteView.rows):
+def reading(self, table, after=None, rows=SqliteReader.rows):
     for number, row in enumerate(rows(self, table, after)):
-        if table.name == "records" and number == count:
+        if table == "records" and number == count:
             os.kill(os.getpid(), signal.SIGKILL)
         yield row
 
 if deadly == "reading":
-    SqliteView.rows = reading
+    SqliteReader.rows = reading
 settings = read_settings({}, home=Path(home))
 with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
     transfer(source, target, show, batch=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -17,13 +18,14 @@ from holdfast.backups.format import (
     backup_of,
     is_backup_id,
     manifest_name,
+    part_name,
     read_index,
     read_manifest,
     read_signed,
     sign_document,
     trial_name,
 )
-from holdfast.backups.writer import part_name
+from holdfast.backups.frames import Frame, FrameDamagedError, read_frames
 from holdfast.core.clock import SKEW
 from holdfast.core.errors import (
     HoldfastError,
@@ -35,33 +37,27 @@ from holdfast.core.errors import (
     StoreTooNewError,
     quote,
 )
-from holdfast.core.frames import Frame, FrameDamagedError, read_frames
 from holdfast.core.times import iso
 from holdfast.core.types import MemoryType
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.keyring import Keyring, open_keyring, sealed_elsewhere, why_abandoned
-from holdfast.privacy.keys.sealing import DataKey, OtherKeyError, SealBrokenError, unseal
-from holdfast.privacy.keys.signing import SigningKeys
-from holdfast.settings import Settings
-from holdfast.storage.objects import open_backups, open_keeping
+from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring
+from holdfast.privacy.keys.sealing import OtherKeyError, SealBrokenError, unseal
+from holdfast.privacy.ledger import KeysAndLedger
 
 
 class Damaged(NamedTuple):
-    """A backup whose manifest cannot be trusted."""
+    """A backup with a manifest that cannot be trusted."""
 
     id: str
     problem: str
 
 
 class Catalog:
-    """Backups in an object store. What has other names than a backup's objects is never touched."""
+    """Backups in an object store. Objects with other names than those of a backup are never touched."""
 
-    def __init__(
-        self, objects: ObjectStore, keys: SigningKeys, keyring: Keyring, is_erased: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, objects: ObjectStore, state: KeysAndLedger, is_erased: Callable[[str], bool]) -> None:
         self.objects = objects
-        self.keys = keys
-        self._keyring = keyring
+        self.state = state
         self._is_erased = is_erased
 
     def ids(self) -> list[str]:
@@ -74,11 +70,11 @@ class Catalog:
             raise NotFoundError(f"there is no backup {quote(backup_id)}; see: holdfast backup list")
         name = manifest_name(backup_id)
         missing = NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list")
-        if name not in self.objects.names(f"{FOLDER}{backup_id}/"):  # where none was ever made there is no place either
+        if name not in self.objects.names(f"{FOLDER}{backup_id}/"):  # before the first backup the folder is missing too
             raise missing
         try:
-            return read_manifest(self.objects.get(name), self.keys, backup_id)
-        except ObjectMissingError:  # it went just now
+            return read_manifest(self.objects.get(name), self.state.signing, backup_id)
+        except ObjectMissingError:  # it was removed just now
             raise missing from None
 
     def all(self) -> Iterator[Manifest | Damaged]:
@@ -88,54 +84,60 @@ class Catalog:
                 yield self.get(backup_id)
             except (ObjectDamagedError, StoreTooNewError) as problem:
                 yield Damaged(backup_id, str(problem))
-            except NotFoundError:  # it was rotated out meanwhile
+            except NotFoundError:  # a rotation removed it meanwhile
                 continue
 
     def whole(self) -> list[Manifest]:
-        """Every backup whose manifest is as it was signed, the oldest first."""
+        """Every backup with a manifest as it was signed, the oldest first."""
         return [one for one in self.all() if isinstance(one, Manifest)]
 
     def latest(self, kinds: frozenset[MemoryType], *, now: int) -> Manifest | None:
-        """The latest backup of exactly these kinds, but for those that a clock has dated ahead."""
+        """The latest backup of exactly these kinds that is not dated later than now."""
         wanted = tuple(sorted(kind.value for kind in kinds))
         found = (one for one in reversed(self.whole()) if one.kinds == wanted and not is_ahead(one, now))
         return next(found, None)
 
     def trial(self, backup_id: str) -> dict[str, Any] | None:
-        """What came of the last trial restore; ``None`` if there was none, or if it says so without a signature."""
+        """The result of the last trial restore; ``None`` if there was none, or if it is not signed."""
         with suppress(ObjectDamagedError):
-            return self.checked_trial(backup_id)
+            return self.check_trial(backup_id)
         return None
 
-    def checked_trial(self, backup_id: str) -> dict[str, Any] | None:
+    def check_trial(self, backup_id: str) -> dict[str, Any] | None:
         """The same; ``ObjectDamagedError`` unless it is as it was signed."""
         try:
             data = self.objects.get(trial_name(backup_id))
         except ObjectMissingError:
             return None
-        said = read_signed(data, self.keys, f"the note on the last trial of backup {backup_id}")
-        if said.get("backup") != backup_id:
-            raise ObjectDamagedError(f"the note on the last trial of backup {backup_id} is that of another")
-        return said
+        what = f"the result of the last trial of backup {backup_id}"
+        content = read_signed(data, self.state.signing, what)
+        if content.get("backup") != backup_id:
+            raise ObjectDamagedError(f"{what} is that of another")
+        return content
 
     def is_known_bad(self, backup_id: str) -> bool:
-        """Whether something was found wrong with a backup when it was last looked at."""
+        """Whether a problem was found when the backup was last verified."""
         trial = self.trial(backup_id)
         return trial is not None and bool(trial["problems"])
 
+    def is_good(self, backup_id: str) -> bool:
+        """Whether the last trial restore was compared with what the backup holds, and was the same."""
+        trial = self.trial(backup_id)
+        return trial is not None and trial.get("good") is True
+
     def note_trial(self, backup_id: str, problems: Sequence[str], *, good: bool, memories: int, now: int) -> None:
-        """Note what came of looking at a backup, so that a rotation knows which ones are good."""
-        said = {"backup": backup_id, "at": iso(now), "good": good, "memories": memories, "problems": list(problems)}
-        self.objects.put(trial_name(backup_id), sign_document(said, self.keys.current(now=now)))
+        """Note the result of verifying a backup, so that a rotation knows which backups are good."""
+        content = {"backup": backup_id, "at": iso(now), "good": good, "memories": memories, "problems": list(problems)}
+        self.objects.put(trial_name(backup_id), sign_document(content, self.state.signing.current(now=now)))
 
     # --- what a backup holds -------------------------------------------------------------------------------------
 
     def docs(self, manifest: Manifest) -> Iterator[Doc]:
         """The documents of a backup; ``ObjectDamagedError`` unless its index is as it was written."""
-        return read_index(self.checked(manifest.index))
+        return read_index(self.read(manifest.index))
 
-    def checked(self, held: Held) -> bytes:
-        """An object that a manifest refers to, as it was written."""
+    def read(self, held: Held) -> bytes:
+        """An object that a manifest refers to; ``ObjectDamagedError`` unless it is as it was written."""
         try:
             data = self.objects.get(held.name)
         except ObjectMissingError as problem:
@@ -145,7 +147,7 @@ class Catalog:
         return data
 
     def is_complete(self, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
-        """Whether all that a backup refers to is there by a listing, in the size that it was written in."""
+        """Whether a listing has all that a backup refers to, in the size that it was written in."""
         return all(sizes.get(held.name) == held.bytes for held in (manifest.index, *manifest.segments, *manifest.packs))
 
     def sizes(self) -> dict[str, int]:
@@ -153,8 +155,8 @@ class Catalog:
         return {name: size for prefix in (FOLDER, SEGMENTS, PACKS) for name, size in self.objects.sizes(prefix)}
 
     def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[Frame] | None]]:
-        """What documents say, segment by segment, each of which is checked whole; ``None`` for what was sealed under
-        a key that is destroyed.
+        """The frames of documents, segment by segment, each of which is checked whole; ``None`` for a document that
+        was sealed under a key that is destroyed.
         """
         held = {one.name: one for one in manifest.segments}
         by_segment: dict[str, list[Doc]] = {}
@@ -163,46 +165,46 @@ class Catalog:
         for name, within in by_segment.items():
             if name not in held:
                 raise ObjectDamagedError(f"the index of backup {manifest.id} refers to {name}, which it has not")
-            data = self.checked(held[name])
+            data = self.read(held[name])
             for doc in sorted(within, key=lambda one: one.at):
-                yield doc, self.opened(doc, data)
+                yield doc, self._unseal(doc, data)
 
-    def opened(self, doc: Doc, segment: bytes) -> list[Frame] | None:
-        """What one document says; ``None`` if its key is destroyed. ``ObjectDamagedError`` if the key is missing, and
-        no erasure says why: then it was lost.
+    def _unseal(self, doc: Doc, segment: bytes) -> list[Frame] | None:
+        """The frames of one document; ``None`` if its key is destroyed. ``ObjectDamagedError`` if the key is missing
+        and no erasure explains that: then it was lost.
         """
+        keyring = self.state.keyring
         try:
-            key = self._keyring.get(doc.key)
-        except KeyMissingError as problem:
-            if self._is_erased(doc.key):
+            key = keyring.get(doc.key)
+            frames: list[Frame] = []
+            place = doc.at
+            for number, size in enumerate(doc.sizes):
+                frames += read_frames(unseal(key, part_name(doc.id, number), segment[place : place + size]))
+                place += size
+        except (KeyMissingError, SealBrokenError, FrameDamagedError) as problem:
+            is_missing = isinstance(problem, KeyMissingError)
+            if is_missing and self._is_erased(doc.key):
                 return None
-            if self._keyring.is_abandoned(doc.key):
-                raise _abandoned(doc) from problem
-            raise ObjectDamagedError(
-                f"key {doc.key} is missing, and the ledger of erasures does not say that it was destroyed; bring it "
-                "back from a copy of the keyring, or name the keyring that belongs to the backups in HOLDFAST_STATE_URL"
-            ) from problem
-        try:
-            return list(frames_of(doc, segment, key))
-        except ObjectDamagedError as problem:
-            if self._keyring.is_abandoned(doc.key):
-                raise _abandoned(doc) from problem
-            if isinstance(problem, OtherKeyringError):
-                raise OtherKeyringError(f"a document in {doc.segment} {sealed_elsewhere(self._keyring)}") from problem
-            raise
+            if keyring.is_abandoned(doc.key):
+                words = f"a document in {doc.segment} cannot be read: {explain_abandoned(doc.key)}"
+            elif is_missing:
+                words = (
+                    f"key {doc.key} is missing, and the ledger of erasures does not say that it was destroyed; bring "
+                    "it back from a copy of the keyring, or name the keyring that belongs to the backups in "
+                    "HOLDFAST_STATE_URL"
+                )
+            elif isinstance(problem, OtherKeyError):
+                raise OtherKeyringError(f"a document in {doc.segment} {explain_other_keyring(keyring)}") from problem
+            else:
+                words = f"a document in {doc.segment} is damaged: {problem}"
+            raise ObjectDamagedError(words) from problem
+        return frames
 
 
-def open_catalog(settings: Settings) -> Catalog:
-    """The backups that the settings name, to be looked at: neither a key nor a folder is made, and nothing opened."""
-    state = open_keeping(settings)
-    keyring = open_keyring(state, settings.master_key, settings.master_path())
-    return Catalog(open_backups(settings), SigningKeys(state, keyring), keyring, lambda _alias: False)
-
-
-def last_backup(settings: Settings) -> str | None:
+def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:
     """The last backup, in words; ``None`` if there is none."""
     try:
-        last = max(open_catalog(settings).whole(), key=lambda one: one.created_at, default=None)
+        last = max(open_catalog().whole(), key=lambda one: one.created_at, default=None)
     except HoldfastError as problem:
         return f"it could not be looked up: {problem}"
     return None if last is None else f"{last.id} of {last.moment[:16]}, {last.records:,} memories"
@@ -213,27 +215,9 @@ def is_ahead(manifest: Manifest, now: int) -> bool:
     return manifest.created_at > now + SKEW
 
 
-def _abandoned(doc: Doc) -> ObjectDamagedError:
-    return ObjectDamagedError(f"a document in {doc.segment} cannot be read: {why_abandoned(doc.key)}")
-
-
-def frames_of(doc: Doc, segment: bytes, key: DataKey) -> Iterator[Frame]:
-    """The frames of a document, one part after the other."""
-    place = doc.at
-    for number, size in enumerate(doc.sizes):
-        try:
-            plain = unseal(key, part_name(doc.id, number), segment[place : place + size])
-            yield from read_frames(plain)
-        except OtherKeyError as problem:
-            raise OtherKeyringError(str(problem)) from problem
-        except (SealBrokenError, FrameDamagedError) as problem:
-            raise ObjectDamagedError(f"a document in {doc.segment} is damaged: {problem}") from problem
-        place += size
-
-
-def counted(frames: Sequence[Frame]) -> Mapping[str, int]:
+def count_rows(frames: Iterable[Frame]) -> dict[str, int]:
     """How many rows of each table there are."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for frame in frames:
-        counts[frame.table] = counts.get(frame.table, 0) + len(frame.rows)
-    return counts
+        counts[frame.table] += len(frame.rows)
+    return dict(counts)

@@ -2,15 +2,15 @@
 
 An id begins with the moment at which the backup was made, in UTC: ``20260115-013000-000-…``. Ids sort by it.
 
-- ``backups/<id>/manifest.json``: what it is, the SHA-256 of everything that it refers to, and a signature. It is
-  written last: without it there is no backup.
+- ``backups/<id>/manifest.json``: what the backup is, the SHA-256 of everything that it refers to, and a signature. It
+  is written last: without it there is no backup.
 - ``backups/<id>/index``: a line of JSON for each document (compressed by zlib), and where its sealed parts lie.
 - ``segments/<id>-<n>``: the sealed parts of many documents, one after the other. A backup refers to segments of those
   before it for all that has not changed since.
 - ``packs/…``: cold objects, as cold storage has them.
-- ``backups/<id>/trial.json``: what came of the last trial restore, signed as well.
+- ``backups/<id>/trial.json``: the result of the last trial restore, signed as well.
 
-A document holds frames (``core/frames.py``): all rows that belong to one user (or to a tenant by itself), the audit
+A document holds frames (``frames.py``): all rows that belong to one user (or to a tenant by itself), the audit
 chain of one, or what belongs to everybody. The first are sealed under the key that goes by the owner's pseudonym, the
 others under the store's.
 """
@@ -23,7 +23,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.core.content import to_json
@@ -49,11 +49,11 @@ class Doc(NamedTuple):
 
     sort: Sort
     key: str
-    """The id of the key that it is sealed under: a user's pseudonym, or the store's key."""
+    """The id of the key that seals it: a user's pseudonym, or the store's key."""
     mark: str
-    """By which the document of a user of a known name is found: it tells nothing without the store's key."""
+    """A digest of the user's name under the store's key: whoever knows both finds the document by it."""
     id: str
-    """What its parts are sealed for, so that none can be taken for another."""
+    """Part of the name that each of its parts is sealed for, so that none can be taken for another."""
     signature: str
     """The same as before, if nothing that it holds has changed."""
     digest: str
@@ -97,14 +97,14 @@ class Manifest:
     reused: int = 0
     """How many documents are those of backups before."""
     ledger: int = 0
-    """The last entry of the ledger of erasures that it was held against."""
+    """The last entry of the ledger of erasures that it was compared with."""
     ledger_hash: str = ""
-    """The hash of that entry: a ledger that has another there is not the same."""
+    """The hash of that entry. A ledger with another hash there is another ledger."""
     rewritten_at: int | None = None
     written: int = 0
-    """How many bytes of its own it took."""
+    """How many bytes were written for it."""
     left_out: tuple[str, ...] = ()
-    """The pseudonyms of users who are not in it, because their keys could not be opened."""
+    """The pseudonyms of users who are not in it, because the master key does not open their keys."""
     key: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -119,15 +119,15 @@ class Manifest:
 
 
 def name_backup(record_id: str, now: int) -> str:
-    """The id of a backup that is made now, of an id that a record would have: the moment that is in there can be read
-    by people, and the order stays.
+    """The id of a backup that is made now, from an id that a record would have. People can read the moment in it, and
+    ids stay in order.
     """
     millis = now // 1_000 % 1_000
     return f"{when(now):%Y%m%d-%H%M%S}-{millis:03}-{record_id[14:]}"
 
 
 def is_named_after(backup_id: str, record_id: str) -> bool:
-    """Whether a backup was named after an id, whenever that was."""
+    """Whether a backup was named from this id, at whatever moment."""
     return backup_id.endswith(f"-{record_id[14:]}")
 
 
@@ -142,29 +142,34 @@ def manifest_name(backup_id: str) -> str:
 
 
 def trial_name(backup_id: str) -> str:
-    """Where it is noted what came of a trial restore."""
+    """Where the result of the last trial restore is."""
     return f"{FOLDER}{backup_id}/trial.json"
 
 
 def index_name(backup_id: str, version: int = 0) -> str:
-    """Where the index of a backup is, as it was rewritten so many times."""
+    """Where the index of a backup is; ``version`` is the last entry of the ledger, once it was rewritten."""
     return f"{FOLDER}{backup_id}/index{f'-{version}' if version else ''}"
 
 
 def backup_of(name: str) -> str | None:
-    """The id of the backup whose manifest has this name."""
+    """The id of the backup with a manifest of this name; ``None`` if it is no such name."""
     found = _MANIFEST.fullmatch(name)
     return found[1] if found and is_backup_id(found[1]) else None
 
 
-def maker_of(segment: str) -> str | None:
-    """The id of the backup that made a segment of this name; ``None`` if it is not one."""
-    found = _SEGMENT.fullmatch(segment)
-    return found[1] if found and is_backup_id(found[1]) else None
+def is_segment(name: str) -> bool:
+    """Whether an object of this name is a segment of a backup."""
+    found = _SEGMENT.fullmatch(name)
+    return found is not None and is_backup_id(found[1])
 
 
-def segment_anew(segment: str, version: int) -> str:
-    """The name that a segment has when it is written anew."""
+def part_name(doc_id: str, number: int) -> str:
+    """The name that a part of a document is sealed for."""
+    return f"backup document {doc_id}, part {number}"
+
+
+def rewritten_name(segment: str, version: int) -> str:
+    """The name of a segment that is written again."""
     found = _SEGMENT.fullmatch(segment)
     if found is None:
         raise ObjectDamagedError(f"a backup refers to {segment!r}, which is no segment")
@@ -174,15 +179,15 @@ def segment_anew(segment: str, version: int) -> str:
 # --- manifests ------------------------------------------------------------------------------------------------------
 
 
-def sign_document(said: Mapping[str, Any], key: SigningKey) -> bytes:
-    """A JSON object with a signature over all else that it says."""
-    document = {**said, "key": {"id": key.id, "public": base64.b64encode(key.public).decode()}}
+def sign_document(content: Mapping[str, Any], key: SigningKey) -> bytes:
+    """A JSON object with a signature over everything else in it."""
+    document = {**content, "key": {"id": key.id, "public": base64.b64encode(key.public).decode()}}
     signature = base64.b64encode(key.sign(_signed(document))).decode()
     return json.dumps({**document, "signature": signature}, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
-    """What a signed object says; ``ObjectDamagedError`` unless each byte is as this store has signed it."""
+    """The content of a signed object; ``ObjectDamagedError`` unless each byte is as this store has signed it."""
     try:
         document: dict[str, Any] = json.loads(data)
         signature = base64.b64decode(document["signature"], validate=True)
@@ -202,35 +207,34 @@ def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
 
 
 def _signed(document: Mapping[str, Any]) -> bytes:
-    said = {name: value for name, value in document.items() if name != "signature"}
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    content = {name: value for name, value in document.items() if name != "signature"}
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def write_manifest(manifest: Manifest, key: SigningKey) -> bytes:
-    """A manifest as it is kept."""
-    said = asdict(manifest) | {"holdfast_backup": FORMAT}
-    for name in ("index", "segments", "packs"):
-        value = getattr(manifest, name)
-        said[name] = value._asdict() if isinstance(value, Held) else [held._asdict() for held in value]
-    return sign_document(said, key)
+    """The bytes of a manifest."""
+    content = asdict(manifest) | {"holdfast_backup": FORMAT, "index": manifest.index._asdict()}
+    for name in ("segments", "packs"):
+        content[name] = [held._asdict() for held in getattr(manifest, name)]
+    return sign_document(content, key)
 
 
 def read_manifest(data: bytes, keys: SigningKeys, backup_id: str) -> Manifest:
-    """A manifest as it was kept, and only so."""
-    said = read_signed(data, keys, f"the manifest of backup {backup_id}")
-    version = said.pop("holdfast_backup", None)
+    """The manifest of a backup; ``ObjectDamagedError`` unless it is as it was signed."""
+    content = read_signed(data, keys, f"the manifest of backup {backup_id}")
+    version = content.pop("holdfast_backup", None)
     if version != FORMAT:
         raise StoreTooNewError(f"backup {backup_id} has format {version}, and this version of Holdfast knows {FORMAT}")
-    said.pop("signature")
-    said["index"] = Held(**said["index"])
-    said["segments"] = tuple(Held(**held) for held in said["segments"])
-    said["packs"] = tuple(Held(**held) for held in said["packs"])
+    content.pop("signature")
+    content["index"] = Held(**content["index"])
+    for name in ("segments", "packs"):
+        content[name] = tuple(Held(**held) for held in content[name])
     for name in ("kinds", "schema", "left_out"):
-        said[name] = tuple(said[name])
-    manifest = Manifest(**said)
+        content[name] = tuple(content[name])
+    manifest = Manifest(**content)
     if manifest.id != backup_id:
         raise ObjectDamagedError(f"the manifest of backup {backup_id} is that of {manifest.id}")
-    return replace(manifest, key=said["key"])
+    return manifest
 
 
 # --- the index ------------------------------------------------------------------------------------------------------

@@ -1,38 +1,36 @@
-"""Going on after the master key was lost: the keys that nobody can open are set aside, and others take their place.
+"""Lost keys: when the master key is lost, the keys that it opened are abandoned, and new ones are made.
 
-What was sealed under them cannot be read again, and says so: a backup that needs one of them is noted as bad, so that
-no later one builds upon it. A key that was set aside keeps its owner's pseudonym, and is destroyed with the owner's
-key: should the master key turn up one day, it opens nothing of who was erased.
+What was sealed under abandoned keys cannot be read again. A backup that needs one of them is noted as bad, so that no
+later backup refers to it. An abandoned key keeps its owner's pseudonym, and erasing the owner destroys it: if the
+master key is found one day, it opens nothing of an erased user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.format import STORE_KEY, Manifest
 from holdfast.core.errors import ObjectDamagedError
 from holdfast.ports.identity import IdentityStore
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.keyring import Keyring
-from holdfast.privacy.keys.signing import SigningKeys
 from holdfast.privacy.sealed_objects import owner_of
 
-_WHY = "keys that it was sealed under were abandoned, because their master key was lost"
+_REASON: Final = "keys that it was sealed under were abandoned, because their master key was lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """Keys that cannot be opened, and what cannot be read for the lack of them; falsy when there are none."""
+    """Keys that cannot be opened, and what cannot be read without them; falsy when there are none."""
 
     users: int
     """Keys of users, and of tenants' domain archives."""
     store: bool
-    """Whether the key is among them that backups seal under what belongs to everybody."""
+    """Whether the key is among them that seals what belongs to everybody."""
     signing: bool
-    """Whether the key is among them that certificates and backups are signed with."""
+    """Whether the key is among them that signs certificates and backups."""
     backups: tuple[str, ...]
     """The backups that cannot be read, or not wholly."""
     objects: int
@@ -47,8 +45,8 @@ class Abandoned:
         """The same, for programs."""
         return {name: getattr(self, name) for name in self.__slots__} | {"backups": list(self.backups)}
 
-    def told(self) -> str:
-        """What abandoning them means, in words."""
+    def describe(self) -> str:
+        """What abandoning the keys means, in words."""
         if self.keyring is not None:
             return (
                 f"the store belongs to keyring {self.keyring}, which is not the one that is there: it would belong to "
@@ -60,35 +58,27 @@ class Abandoned:
         return (
             f"the master key does not open {count:,} of the keys ({self.users:,} of users"
             f"{', the one of the store' if self.store else ''}{', the one that signs' if self.signing else ''}): they "
-            "would be set aside, and others made in their place. What was sealed under them cannot be read again "
+            "would be abandoned, and new ones made. What was sealed under them cannot be read again "
             f"(backups: {len(self.backups):,}, cold objects: {self.objects:,}); if there is a copy of the old master "
             "key anywhere, bring that back instead"
         )
 
 
-class Abandonment:
-    """Finds the keys that the master key does not open, and sets them aside."""
+class LostKeys:
+    """Finds the keys that the master key does not open, and abandons them."""
 
     def __init__(
-        self,
-        keyring: Keyring,
-        signing: SigningKeys,
-        catalog: Catalog,
-        cold: ObjectStore,
-        *,
-        identity: IdentityStore,
-        is_erased: Callable[[str], bool],
+        self, catalog: Catalog, cold: ObjectStore, *, identity: IdentityStore, is_erased: Callable[[str], bool]
     ) -> None:
-        self._keyring = keyring
-        self._signing = signing
+        self._keyring, self._signing, _ = catalog.state
         self._catalog = catalog
         self._cold = cold
         self._identity = identity
         self._is_erased = is_erased
 
-    def look(self) -> Abandoned:
-        """What there is to abandon. ``MasterKeyError`` if there is no master key that other keys could be made under:
-        it may merely not be there at the moment.
+    def find(self) -> Abandoned:
+        """What there is to abandon. ``MasterKeyError`` if there is no master key to make new keys with: it may be
+        missing only for the moment.
         """
         self._keyring.require_master()
         lost = list(self._keyring.unopened())
@@ -114,25 +104,27 @@ class Abandonment:
     def _needs(self, manifest: Manifest, keys: set[str]) -> bool:
         try:
             return any(doc.key in keys for doc in self._catalog.docs(manifest))
-        except ObjectDamagedError:  # it is of no use anyway
+        except ObjectDamagedError:  # it cannot be used anyway
             return False
 
-    def run(self, *, now: int) -> None:
-        """Set them aside. Cut short, doing it again goes on: backups are noted before the keys go that they need."""
+    def abandon(self, *, now: int) -> None:
+        """Abandon them. If it is cut short, doing it again goes on: backups are noted before the keys that they need
+        are abandoned.
+        """
         if self._other_keyring() is not None:
             self._identity.bind(self._keyring.make_id(), replace=True)
         lost = list(self._keyring.unopened())
         current = self._signing.current_id()
         for purpose, key_id in lost:
             if purpose == "signing":
-                self._keyring.set_aside(purpose, key_id)
+                self._keyring.abandon(purpose, key_id)
                 if key_id == current:
                     self._signing.rotate(now=now)
         data = {key_id for purpose, key_id in lost if purpose == "data"}
         for one in self._catalog.whole() if data else ():
             if self._needs(one, data):
-                self._catalog.note_trial(one.id, [_WHY], good=False, memories=0, now=now)
+                self._catalog.note_trial(one.id, [_REASON], good=False, memories=0, now=now)
         for key_id in sorted(data):
-            self._keyring.set_aside("data", key_id)
-            if self._is_erased(key_id):  # an erasure that came between has not seen where it went
+            self._keyring.abandon("data", key_id)
+            if self._is_erased(key_id):  # an erasure that came between has not seen it there
                 self._keyring.destroy(key_id)

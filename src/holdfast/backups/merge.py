@@ -1,134 +1,141 @@
-"""Bringing back what a store that is in use has lost: of everyone in a backup, of one user, or one memory.
+"""Restoring what a store that is in use has lost: of everyone in a backup, of one user, or one memory.
 
-Rules, quotas, agents and the audit chains stay as they are; quotas are not asked, since it was all there before.
+Rules, quotas, agents and the audit chains stay as they are. Quotas are not checked: it was all there before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from holdfast.backups.catalog import Catalog
-from holdfast.backups.contents import table_of
+from holdfast.backups.contents import check_frame
 from holdfast.backups.format import PACKS, Doc, Manifest
+from holdfast.backups.frames import Frame
 from holdfast.backups.restore import Progress, Restored
 from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError
-from holdfast.core.frames import Frame
 from holdfast.core.records import Subject
 from holdfast.core.types import State
-from holdfast.storage.relational.restore_records import PackRow
-from holdfast.storage.relational.restore_rows import Adopted, ErasedError, Origin, Owner, SqlAdopter, StrangerError
-from holdfast.storage.relational.restore_sessions import Conversation
+from holdfast.ports.backups import (
+    ConversationRows,
+    ErasedError,
+    Merged,
+    Origin,
+    Owner,
+    PackRow,
+    RowMerger,
+    StrangerError,
+    Values,
+)
 
 #: What is written in one transaction, at most: so many rows, of so many cold objects that may have to be put back.
 _ROWS: Final = 2_000
 _OBJECTS: Final = 8
-_NO_SUBJECT: Final = "a document of a backup does not say whose it is"
-Row = Mapping[str, Any]
+_NO_SUBJECT: Final = "a document of a backup does not name its user"
 _T = TypeVar("_T")
 
 
 @dataclass
 class _Part:
-    """What is known of one user's part of a backup, as it is read."""
+    """One user's part of a backup, as it is read."""
 
     owner: Owner
     packs: dict[int, PackRow]
-    sessions: dict[int, Row] = field(default_factory=dict)
+    sessions: dict[int, Values] = field(default_factory=dict)
     """By the numbers that they have in the backup."""
     begun: set[int] = field(default_factory=set)
-    """The sessions that messages were seen of."""
+    """The sessions with messages that were read already."""
     made: set[str] = field(default_factory=set)
-    """The entities that came back."""
-    to_retell: set[str] = field(default_factory=set)
+    """The entities that were restored."""
+    outdated: set[str] = field(default_factory=set)
 
 
-class Merging:
-    """One restore into a store that is in use; ``restored`` counts what came back.
+class Merge:
+    """One restore into a store that is in use; ``restored`` counts what was restored.
 
-    ``retell`` hears of the entities of a subject whose texts may no longer say what holds.
+    ``refresh`` is called with a subject and its entities whose texts may no longer be true.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         manifest: Manifest,
-        make_adopter: Callable[[Origin], SqlAdopter],
+        make_merger: Callable[[Origin], RowMerger],
         *,
         overwrite: bool,
         progress: Progress,
-        retell: Callable[[Subject, Sequence[str]], None],
+        refresh: Callable[[Subject, Sequence[str]], None],
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest
         self._overwrite = overwrite
         self._progress = progress
-        self._retell = retell
+        self._refresh = refresh
         self._held = {one.name: one for one in manifest.packs}
         models: dict[int, str] = {}
-        self._holds: list[Row] = []
+        self._holds: list[Values] = []
         for frame in self._frames([doc for doc in catalog.docs(manifest) if doc.sort == "common"]):
             if frame.table == "models":
                 models |= {row["code"]: row["id"] for row in _rows(frame)}
             elif frame.table == "holds":
                 self._holds += _rows(frame)
-        self._adopter = make_adopter(Origin(manifest.id, models, self._fetch))
+        self._merger = make_merger(Origin(manifest.id, models, self._fetch))
         self.restored = Restored(manifest.id, manifest.kinds)
 
     def user(self, docs: Sequence[Doc], who: str) -> None:
-        """Bring back what is missing of one user."""
-        with self._of(who):
+        """Restore what is missing of one user."""
+        with self._explaining(who):
             self._merge(docs[0].key, self._frames(docs), docs)
 
     def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
-        """Bring back one memory of a user, and what is known of it if it is an entity."""
-        with self._of(who):
-            found: dict[str, list[Row]] = {"subjects": [], "records": [], "facts": [], "packs": []}
+        """Restore one memory of a user, with its facts if it is an entity."""
+        with self._explaining(who):
+            found: dict[str, list[Values]] = {"subjects": [], "records": [], "facts": [], "packs": []}
             for frame in self._frames(docs):
                 if frame.table in found:
                     found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
             if not found["records"]:
                 raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
             part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
-            self._records(part, found["records"], alone=True)
+            self._merge_records(part, found["records"], alone=True)
             if self.restored.lost:
                 raise ObjectDamagedError(
                     f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
                     "try another backup"
                 )
             if found["facts"]:
-                self._count(part, self._adopter.facts(part.owner, found["facts"], part.made))
+                self._count(part, self._merger.facts(part.owner, found["facts"], part.made))
             self._finish(part)
 
     def everyone(self) -> None:
-        """Bring back what is missing of everyone, and the holds that are on nobody in particular."""
+        """Restore what is missing of everyone, and the holds that name no user."""
         users: dict[str, list[Doc]] = defaultdict(list)
         for doc in self._catalog.docs(self._manifest):
             if doc.sort == "user":
                 users[doc.key].append(doc)
         small = [docs[0] for docs in users.values() if len(docs) == 1]
         for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
-            with self._one_of_many():
+            with self._counting():
                 self._merge(doc.key, frames)
         for key, docs in users.items():
             if len(docs) > 1:
-                with self._one_of_many():
+                with self._counting():
                     self._merge(key, self._frames(docs), docs)
-        tenants: dict[str, list[Row]] = defaultdict(list)
+        tenants: dict[str, list[Values]] = defaultdict(list)
         for row in self._holds:
             tenants[row["tenant"]].append(row)
         for tenant, rows in tenants.items():
-            self.restored.holds += self._adopter.common_holds(tenant, rows).counts["holds"]
+            self.restored.holds += self._merger.common_holds(tenant, rows).counts["holds"]
 
     # --- one user ----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _of(self, who: str) -> Iterator[None]:
-        """What is done for one user, with a clear word on why it cannot be."""
+    def _explaining(self, who: str) -> Iterator[None]:
+        """Raise an error that says why one user cannot be restored."""
         backup_id = self._manifest.id
         try:
             yield
@@ -138,13 +145,13 @@ class Merging:
             ) from None
         except StrangerError:
             raise ConflictError(
-                f"user {who!r} of backup {backup_id} is not the one who goes by that name now, and nothing was mixed; "
+                f"user {who!r} of backup {backup_id} is not the user who has that name now, and nothing was restored; "
                 "restore the backup into a store of its own"
             ) from None
 
     @contextmanager
-    def _one_of_many(self) -> Iterator[None]:
-        """What is done for one of all users, who may be another by now, or nobody."""
+    def _counting(self) -> Iterator[None]:
+        """Count a user who cannot be restored, and go on with the others."""
         try:
             yield
         except ErasedError:
@@ -153,7 +160,7 @@ class Merging:
             self.restored.strangers += 1
 
     def _merge(self, key: str, frames: Iterable[Frame] | None, docs: Sequence[Doc] = ()) -> None:
-        """Bring back what is missing of one user. The frames are all there, or are read from ``docs`` as they come."""
+        """Restore what is missing of one user. All frames are given, or they are read from ``docs`` as they come."""
         if frames is None:
             raise ErasedError
         part: _Part | None = None
@@ -165,67 +172,58 @@ class Merging:
             elif part is None:
                 raise ObjectDamagedError(_NO_SUBJECT)
             else:
-                self._take(part, frame)
+                self._merge_frame(part, frame)
         if part is None:
             raise ObjectDamagedError(_NO_SUBJECT)
-        rest = [Conversation(row, ()) for number, row in part.sessions.items() if number not in part.begun]
+        rest = [ConversationRows(row, ()) for number, row in part.sessions.items() if number not in part.begun]
         for some in _chunks(rest):
-            self._count(part, self._adopter.conversations(part.owner, some))
+            self._count(part, self._merger.conversations(part.owner, some))
         self._finish(part)
 
-    def _take(self, part: _Part, frame: Frame) -> None:
+    def _merge_frame(self, part: _Part, frame: Frame) -> None:
         match frame.table:
             case "records":
                 for batch in _batches(_rows(frame)):
-                    self._records(part, batch)
+                    self._merge_records(part, batch)
             case "sessions":
                 part.sessions |= {row["no"]: row for row in _rows(frame)}
             case "history":
                 for some in _chunks(list(_rows(frame))):
-                    self._messages(part, some)
+                    self._merge_messages(part, some)
             case "facts":
                 for some in _chunks(list(_rows(frame))):
-                    self._count(part, self._adopter.facts(part.owner, some, part.made))
+                    self._count(part, self._merger.facts(part.owner, some, part.made))
             case "holds":
-                self._count(part, self._adopter.holds(part.owner, list(_rows(frame))))
+                self._count(part, self._merger.holds(part.owner, list(_rows(frame))))
 
-    def _records(self, part: _Part, rows: Sequence[Row], *, alone: bool = False) -> None:
-        adopted = self._adopter.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
-        self._count(part, adopted)
+    def _merge_records(self, part: _Part, rows: Sequence[Values], *, alone: bool = False) -> None:
+        merged = self._merger.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
+        self._count(part, merged)
         self._progress(len(rows))
 
-    def _messages(self, part: _Part, rows: Sequence[Row]) -> None:
+    def _merge_messages(self, part: _Part, rows: Sequence[Values]) -> None:
         conversations = []
         for number, messages in groupby(rows, key=lambda row: int(row["key"]) >> 24):
             if number in part.sessions:
-                conversations.append(Conversation(part.sessions[number], list(messages)))
+                conversations.append(ConversationRows(part.sessions[number], list(messages)))
                 part.begun.add(number)
-        self._count(part, self._adopter.conversations(part.owner, conversations))
+        self._count(part, self._merger.conversations(part.owner, conversations))
 
-    def _count(self, part: _Part, adopted: Adopted) -> None:
-        restored, counts = self.restored, adopted.counts
-        restored.memories += counts["memories"]
-        restored.expired += counts["expired"]
-        restored.kept += counts["kept"]
-        restored.binned += counts["binned"]
-        restored.lost += counts["lost"]
-        restored.objects += counts["objects"]
-        restored.sessions += counts["sessions"]
-        restored.messages += counts["messages"]
-        restored.facts += counts["facts"]
-        restored.holds += counts["holds"]
-        part.made |= adopted.entities
-        part.to_retell |= adopted.to_retell
+    def _count(self, part: _Part, merged: Merged) -> None:
+        for name, count in merged.counts.items():
+            setattr(self.restored, name, getattr(self.restored, name) + count)
+        part.made |= merged.entities
+        part.outdated |= merged.outdated
 
     def _finish(self, part: _Part) -> None:
         self.restored.users += 1
-        if part.to_retell:
-            self._retell(part.owner.subject, sorted(part.to_retell))
+        if part.outdated:
+            self._refresh(part.owner.subject, sorted(part.outdated))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _frames(self, docs: Sequence[Doc]) -> Iterator[Frame]:
-        """What documents say, one after the other."""
+        """The frames of documents, one after the other."""
         for doc in docs:
             for _, frames in self._catalog.contents(self._manifest, [doc]):
                 if frames is None:
@@ -235,23 +233,23 @@ class Merging:
     def _fetch(self, name: str) -> bytes | None:
         """A cold object as it was backed up."""
         held = self._held.get(f"{PACKS}{name}")
-        return None if held is None else self._catalog.checked(held)
+        return None if held is None else self._catalog.read(held)
 
 
-def _owner(key: str, subjects: Sequence[Row]) -> Owner:
-    """Whose a document is, which is sealed under a key."""
+def _owner(key: str, subjects: Sequence[Values]) -> Owner:
+    """The owner of a document that is sealed under a key."""
     if len(subjects) != 1 or subjects[0]["alias"].hex() != key:
         raise ObjectDamagedError(_NO_SUBJECT)
     return Owner(Subject.parse(subjects[0]["subject"]), key)
 
 
-def _packs(rows: Iterable[Row]) -> dict[int, PackRow]:
+def _packs(rows: Iterable[Values]) -> dict[int, PackRow]:
     """Cold objects by their numbers."""
     columns = ("name", "records", "bytes", "digest", "made_at")
     return {row["no"]: PackRow(*(row[column] for column in columns)) for row in rows}
 
 
-def _is_about(table: str, row: Row, memory_id: str) -> bool:
+def _is_about(table: str, row: Values, memory_id: str) -> bool:
     """Whether a row is wanted to bring one memory back."""
     if table == "records":
         return bool(row["id"] == memory_id and row["state"] != State.DELETING)
@@ -260,13 +258,13 @@ def _is_about(table: str, row: Row, memory_id: str) -> bool:
 
 def _rows(frame: Frame) -> Iterator[dict[str, Any]]:
     """The rows of a frame by the names of all columns; one that is not given is ``None``."""
-    nothing = dict.fromkeys(table_of(frame).columns)
+    nothing = dict.fromkeys(check_frame(frame).columns)
     return (nothing | dict(zip(frame.columns, row, strict=True)) for row in frame.rows)
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows as they are written together."""
-    some: list[Row] = []
+def _batches(rows: Iterable[Values]) -> Iterator[list[Values]]:
+    """Rows in batches that are written together."""
+    some: list[Values] = []
     packs: set[int] = set()
     for row in rows:
         more = packs | {row["pack"]} - {None}

@@ -1,11 +1,14 @@
-"""Rotation: backups past their time go, what was sealed for the erased is taken out of the others, and what no backup
-refers to any more goes with them. The last good backup of a kind never goes by itself, nor on the word of one that is
-incomplete or dated ahead; files that are nobody's are left alone.
+"""Rotation: it removes backups past their time, takes erased users out of the others, and removes objects that no
+backup refers to any more.
+
+The last good backup of a kind is never removed. A backup that is incomplete, or dated later than now, does not count
+as good. Objects that are not of backups are left alone.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,9 +26,9 @@ from holdfast.backups.format import (
     backup_of,
     held_object,
     index_name,
-    maker_of,
+    is_segment,
     manifest_name,
-    segment_anew,
+    rewritten_name,
     trial_name,
     write_index,
     write_manifest,
@@ -47,100 +50,83 @@ class Rotation:
     """Backups past their time that are the last good ones of a kind."""
     rewritten: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
-    """Backups whose manifest cannot be trusted, or that lack something that they refer to; they are left as they are,
-    with all that they may refer to."""
+    """Backups with a manifest that cannot be trusted, or without something that they refer to. They and all that they
+    may refer to are left as they are."""
     ahead: list[str] = field(default_factory=list)
-    """Backups that are dated later than now: they are left alone, and no other goes on their account."""
+    """Backups that are dated later than now. They are left alone, and none is removed because of them."""
     waiting: list[str] = field(default_factory=list)
-    """Backups that are past their time by the clock, and not by the time that is believed."""
+    """Backups that are past their time by a clock that is not trusted."""
     waiting_for: str | None = None
     """Why they wait, in words."""
     objects: int = 0
-    """How many objects went."""
+    """How many objects were removed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for programs."""
-        return {
-            "removed": self.removed,
-            "kept": self.kept,
-            "rewritten": self.rewritten,
-            "damaged": self.damaged,
-            "ahead": self.ahead,
-            "waiting": self.waiting,
-            "waiting_for": self.waiting_for,
-            "objects": self.objects,
-        }
+        return dict(vars(self))
 
 
 def rotate(catalog: Catalog, ledger: Ledger, *, belief: Belief, renew: Callable[[], None] = lambda: None) -> Rotation:
-    """Do all of it; no backup goes before the time that is believed. Whatever breaks it off, every backup that is there
-    is whole, and the next rotation goes on.
+    """Rotate. Only backups past their time by the trusted time are removed. If anything breaks it off, every backup is
+    whole, and the next rotation goes on.
     """
     now = belief.now
     done = Rotation()
     whole = _readable(catalog, done)
     done.ahead += [one.id for one in whole if is_ahead(one, now)]
-    staying, lacking = _leave(catalog, whole, done, belief.upto)
+    staying, incomplete = _remove_old(catalog, whole, done, belief.upto)
     done.waiting += [one.id for one in staying if belief.upto < ends_at(one) <= now]
     done.waiting_for = belief.explain() if done.waiting else None
-    rewriting = _Rewriting(catalog, ledger, staying, now)
-    after = rewriting.run(renew)
-    done.damaged += sorted(rewriting.damaged)
+    rewrite = _Rewrite(catalog, ledger, staying, now)
+    after = rewrite.run(renew)
+    done.damaged += sorted(rewrite.damaged)
     done.rewritten += [manifest.id for manifest, is_rewritten in after if is_rewritten]
     renew()
-    _sweep_objects(catalog, [manifest for manifest, _ in after], done)
-    done.damaged += [one for one in lacking if one not in done.damaged]
+    _remove_objects(catalog, [manifest for manifest, _ in after], done)
+    done.damaged += [one for one in incomplete if one not in done.damaged]
     return done
 
 
 def remove(catalog: Catalog, backup_id: str) -> Rotation:
     """Remove one backup, and what no other refers to."""
-    catalog.objects.delete([manifest_name(backup_id)])  # from here on it is none
+    catalog.objects.delete([manifest_name(backup_id)])  # without a manifest it is no backup
     done = Rotation(removed=[backup_id])
-    _sweep_objects(catalog, _readable(catalog, done), done)
+    _remove_objects(catalog, _readable(catalog, done), done)
     return done
 
 
 def kinds_without(catalog: Catalog, backup_id: str, *, now: int) -> set[str]:
     """The kinds that a good backup other than this one holds."""
-    good, _ = _good(catalog, [one for one in catalog.whole() if one.id != backup_id], now)
+    good, _ = _find_good(catalog, [one for one in catalog.whole() if one.id != backup_id], now)
     return {kind for one in good for kind in one.kinds}
 
 
 def _readable(catalog: Catalog, done: Rotation) -> list[Manifest]:
-    """The backups whose manifest can be trusted; the others are noted."""
-    whole: list[Manifest] = []
-    for one in catalog.all():
-        if isinstance(one, Damaged):
-            done.damaged.append(one.id)
-        else:
-            whole.append(one)
-    return whole
+    """The backups with a manifest that can be trusted; the others are noted."""
+    found = list(catalog.all())
+    done.damaged += [one.id for one in found if isinstance(one, Damaged)]
+    return [one for one in found if isinstance(one, Manifest)]
 
 
-def is_good(catalog: Catalog, backup_id: str) -> bool:
-    """Whether a trial restore of a backup has been compared with what it holds, and was the same."""
-    trial = catalog.trial(backup_id)
-    return trial is not None and trial.get("good") is True
-
-
-def _good(catalog: Catalog, whole: Sequence[Manifest], now: int) -> tuple[list[Manifest], list[Manifest]]:
-    """The backups that another may go for: good on trial, not dated ahead, with everyone in them, and all that they
-    refer to is there still; and those that lack something of it by now.
+def _find_good(catalog: Catalog, whole: Sequence[Manifest], now: int) -> tuple[list[Manifest], list[Manifest]]:
+    """The backups that are good, dated not later than now, complete and with all users; and those that would be good
+    but are incomplete.
     """
-    tried = [one for one in whole if is_good(catalog, one.id) and not is_ahead(one, now) and not one.left_out]
+    tried = [one for one in whole if catalog.is_good(one.id) and not is_ahead(one, now) and not one.left_out]
     sizes = catalog.sizes() if tried else {}
     good = [one for one in tried if catalog.is_complete(one, sizes)]
     return good, [one for one in tried if one not in good]
 
 
-def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int) -> tuple[list[Manifest], list[str]]:
-    """Remove the backups past their time, but for those that nothing better has come after; what stays, and which of
-    that were good once and lack something by now.
+def _remove_old(
+    catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int
+) -> tuple[list[Manifest], list[str]]:
+    """Remove the backups past their time, if later good ones hold all of their kinds; the backups that stay, and the
+    ids of those that are incomplete.
     """
     if all(now < ends_at(one) for one in whole):
         return list(whole), []
-    good, lacking = _good(catalog, whole, now)
+    good, incomplete = _find_good(catalog, whole, now)
     staying = []
     for manifest in whole:
         if now < ends_at(manifest):
@@ -148,21 +134,21 @@ def _leave(catalog: Catalog, whole: Sequence[Manifest], done: Rotation, now: int
             continue
         later = {kind for one in good if one.created_at > manifest.created_at for kind in one.kinds}
         if set(manifest.kinds) <= later:
-            catalog.objects.delete([manifest_name(manifest.id)])  # from here on it is none
+            catalog.objects.delete([manifest_name(manifest.id)])  # without a manifest it is no backup
             done.removed.append(manifest.id)
         else:
             staying.append(manifest)
             done.kept.append(manifest.id)
-    left = [one.id for one in lacking if one in staying]
+    left = [one.id for one in incomplete if one in staying]
     for backup_id in left:
-        _log.warning("backup %s lacks something that it refers to; no older one goes on its account", backup_id)
+        _log.warning("backup %s lacks something that it refers to; no older one is removed because of it", backup_id)
     return staying, left
 
 
-class _Rewriting:
-    """Takes what was sealed for the erased out of backups: a segment is written anew once, for all that share it.
+class _Rewrite:
+    """Takes erased users out of backups. A segment is written again once, for all backups that share it.
 
-    A backup of which that cannot be read is left as it is, and does not keep the others from it.
+    A backup that cannot be read is left as it is, and does not stop the others.
     """
 
     def __init__(self, catalog: Catalog, ledger: Ledger, staying: Sequence[Manifest], now: int) -> None:
@@ -177,11 +163,11 @@ class _Rewriting:
         self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
         self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()
         self._moved: dict[str, Doc] = {}
-        self._anew: dict[str, Held | None] = {}
+        self._new_segments: dict[str, Held | None] = {}
 
     @property
-    def _held(self) -> dict[str, Any]:
-        """What a manifest says that was held against the ledger as it is."""
+    def _seen(self) -> dict[str, Any]:
+        """The fields of a manifest that was compared with the ledger as it is."""
         return {"ledger": self._last, "ledger_hash": self._last_hash}
 
     def _read_indexes(self) -> dict[str, list[Doc]]:
@@ -190,28 +176,28 @@ class _Rewriting:
             try:
                 found[one.id] = list(self._catalog.docs(one))
             except ObjectDamagedError as problem:
-                self._set_aside(one, problem)
+                self._note_damaged(one, problem)
         return found
 
-    def _set_aside(self, one: Manifest, problem: ObjectDamagedError) -> None:
+    def _note_damaged(self, one: Manifest, problem: ObjectDamagedError) -> None:
         _log.warning("backup %s is left as it is: %s", one.id, problem)
         self.damaged.add(one.id)
 
     def run(self, renew: Callable[[], None]) -> list[tuple[Manifest, bool]]:
-        """The backups as they are then, and whether each was rewritten."""
+        """The backups as they are afterwards, and whether each was rewritten."""
         for name in sorted(self._worn):
             users = [one for one in self._staying if any(held.name == name for held in one.segments)]
             held = next(held for held in users[0].segments if held.name == name)
             try:
-                self._anew[name] = self._without_erased(held)
+                self._new_segments[name] = self._without_erased(held)
             except ObjectDamagedError as problem:
                 for one in users:
-                    self._set_aside(one, problem)
+                    self._note_damaged(one, problem)
             renew()
-        return [self._rewritten(one) if one.id not in self.damaged else (one, False) for one in self._staying]
+        return [self._rewrite(one) if one.id not in self.damaged else (one, False) for one in self._staying]
 
     def _without_erased(self, held: Held) -> Held | None:
-        """A segment anew, with what any backup still refers to; ``None`` if that is nothing."""
+        """Write a segment again, with what any backup still refers to; ``None`` if that is nothing."""
         within = {
             doc.id: doc
             for docs in self._docs.values()
@@ -220,7 +206,7 @@ class _Rewriting:
         }
         if not within:
             return None
-        old, name, place = self._catalog.checked(held), self._new_name(held.name), 0
+        old, name, place = self._catalog.read(held), self._new_name(held.name), 0
         pieces = []
         for doc in sorted(within.values(), key=lambda doc: doc.at):
             size = sum(doc.sizes)
@@ -232,23 +218,23 @@ class _Rewriting:
         return held_object(name, data)
 
     def _new_name(self, segment: str) -> str:
-        """A name that no object has: one that a rotation wrote before it was cut short may be in use already."""
+        """A name that no object has. A rotation that was cut short may have used some already."""
         version = self._last
-        while (name := segment_anew(segment, version)) in self._taken:
+        while (name := rewritten_name(segment, version)) in self._taken:
             version += 1
         self._taken.add(name)
         return name
 
-    def _rewritten(self, manifest: Manifest) -> tuple[Manifest, bool]:
+    def _rewrite(self, manifest: Manifest) -> tuple[Manifest, bool]:
         if not any(held.name in self._worn for held in manifest.segments):
             if manifest.ledger < self._last:
-                manifest = _kept(self._catalog, replace(manifest, **self._held), self._now)
+                manifest = _sign(self._catalog, replace(manifest, **self._seen), self._now)
             return manifest, False
         docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
         gone = {doc.key for doc in self._docs[manifest.id] if doc.sort == "user" and doc.key in self._erased}
         index, name = write_index(docs), index_name(manifest.id, self._last)
         self._catalog.objects.put(name, index)
-        segments = [self._anew.get(held.name, held) for held in manifest.segments]
+        segments = [self._new_segments.get(held.name, held) for held in manifest.segments]
         rewritten = replace(
             manifest,
             index=held_object(name, index),
@@ -256,45 +242,37 @@ class _Rewriting:
             packs=tuple(one for one in manifest.packs if not any(f"/{alias}/" in one.name for alias in self._erased)),
             subjects=manifest.subjects - len(gone),
             records=sum(doc.rows.get("records", 0) for doc in docs),
-            rows=_summed(docs),
-            **self._held,
+            rows=dict(sum((Counter(doc.rows) for doc in docs), Counter())),
+            **self._seen,
             rewritten_at=self._now,
         )
-        return _kept(self._catalog, rewritten, self._now), True
+        return _sign(self._catalog, rewritten, self._now), True
 
 
-def _kept(catalog: Catalog, manifest: Manifest, now: int) -> Manifest:
-    catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, catalog.keys.current(now=now)))
+def _sign(catalog: Catalog, manifest: Manifest, now: int) -> Manifest:
+    catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, catalog.state.signing.current(now=now)))
     return manifest
 
 
-def _summed(docs: Sequence[Doc]) -> dict[str, int]:
-    rows: dict[str, int] = {}
-    for doc in docs:
-        for table, count in doc.rows.items():
-            rows[table] = rows.get(table, 0) + count
-    return rows
-
-
-def _sweep_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotation) -> None:
-    """Remove the objects of ours that no backup refers to; while one cannot be read, none of them."""
+def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotation) -> None:
+    """Remove the objects of backups that no backup refers to; none, while a backup cannot be read."""
     if done.damaged:
         return
     needed = {held.name for one in staying for held in (one.index, *one.segments, *one.packs)}
     needed |= {name for one in staying for name in (manifest_name(one.id), trial_name(one.id))}
     there = (name for prefix in (FOLDER, SEGMENTS, PACKS) for name in catalog.objects.names(prefix))
-    leaving = [name for name in there if name not in needed and _is_ours(name)]
-    for start in range(0, len(leaving), 1_000):
+    unused = [name for name in there if name not in needed and _is_of_backup(name)]
+    for start in range(0, len(unused), 1_000):
         with suppress(ObjectMissingError):
-            catalog.objects.delete(leaving[start : start + 1_000])
-    done.objects += len(leaving)
+            catalog.objects.delete(unused[start : start + 1_000])
+    done.objects += len(unused)
 
 
-def _is_ours(name: str) -> bool:
+def _is_of_backup(name: str) -> bool:
     if name.startswith(FOLDER):
         parts = name.split("/")
         return len(parts) == 3 and backup_of(manifest_name(parts[1])) is not None and _is_known_file(parts[2])
-    return is_pack_name(name.removeprefix(PACKS)) if name.startswith(PACKS) else maker_of(name) is not None
+    return is_pack_name(name.removeprefix(PACKS)) if name.startswith(PACKS) else is_segment(name)
 
 
 def _is_known_file(name: str) -> bool:

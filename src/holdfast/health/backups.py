@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.backups.catalog import Catalog, Damaged, is_ahead, open_catalog
+from holdfast.backups.catalog import Catalog, Damaged, is_ahead
 from holdfast.backups.create import describe_left_out
 from holdfast.backups.format import Manifest
-from holdfast.backups.rotate import is_good
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
 from holdfast.core.rules import spoken
@@ -17,7 +16,7 @@ from holdfast.core.times import DAY, moment
 from holdfast.health.checks import Check, checked, failed, nearest, ok, warned
 from holdfast.settings import Settings
 from holdfast.storage.objects.urls import Place, read_place
-from holdfast.store import system_clock
+from holdfast.store import open_catalog, system_clock
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
 _OLDEST: Final = ((DAILY, 2 * DAY), (WEEKLY, 8 * DAY))
@@ -91,7 +90,7 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
         return warned("backups", f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
     if late := [words for kinds, most in _OLDEST if (words := _too_old(whole, {*kinds}, now, most))]:
         return warned("backups", f"{told}; {'; '.join(late)}", _MAKE_FIX)
-    good = {one.kinds for one in whole if is_good(catalog, one.id)}
+    good = {one.kinds for one in whole if catalog.is_good(one.id)}
     if untried := [one.id for one in latest if one.kinds not in good]:
         return warned("backups", f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
     return ok("backups", f"{told}; the newest is of {whole[-1].moment[:16]}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from holdfast.backups.catalog import last_backup
+from holdfast.backups.catalog import describe_last
 from holdfast.core.errors import HoldfastError, KeyringError, StoreLostError
 from holdfast.health.checks import Check, failed, warned
 from holdfast.privacy.keys.keyring import open_keyring
@@ -16,6 +17,7 @@ from holdfast.storage.objects.urls import read_place
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.identity import SqlIdentity
 from holdfast.storage.stores import store_url
+from holdfast.store import open_catalog
 
 _LOST_FIX: Final = (
     "bring the store back, restore a backup with: holdfast backup restore latest, or correct HOLDFAST_URL"
@@ -66,4 +68,5 @@ def check_state_place(settings: Settings) -> Iterator[Check]:
 
 
 def _state_of(settings: Settings) -> StoreState:
-    return StoreState(open_keeping(settings), store_url(settings), lambda: last_backup(settings))
+    last_backup = partial(describe_last, partial(open_catalog, settings))
+    return StoreState(open_keeping(settings), store_url(settings), last_backup)

@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
 from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.keyring import Keyring
+from holdfast.privacy.keys.signing import SigningKeys
 
 FOLDER: Final = "ledger/"
 DEFERRED: Final = "deferred/"
@@ -167,6 +169,14 @@ class Ledger:
         if entry.no != number or data != _text(entry):
             raise LedgerError(f"entry {number} of the ledger was changed")
         return entry
+
+
+class KeysAndLedger(NamedTuple):
+    """What lies in the state store: data keys, signing keys, and the ledger of erasures."""
+
+    keyring: Keyring
+    signing: SigningKeys
+    ledger: Ledger
 
 
 def _entry(no: int, key: str, at: int, previous: str) -> Erased:

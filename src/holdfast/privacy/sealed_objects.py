@@ -14,7 +14,7 @@ from holdfast.core.errors import (
     OtherKeyringError,
 )
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.keyring import Keyring, sealed_elsewhere, why_abandoned
+from holdfast.privacy.keys.keyring import Keyring, explain_abandoned, explain_other_keyring
 from holdfast.privacy.keys.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 
 #: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
@@ -85,14 +85,14 @@ class SealedObjects:
                 raise self._abandoned(name, key_id) from problem
             if isinstance(problem, OtherKeyError):
                 raise OtherKeyringError(
-                    f"the object {name} in {self.url} {sealed_elsewhere(self._keyring)}"
+                    f"the object {name} in {self.url} {explain_other_keyring(self._keyring)}"
                 ) from problem
             raise ObjectDamagedError(
                 f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
             ) from problem
 
     def _abandoned(self, name: str, key_id: str) -> ObjectDamagedError:
-        return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {why_abandoned(key_id)}")
+        return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {explain_abandoned(key_id)}")
 
     def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
         if _OWNED.match(name):

@@ -9,11 +9,11 @@ A row has one canonical form, whichever engine it is read from: whole numbers, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.types import MemoryType
 
@@ -91,6 +91,10 @@ class Table(NamedTuple):
     sqlite_source: str = ""
     """What SQLite reads instead of a table of this name."""
     is_in_sqlite: bool = True
+
+    def by_name(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A canonical row by the names of its columns."""
+        return dict(zip(self.columns, row, strict=True))
 
 
 def _table(
@@ -444,9 +448,9 @@ COPIED: Final = tuple(table for table in TABLES if table.is_copied)
 _BY_NAME: Final = {table.name: table for table in TABLES}
 
 
-def find_table(name: str) -> Table | None:
-    """The table of a name; ``None`` if a store has none."""
-    return _BY_NAME.get(name)
+def table_of(name: str) -> Table:
+    """The table of a name; ``KeyError`` if a store has none."""
+    return _BY_NAME[name]
 
 
 def tables_in(*backups: Backup, kinds: frozenset[MemoryType] = frozenset(MemoryType)) -> list[Table]:

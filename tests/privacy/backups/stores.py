@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast import Holdfast
 from holdfast.backups.catalog import Catalog
-from holdfast.backups.contents import Piece, Reading
+from holdfast.backups.contents import Snapshot
 from holdfast.backups.create import mark_of
 from holdfast.backups.format import STORE_KEY, Doc
 from holdfast.core.types import DURABLE
 from holdfast.storage.catalog import TABLES, Backup
 from holdfast.storage.relational.database import Row
-from holdfast.storage.transfer.stores import view_of
+from holdfast.storage.transfer.stores import DatabaseRows
 from homes import Homes
 
 #: What a restore itself changes: it seals the audit chain, enrols the jobs, and notes how far time has come.
@@ -31,9 +29,9 @@ def catalog_of(holdfast: Holdfast) -> Catalog:
 
 def rows_of(holdfast: Holdfast) -> dict[str, list[Row]]:
     """Every row that a whole restore is to bring back, by table, in canonical form."""
-    with view_of(holdfast.database) as view:
+    with DatabaseRows(holdfast.database).read() as reader:
         found = {
-            table.name: sorted(view.rows(table), key=repr)
+            table.name: sorted(reader.rows(table.name), key=repr)
             for table in TABLES
             if table.backup is not Backup.NONE and table.name not in _OF_THE_RESTORE
         }
@@ -50,24 +48,13 @@ def read_digests(holdfast: Holdfast) -> dict[tuple[str, str], str]:
     """What the documents of a backup would say that copied everything."""
     found: dict[tuple[str, str], str] = {}
     store_key = holdfast.keyring.get(STORE_KEY)
-    with view_of(holdfast.database) as view:
-        reading = Reading(view, frozenset(DURABLE))
-        for owners in reading.owners():
-            sums = {owner.number: hashlib.sha256() for owner in owners}
-            for _ in reading.pieces(owners, lambda owner, sums=sums: sums[owner.number]):  # type: ignore[misc]
-                pass
-            found |= {(one.sort, mark_of(store_key, one.subject)): sums[one.number].hexdigest() for one in owners}
-        for number, _, read in reading.chains():
-            found["chain", f"chain {number}"] = _summed(read)
-        found["common", ""] = _summed(reading.common)
+    with DatabaseRows(holdfast.database).read() as reader:
+        snapshot = Snapshot(reader, frozenset(DURABLE))
+        marks = {user.alias: mark_of(store_key, user.subject) for users in snapshot.users() for user in users}
+    with DatabaseRows(holdfast.database).read() as reader:
+        for (sort, key), digest in Snapshot(reader, frozenset(DURABLE)).digests().items():
+            found[sort, marks.get(key, key)] = digest
     return found
-
-
-def _summed(read: Callable[[hashlib._Hash], Iterator[Piece]]) -> str:
-    digest = hashlib.sha256()
-    for _ in read(digest):
-        pass
-    return digest.hexdigest()
 
 
 def docs(holdfast: Holdfast, backup_id: str) -> list[Doc]:

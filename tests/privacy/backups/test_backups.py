@@ -11,7 +11,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryType
-from holdfast.backups import contents, writer
+from holdfast.backups import contents, create
 from holdfast.backups.format import SEGMENTS
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
@@ -151,8 +151,8 @@ def test_nothing_in_it_can_be_read_without_the_keys(full: Holdfast) -> None:
 
 def test_a_user_larger_than_a_segment_is_kept_in_several(full: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "ROWS", 8)
-    monkeypatch.setattr(writer, "PART", 1_000)
-    monkeypatch.setattr(writer, "SEGMENT", 10_000)
+    monkeypatch.setattr(create, "PART", 1_000)
+    monkeypatch.setattr(create, "SEGMENT", 10_000)
     full.manager("large", "travel").add_many([f"note {n}" for n in range(80)], "long_term")
 
     made = full.backups.create()

@@ -29,7 +29,7 @@ TABLES = ("records", "sessions", "history", "facts")
 def burning(holdfast: Holdfast, at: int) -> Fuse:
     """A fuse on everything that a restore does: transactions, and objects that are put into cold storage."""
     fuse = Fuse(holdfast, at)
-    cold: Any = holdfast.backups._cold()
+    cold: Any = holdfast.backups._places.cold()
     put = cold.put
 
     def guarded(*arguments: Any, **options: Any) -> Any:

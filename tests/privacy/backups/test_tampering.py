@@ -108,7 +108,7 @@ def test_damage_is_not_handed_on_to_the_next_backup(full: Holdfast, caplog: pyte
     store.put(third.packs[0].name, b"damaged")
     fourth = full.backups.create()
     assert full.backups.verify(fourth.id, restore=True)
-    assert "is of no use to the next one" in caplog.text
+    assert "cannot be used by the next one" in caplog.text
 
 
 def test_nothing_is_restored_from_a_backup_that_is_not_whole(full: Holdfast, homes: Homes, clock: FakeClock) -> None:

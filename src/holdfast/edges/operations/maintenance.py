@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from holdfast.backups.contents import is_used
 from holdfast.core.access import Right, told_rights
 from holdfast.core.content import MAX_ID_CHARS
 from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
@@ -28,7 +27,6 @@ from holdfast.edges.operations.models import (
 from holdfast.edges.operations.operation import Group, Reach, Tenant
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast
-from holdfast.storage.transfer.stores import view_of
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
@@ -215,10 +213,8 @@ def _check_unused(store: Holdfast, asked: RestoreBackup) -> None:
     if asked.memory_id is not None and asked.user_id is None:
         return  # restoring says what is wrong with that
     backup = store.backups.get(asked.backup_id)
-    if asked.user_id is None:
-        with view_of(store.database) as view:
-            if not is_used(view):
-                return
+    if asked.user_id is None and not store.backups.is_store_used():
+        return
     missing = "what is missing" if asked.memory_id is None else f"memory {quote(asked.memory_id)}"
     whom = "of everyone" if asked.user_id is None else f"of {quote(asked.user_id)}"
     then = "memories that are there become what they were" if asked.overwrite else "what is there stays as it is"

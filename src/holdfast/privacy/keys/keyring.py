@@ -244,7 +244,7 @@ class Keyring:
                 "HOLDFAST_MASTER_KEY to it first"
             )
 
-    def set_aside(self, purpose: Purpose, key_id: str) -> None:
+    def abandon(self, purpose: Purpose, key_id: str) -> None:
         """Keep a key under another name, so that another can be made in its place; destroying that one destroys both.
 
         Cut short, it is there twice, and doing it again goes on.
@@ -310,12 +310,12 @@ class Keyring:
         return DataKey(key_id, secret)
 
 
-def why_abandoned(key_id: str) -> str:
+def explain_abandoned(key_id: str) -> str:
     """Why nothing that was sealed under a key can be read, if that was set aside."""
     return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
 
 
-def sealed_elsewhere(keyring: Keyring) -> str:
+def explain_other_keyring(keyring: Keyring) -> str:
     """What is to be said of something that was sealed under another keyring than this one."""
     return (
         f"was sealed under another keyring than the one in {keyring.url}; name the keyring that belongs to it in "

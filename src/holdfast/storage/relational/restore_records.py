@@ -13,6 +13,7 @@ from holdfast.core.records import Scope, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.selections import Labels
 from holdfast.core.types import LIVE, MemoryType, State
+from holdfast.ports.backups import PackRow
 from holdfast.storage.relational.database import Names, Row, Transaction
 from holdfast.storage.relational.moves import KINDS, PACKS, Mover, held_of, model_code
 from holdfast.storage.relational.provenance import note_derivations
@@ -30,16 +31,6 @@ _ID, _KEY, _KIND, _STATE, _VERSION, _SIZE, _AGENT, _SESSION, _METADATA, _PACK = 
 
 #: What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels.
 _Whose = tuple[str, Scope, str | None, Labels | None]
-
-
-class PackRow(NamedTuple):
-    """A cold object, as a backup knows it."""
-
-    name: str
-    records: int
-    size: int
-    digest: bytes
-    made_at: int
 
 
 class WantedError(Exception):

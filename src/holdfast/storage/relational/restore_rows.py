@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
@@ -19,64 +19,24 @@ from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, StaleError
 from holdfast.core.records import Cause, Subject
 from holdfast.core.types import State
+from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.facts import SQL as FACTS
 from holdfast.storage.relational.moves import KINDS, PACKS
-from holdfast.storage.relational.restore_records import PackRow, RecordBatch, WantedError
-from holdfast.storage.relational.restore_sessions import Conversation, SessionBatch
+from holdfast.storage.relational.restore_records import RecordBatch, WantedError
+from holdfast.storage.relational.restore_sessions import SessionBatch
 from holdfast.storage.relational.rules import Profiles
 from holdfast.storage.relational.scopes import SQL as RECORDS
 
 SQL: Final = Names("restore")
 #: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
 _TRIES: Final = 5
-Values = Mapping[str, Any]
 
 
-class Owner(NamedTuple):
-    """Whose rows they are: a subject's, under the pseudonym that it had when they were backed up."""
-
-    subject: Subject
-    alias: str
-
-    @property
-    def tenant(self) -> str:
-        """The subject's tenant."""
-        return self.subject.tenant
-
-
-class Origin(NamedTuple):
-    """Where rows come from."""
-
-    backup_id: str
-    models: Mapping[int, str]
-    """The models of their vectors, by the codes that they have there."""
-    fetch: Callable[[str], bytes | None]
-    """Reads a cold object as it was backed up; ``None`` if it was not."""
-
-
-class Adopted(NamedTuple):
-    """What a batch has brought back."""
-
-    counts: Counter[str]
-    entities: frozenset[str] = frozenset()
-    """The entities that were made."""
-    to_retell: frozenset[str] = frozenset()
-    """The entities whose texts may not say what holds."""
-
-
-class StrangerError(Exception):
-    """Another goes by the owner's name, whose rows these are not; nothing was written."""
-
-
-class ErasedError(Exception):
-    """The owner was erased; nothing was written."""
-
-
-class SqlAdopter:
-    """Takes in what comes from a backup. ``cold`` is where cold objects lie, as they are."""
+class SqlMerger:
+    """The ``RowMerger`` of the relational engines."""
 
     def __init__(
         self,
@@ -104,12 +64,7 @@ class SqlAdopter:
         *,
         overwrite: bool,
         alone: bool = False,
-    ) -> Adopted:
-        """Take in records that are missing; with ``overwrite``, also those that are there and that no hold keeps.
-
-        ``packs`` has the cold objects that they lie in, by the numbers that these have in the backup; ``alone`` says
-        that one record was asked for.
-        """
+    ) -> Merged:
         objects: dict[str, bytes | None] = {}
         for _ in range(_TRIES):
             try:
@@ -122,7 +77,7 @@ class SqlAdopter:
                     counts, entities, replaced = batch.save(self._origin.models)
                     counts["objects"] = len(put)
                     self._note(tx, number, counts, rows[0] if alone else None)
-                    return Adopted(counts, entities, replaced)
+                    return Merged(counts, entities, replaced)
             except WantedError as wanted:
                 self._note_packs(owner, wanted.packs, objects)
         raise StaleError("a sweep keeps letting go of cold objects that are being brought back; try again after it")
@@ -144,19 +99,15 @@ class SqlAdopter:
                 if row is None:
                     tx.value(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
 
-    def conversations(self, owner: Owner, conversations: Sequence[Conversation]) -> Adopted:
-        """Take in conversations that are missing, and messages that are missing of those that are there."""
+    def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
         with self._writing(owner) as (tx, number):
             batch = SessionBatch(tx, owner.subject, number, self._profiles, now=self._now)
             for conversation in conversations:
-                batch.adopt(conversation)
+                batch.add(conversation)
             self._note(tx, number, batch.counts)
-            return Adopted(batch.counts)
+            return Merged(batch.counts)
 
-    def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Adopted:
-        """Take in facts that are missing, of entities that are there; those who came with this restore were ``made``,
-        and say already what they said then.
-        """
+    def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Merged:
         with self._writing(owner) as (tx, number):
             ends = {row[end] for row in rows for end in ("source", "target")} - {None}
             found = tx.rows(SQL["there"], (to_json(sorted(ends)), number))
@@ -172,26 +123,22 @@ class SqlAdopter:
             for row in new
             if row["source"] not in made or (row["target"] is not None and row["target"] not in known)
         }
-        return Adopted(counts, to_retell=frozenset(unsaid))
+        return Merged(counts, outdated=frozenset(unsaid))
 
-    def holds(self, owner: Owner, rows: Sequence[Values]) -> Adopted:
-        """Take in holds on a subject that are missing."""
+    def holds(self, owner: Owner, rows: Sequence[Values]) -> Merged:
         with self._database.govern(owner.tenant) as tx:
             number = self._number(tx, owner)
             counts = Counter(holds=sum(_insert_hold(tx, row) for row in rows))
             self._note(tx, number, counts)
-        return Adopted(counts)
+        return Merged(counts)
 
-    def common_holds(self, tenant: str, rows: Sequence[Values]) -> Adopted:
-        """Take in holds of a tenant that are on nobody in particular and are missing; one on a memory, a conversation
-        or a message only if that is there: whose it was may have been erased.
-        """
+    def common_holds(self, tenant: str, rows: Sequence[Values]) -> Merged:
         with self._database.govern(tenant) as tx:
             on_nobody = [row for row in rows if row["user_id"] is None and _is_on_something(tx, row)]
             counts = Counter(holds=sum(_insert_hold(tx, row) for row in on_nobody))
             if counts["holds"]:
                 self._note(tx, tx.number_for(Subject(tenant)), counts)
-        return Adopted(counts)
+        return Merged(counts)
 
     # --- within ------------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.types import State
+from holdfast.ports.backups import ConversationRows
 from holdfast.storage.relational.database import Names, Transaction
 from holdfast.storage.relational.restore_records import Agents, ProfilesOf, as_stored, staying_in_bin
 from holdfast.storage.relational.rules import Profiles
@@ -26,13 +27,6 @@ _AS_IT_WAS: Final = (
 )
 
 
-class Conversation(NamedTuple):
-    """A session, and some of its messages, by the names of their columns."""
-
-    session: Mapping[str, Any]
-    messages: Sequence[Mapping[str, Any]]
-
-
 class SessionBatch:
     """Some conversations of one subject."""
 
@@ -44,8 +38,8 @@ class SessionBatch:
         self._agents = Agents(tx, subject, now)
         self.counts: Counter[str] = Counter()
 
-    def adopt(self, conversation: Conversation) -> None:
-        """Take in a conversation, or what is missing of it. One that is being deleted is left to that."""
+    def add(self, conversation: ConversationRows) -> None:
+        """Add a conversation, or what is missing of it. One that is being deleted is left to that."""
         session, messages = conversation
         there = self._tx.one(CONVERSATIONS["session_by_id"], (session["id"], self._number))
         if session["state"] == State.DELETING or (there is not None and there[4] == State.DELETING):

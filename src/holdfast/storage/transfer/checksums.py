@@ -1,26 +1,25 @@
-"""Whether two sets of rows are the same, without holding either of them."""
+"""Checksums that say whether two sets of rows are the same, in any order."""
 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from holdfast.storage.relational.database import Row
+from holdfast.ports.backups import Row
 
 _SIZE: Final = 32
-_ROOM: Final = 1 << 8 * _SIZE
+_LIMIT: Final = 1 << 8 * _SIZE
 #: The form of ``marshal`` in which equal rows are equal bytes, whatever else refers to their parts.
-_PLAIN: Final = 2
+_FORMAT: Final = 2
 
 
 @dataclass(slots=True)
 class Sum:
     """How many rows there were, and the sum of their hashes, which does not depend on their order.
 
-    It finds what went wrong by itself. It is no proof against someone who may choose the rows; the audit chain is.
+    It finds accidents. It is no proof against someone who may choose the rows; the audit chain is.
     """
 
     rows: int = 0
@@ -28,15 +27,9 @@ class Sum:
 
     def add(self, row: Row) -> None:
         """Count a row, in its canonical form."""
-        digest = blake2b(marshal.dumps(row, _PLAIN), digest_size=_SIZE).digest()
+        digest = blake2b(marshal.dumps(row, _FORMAT), digest_size=_SIZE).digest()
         self.rows += 1
-        self.total = (self.total + int.from_bytes(digest)) % _ROOM
-
-    def counting(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows, counted as they go by."""
-        for row in rows:
-            self.add(row)
-            yield row
+        self.total = (self.total + int.from_bytes(digest)) % _LIMIT
 
     @property
     def hex(self) -> str:

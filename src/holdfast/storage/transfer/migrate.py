@@ -1,30 +1,93 @@
-"""The copy itself: all rows of one view of the source, then a comparison, and only then a store that can be opened."""
+"""Copying a store into another database: all rows as of one moment, then a comparison; only then it can be opened."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.core.chain import Finding
 from holdfast.core.errors import InvalidInputError, StaleError, StorageError
+from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.database import Database
 from holdfast.storage.transfer.checksums import Sum
 from holdfast.storage.transfer.postgres import Begun, Mark, PostgresTarget
-from holdfast.storage.transfer.views import Source, Survey, View, survey
+from holdfast.storage.transfer.stores import schema_versions
 
 #: Rows that are committed together: what a kill costs at most.
 BATCH: Final = 20_000
 _STRIDE: Final = 1_000
 _MOST_FINDINGS: Final = 100
 Advance = Callable[[int], None]
-#: Shows that something is being done so many times; what it gives hears how many more times it was.
+#: Shows the progress of a step with so many parts; it gives a function to call with each number of parts done.
 Show = Callable[[str, int], AbstractContextManager[Advance]]
+
+
+class TableReader(RowReader, Protocol):
+    """A store as it was at one moment, read in parts that can be continued."""
+
+    def order(self, table: str, /) -> tuple[str, ...]:
+        """The columns by which ``rows`` is in order."""
+
+    def rows(self, table: str, after: Sequence[Any] | None = None, /) -> Iterator[Row]:
+        """The rows of a table, in order; those after a key, if one is given."""
+
+    def heap(self, table: str, /) -> Iterator[Row]:
+        """All rows, in whatever order is the cheapest."""
+
+
+class Source(Protocol):
+    """A store to copy."""
+
+    @property
+    def place(self) -> str:
+        """Which store it is, as it may be shown."""
+
+    @property
+    def database(self) -> Database:
+        """The database of the store."""
+
+    def read(self) -> AbstractContextManager[TableReader]:
+        """The store as it is now, for as long as the block lasts."""
+
+
+class Survey(NamedTuple):
+    """What is known of a store before it is copied."""
+
+    counts: dict[str, int]
+    counters: dict[str, int]
+    state: str
+    """Another one, if anything in the store is another."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(self.counts.values())
+
+
+def count_rows(reader: TableReader) -> dict[str, int]:
+    """How many rows each table has."""
+    return {table.name: reader.count(table.name) for table in COPIED}
+
+
+def survey(reader: TableReader) -> Survey:
+    """Count the rows of a store, and compute the state that it is in."""
+    counts, counters = count_rows(reader), reader.counters()
+    known: list[object] = [counts, counters, list(schema_versions())]
+    for table in COPIED:
+        if table.shows_change:
+            total = Sum()
+            for row in reader.heap(table.name):
+                total.add(row)
+            known.append([table.name, total.hex])
+    return Survey(counts, counters, blake2b(json.dumps(known).encode(), digest_size=16).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +112,12 @@ def transfer(source: Source, target: PostgresTarget, show: Show, *, batch: int =
     """
     if source.place == target.place:
         raise InvalidInputError(f"{source.place} is both the source and the target; name another database with --to")
-    with source.view() as view:
-        found = survey(view)
+    with source.read() as reader:
+        found = survey(reader)
         begun = target.begin(source.place, found.state)
         began = time.perf_counter()
         with show("copying", found.rows) as advance:
-            marks = copy_rows(view, target, begun.marks, advance, batch=batch)
+            marks = copy_rows(reader, target, begun.marks, advance, batch=batch)
         seconds = time.perf_counter() - began
     with show("comparing", found.rows) as advance:
         compare_rows(found, marks, target, advance)
@@ -66,7 +129,7 @@ def transfer(source: Source, target: PostgresTarget, show: Show, *, batch: int =
 
 
 def copy_rows(
-    view: View, target: PostgresTarget, marks: dict[str, Mark], advance: Advance, *, batch: int = BATCH
+    reader: TableReader, target: PostgresTarget, marks: dict[str, Mark], advance: Advance, *, batch: int = BATCH
 ) -> dict[str, Mark]:
     """Copy what the marks say is missing; where they are then."""
     reached = {}
@@ -74,9 +137,9 @@ def copy_rows(
         mark = marks.get(table.name, Mark())
         advance(mark.rows)
         if not mark.done:
-            rows = view.rows(table, mark.after)
+            rows = reader.rows(table.name, mark.after)
             for first in rows:
-                moved = target.add(table, mark, chain((first,), islice(rows, batch - 1)), view.order(table))
+                moved = target.add(table, mark, chain((first,), islice(rows, batch - 1)), reader.order(table.name))
                 advance(moved.rows - mark.rows)
                 mark = moved
             mark = target.close_table(table, mark)
@@ -87,35 +150,35 @@ def copy_rows(
 def compare_rows(found: Survey, marks: dict[str, Mark], target: PostgresTarget, advance: Advance) -> None:
     """Read back everything and compare it with what the source gave. ``StorageError`` if anything is not the same."""
     problems = []
-    with target.view() as view:
+    with target.read() as reader:
         for table in COPIED:
-            here, gave, told = Sum(), marks[table.name].sum, 0
-            for row in view.heap(table):
+            here, gave, shown = Sum(), marks[table.name].sum, 0
+            for row in reader.heap(table.name):
                 here.add(row)
-                if here.rows - told == _STRIDE:
-                    told = here.rows
+                if here.rows - shown == _STRIDE:
+                    shown = here.rows
                     advance(_STRIDE)
-            advance(here.rows - told)
+            advance(here.rows - shown)
             if not here.rows == gave.rows == found.counts[table.name]:
                 problems.append(f"{table.name} has {here.rows:,} rows instead of {found.counts[table.name]:,}")
             elif here.total != gave.total:
                 problems.append(f"{table.name} has other rows than the source")
     if problems:
-        target.give_up()
+        target.discard()
         raise StorageError(
             f"the copy in {target.place} is not the same: {'; '.join(problems)}; it was not made usable. "
-            "See that nobody else writes there and run the command again: it begins anew"
+            "See that nobody else writes there and run the command again: it starts from the beginning"
         )
 
 
 def _check_unchanged(source: Source, target: PostgresTarget, found: Survey) -> None:
     """``StaleError`` if the source is not what it was when it was copied."""
-    with source.view() as view:
-        state = survey(view).state
+    with source.read() as reader:
+        state = survey(reader).state
     if state != found.state:
         raise StaleError(
             f"{source.place} was written while it was copied, so the copy in {target.place} was not made usable; stop "
-            "whatever uses the store (agents, schedules) and run the command again: it begins anew"
+            "whatever uses the store (agents, schedules) and run the command again: it starts from the beginning"
         )
 
 

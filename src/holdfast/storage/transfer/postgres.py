@@ -1,10 +1,10 @@
-"""Copying from PostgreSQL, and into it."""
+"""Rows of PostgreSQL: read as of one moment, written into a store that is empty, or copied into one step by step."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -12,11 +12,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.core.errors import ConflictError, StoreBusyError
-from holdfast.storage.catalog import COPIED, COPYING, COUNTERS, TABLES, Backup, Counter, Table, tables_in
+from holdfast.ports.backups import Row
+from holdfast.storage.catalog import COPIED, COPYING, COUNTERS, TABLES, Backup, Counter, Table, table_of, tables_in
 from holdfast.storage.postgres.database import PostgresDatabase, with_defaults
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
 from holdfast.storage.postgres.transactions import Connection, PostgresTransaction
-from holdfast.storage.relational.database import Row
 from holdfast.storage.transfer.checksums import Sum
 
 _TYPES: Final = {"int": "int8", "text": "text", "bytes": "bytea", "packed": "bytea", "flag": "bool"}
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
     """How far the copy of a table has come."""
 
     after: list[Any] | None = None
-    """The place of the last row, in the order that the source has."""
+    """The key of the last row, in the order of the source."""
     rows: int = 0
     total: str = "0"
     """The sum of the rows that the source gave."""
@@ -45,51 +45,48 @@ class Mark(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A copy that may go on."""
+    """A copy that has begun, or is continued."""
 
     marks: dict[str, Mark]
     is_resumed: bool
     is_anew: bool
-    """Whether a part was there that had to go, since the source is not what it was."""
+    """Whether an earlier part was removed, because the source has changed since."""
 
 
-class PostgresView:
-    """A ``View`` of a PostgreSQL database."""
+class PostgresReader:
+    """A ``TableReader`` of a PostgreSQL database."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def count(self, table: Table) -> int:
-        return self._number(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table.name)))
+    def count(self, table: str) -> int:
+        return self._number(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
 
-    def order(self, table: Table) -> tuple[str, ...]:
-        return table.key
+    def order(self, table: str) -> tuple[str, ...]:
+        return table_of(table).key
 
-    def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        later = sql.SQL("WHERE ({}) > ({}) ").format(
-            _listed(table.key), sql.SQL(", ").join(map(sql.Literal, after or ()))
-        )
-        order = sql.SQL("ORDER BY {}").format(_listed(table.key))
-        return self._read(table, order if after is None else later + order)
+    def rows(self, table: str, after: Sequence[Any] | None = None) -> Iterator[Row]:
+        key = _join_names(table_of(table).key)
+        order = sql.SQL("ORDER BY {}").format(key)
+        if after is not None:
+            values = sql.SQL(", ").join(map(sql.Literal, after))
+            order = sql.SQL("WHERE ({}) > ({}) ").format(key, values) + order
+        return self._read(table_of(table), order)
 
-    def heap(self, table: Table) -> Iterator[Row]:
-        return self._read(table, sql.SQL(""))
+    def heap(self, table: str) -> Iterator[Row]:
+        return self._read(table_of(table), sql.SQL(""))
 
-    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
-        by = "no" if table.name == "subjects" else "subject"
-        if table.name in {"records", "scopes"}:
-            scopes = [subject << 3 | code for subject in subjects for code in codes]
-            within = (
-                "scope = wanted" if table.name == "scopes" else "key BETWEEN wanted << 29 AND (wanted + 1 << 29) - 1"
-            )
-            rest = sql.SQL(
-                f"JOIN unnest({{}}::int8[]) AS wanted ON {table.name}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
-            ).format(sql.Literal(scopes), _listed(table.key))
+    def owned(self, table: str, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        found = table_of(table)
+        by = "no" if table == "subjects" else "subject"
+        wanted = list(subjects)
+        if table in {"records", "scopes"}:
+            wanted = [subject << 3 | code for subject in subjects for code in codes]
+            within = "scope = wanted" if table == "scopes" else "key BETWEEN wanted << 29 AND (wanted + 1 << 29) - 1"
+            where = f"JOIN unnest({{}}::int8[]) AS wanted ON {table}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
         else:
-            rest = sql.SQL(f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}").format(
-                sql.Literal(list(subjects)), _listed(table.key)
-            )
-        return self._read(table, rest)
+            where = f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}"
+        return self._read(found, sql.SQL(where).format(sql.Literal(wanted), _join_names(found.key)))
 
     def _read(self, table: Table, rest: sql.Composable) -> Iterator[Row]:
         columns = sql.SQL(", ").join(
@@ -123,11 +120,9 @@ class PostgresSource:
         self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, prepare=prepare, called=called)
         self.place = f"{self.database.place}, schema {self.database.schema}"
 
-    @contextmanager
-    def view(self) -> Iterator[PostgresView]:
+    def read(self) -> AbstractContextManager[PostgresReader]:
         """The store as it is now."""
-        with patient_view(self.database) as view:
-            yield view
+        return read_patiently(self.database)
 
     def close(self) -> None:
         """Close every connection."""
@@ -156,32 +151,33 @@ class PostgresTarget:
             if found is not None and found["state"] == state:
                 return Begun({name: Mark(**json.loads(one)) for name, one in said.items()}, True, False)
             if found is not None and found["place"] != source:
-                raise _other(self.place, found["place"])
+                raise _other_copy_error(self.place, found["place"])
             if found is None and (used := _used(tx.connection)):
-                raise _in_use(self.place, used)
+                raise _in_use_error(self.place, used)
             everything = ", ".join([*(table.name for table in TABLES if table.name != "schema_version"), COPYING])
             _run(tx, f"TRUNCATE {everything}")
-            self._say(tx, _SOURCE, {"place": source, "state": state})
+            self._note(tx, _SOURCE, {"place": source, "state": state})
             return Begun({}, False, found is not None)
 
     def add(self, table: Table, mark: Mark, rows: Iterable[Row], order: Sequence[str]) -> Mark:
         """Write rows, which come next after a mark, and move the mark."""
         places = [list(table.columns).index(name) for name in order]
-        flags = [place for place, kind in enumerate(table.columns.values()) if kind == "flag"]
-        counted, row = mark.sum, None
-        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
-            sql.Identifier(table.name), _listed(table.columns)
-        )
+        counted, last = mark.sum, mark.after
+
+        def count() -> Iterator[Row]:
+            nonlocal last
+            row: Row | None = None
+            for row in rows:
+                counted.add(row)
+                yield row
+            last = last if row is None else [row[place] for place in places]
+
         with self.database.alone(COPYING) as tx:
             _run(tx, "SET LOCAL synchronous_commit = off")  # the mark and the rows are lost together, if they are
             self._check(tx, table, mark)
-            with tx.connection.cursor() as cursor, cursor.copy(into) as copy:
-                copy.set_types([_TYPES[kind] for kind in table.columns.values()])
-                for row in counted.counting(rows):
-                    copy.write_row(_flagged(row, flags) if flags else row)
-            after = mark.after if row is None else [row[place] for place in places]
-            moved = Mark(after, counted.rows, counted.hex)
-            self._say(tx, table.name, moved._asdict())
+            _copy_in(tx.connection, table, list(table.columns), count())
+            moved = Mark(last, counted.rows, counted.hex)
+            self._note(tx, table.name, moved._asdict())
         return moved
 
     def close_table(self, table: Table, mark: Mark) -> Mark:
@@ -189,33 +185,23 @@ class PostgresTarget:
         with self.database.alone(COPYING) as tx:
             self._check(tx, table, mark)
             done = mark._replace(done=True)
-            self._say(tx, table.name, done._asdict())
+            self._note(tx, table.name, done._asdict())
         return done
 
-    @contextmanager
-    def view(self) -> Iterator[PostgresView]:
+    def read(self) -> AbstractContextManager[PostgresReader]:
         """What is here now."""
-        with patient_view(self.database) as view:
-            yield view
+        return read_patiently(self.database)
 
-    def give_up(self) -> None:
-        """Note that what is here is not what the source gave, so that the next copy begins anew."""
+    def discard(self) -> None:
+        """Note that what is here is not what the source gave, so that the next copy starts again."""
         with self.database.alone(COPYING) as tx:
             row = tx.connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
-            self._say(tx, _SOURCE, json.loads((row.fetchone() or ("{}",))[0]) | {"state": ""})
+            self._note(tx, _SOURCE, json.loads((row.fetchone() or ("{}",))[0]) | {"state": ""})
 
     def finish(self, counters: Mapping[str, int]) -> None:
         """Go on numbering where the source stopped, and let everyone use the store."""
         with self.database.alone(COPYING) as tx:
-            for counter in COUNTERS:
-                tx.connection.execute(
-                    _SET.format(
-                        _sequence(counter),
-                        sql.Identifier(counter.column),
-                        sql.Literal(counters[counter.table]),
-                        sql.Identifier(counter.table),
-                    )
-                )
+            _set_counters(tx.connection, counters)
             _run(tx, f"ANALYZE {', '.join(table.name for table in COPIED)}")
             _run(tx, f"DROP TABLE {COPYING}")
 
@@ -231,23 +217,23 @@ class PostgresTarget:
             raise StoreBusyError(f"another process is copying into {self.place}; wait for it, or end it and try again")
 
     @staticmethod
-    def _say(tx: PostgresTransaction, name: str, said: object) -> None:
+    def _note(tx: PostgresTransaction, name: str, value: object) -> None:
         tx.connection.execute(
             f"INSERT INTO {COPYING} (name, said) VALUES (%s, %s) "  # noqa: S608
             "ON CONFLICT (name) DO UPDATE SET said = excluded.said".encode(),
-            (name, json.dumps(said)),
+            (name, json.dumps(value)),
         )
 
 
-def closed_fill(tx: PostgresTransaction) -> PostgresFill:
+def fill_alone(tx: PostgresTransaction) -> PostgresWriter:
     """A database that nobody else can look into until the transaction ends."""
     _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
     _run(tx, "LOCK TABLE subjects, turns IN ACCESS EXCLUSIVE MODE")
-    return PostgresFill(tx.connection)
+    return PostgresWriter(tx.connection)
 
 
-class PostgresFill:
-    """A ``Fill`` of a PostgreSQL database that nothing was ever kept in, within one transaction."""
+class PostgresWriter:
+    """The ``RowWriter`` of a PostgreSQL database that nothing was ever kept in."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -260,30 +246,34 @@ class PostgresFill:
     def used(self) -> list[str]:
         return [name for name in _used(self._connection) if name != "turns"]
 
-    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        kinds = [table.columns[name] for name in columns]
-        flags = [place for place, kind in enumerate(kinds) if kind == "flag"]
-        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(sql.Identifier(table.name), _listed(columns))
-        with self._connection.cursor() as cursor, cursor.copy(into) as copy:
-            copy.set_types([_TYPES[kind] for kind in kinds])
-            for row in rows:
-                copy.write_row(_flagged(row, flags) if flags else row)
+    def add(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        _copy_in(self._connection, table_of(table), columns, rows)
 
     def finish(self, counters: Mapping[str, int]) -> None:
         self._connection.execute(
             "INSERT INTO turns (subject) SELECT no FROM subjects UNION SELECT subject FROM chains "
             "ON CONFLICT DO NOTHING"
         )
-        for counter in COUNTERS:
-            if counters.get(counter.table):
-                self._connection.execute(
-                    _SET.format(
-                        _sequence(counter),
-                        sql.Identifier(counter.column),
-                        sql.Literal(counters[counter.table]),
-                        sql.Identifier(counter.table),
-                    )
-                )
+        _set_counters(self._connection, counters)
+
+
+def _set_counters(connection: Connection, counters: Mapping[str, int]) -> None:
+    """Number new rows after the largest numbers that were ever given."""
+    for counter in COUNTERS:
+        last, table = counters.get(counter.table, 0), sql.Identifier(counter.table)
+        statement = _SET.format(_sequence(counter), sql.Identifier(counter.column), sql.Literal(last), table)
+        connection.execute(statement)
+
+
+def _copy_in(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write canonical rows, of which these columns are given."""
+    types = [table.columns[name] for name in columns]
+    flags = [place for place, kind in enumerate(types) if kind == "flag"]
+    into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(sql.Identifier(table.name), _join_names(columns))
+    with connection.cursor() as cursor, cursor.copy(into) as copy:
+        copy.set_types([_TYPES[kind] for kind in types])
+        for row in rows:
+            copy.write_row(_with_flags(row, flags) if flags else row)
 
 
 def check_free(url: str) -> str | None:
@@ -301,7 +291,7 @@ def check_free(url: str) -> str | None:
                 row = connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
                 return str(json.loads((row.fetchone() or ('{"place": "?"}',))[0])["place"])
             if used := _used(connection):
-                raise _in_use(f"{place}, schema {schema}", used)
+                raise _in_use_error(f"{place}, schema {schema}", used)
     except psycopg.Error as problem:
         raise in_our_words(problem, place, _TARGET) from problem
     return None
@@ -323,36 +313,36 @@ def _is_there(connection: Connection, table: str) -> bool:
     return row is not None and row[0] is not None
 
 
-def _in_use(place: str, used: Sequence[str]) -> ConflictError:
+def _in_use_error(place: str, used: Sequence[str]) -> ConflictError:
     return ConflictError(
         f"{place} is in use: it has rows in {', '.join(used)}; a store is copied into an empty database only "
         "(or into another schema, by ?options=-csearch_path%3Dname); nothing was changed"
     )
 
 
-def _other(place: str, source: str) -> ConflictError:
+def _other_copy_error(place: str, source: str) -> ConflictError:
     return ConflictError(
         f"{place} holds an unfinished copy of {source}; finish that, or drop its schema; nothing was changed"
     )
 
 
 @contextmanager
-def patient_view(database: PostgresDatabase) -> Iterator[PostgresView]:
-    """A view that the server does not end while nobody asks anything of it."""
+def read_patiently(database: PostgresDatabase) -> Iterator[PostgresReader]:
+    """The store as it is now; the server does not end the transaction however long nothing is asked of it."""
     with database.read() as tx:
         _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
-        yield PostgresView(tx.connection)
+        yield PostgresReader(tx.connection)
 
 
 def _run(tx: PostgresTransaction, statement: str) -> None:
     tx.connection.execute(statement.encode())
 
 
-def _flagged(row: Row, flags: Sequence[int]) -> Row:
+def _with_flags(row: Row, flags: Sequence[int]) -> Row:
     return tuple(bool(value) if place in flags else value for place, value in enumerate(row))
 
 
-def _listed(names: Iterable[str]) -> sql.Composed:
+def _join_names(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 

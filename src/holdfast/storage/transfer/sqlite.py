@@ -1,58 +1,61 @@
-"""Copying from the embedded engine."""
+"""Rows of the embedded engine: read as of one moment, and written into a store that is empty."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
 from holdfast.core.errors import StorageError, StoreUnavailableError
-from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, tables_in
-from holdfast.storage.relational.database import Row
+from holdfast.ports.backups import Row
+from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, table_of, tables_in
+from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import Database
 
 
-class SqliteView:
-    """A ``View`` of an SQLite file."""
+class SqliteReader:
+    """A ``TableReader`` of an SQLite file."""
 
     def __init__(self, connection: apsw.Connection, place: str) -> None:
         self._connection = connection
         self._place = place
 
-    def count(self, table: Table) -> int:
-        return self._number(f"SELECT count(*) FROM {table.sqlite_source or table.name}")  # noqa: S608 - our own names
+    def count(self, table: str) -> int:
+        return self._number(f"SELECT count(*) FROM {table_of(table).sqlite_source or table}")  # noqa: S608 - our own names
 
-    def order(self, table: Table) -> tuple[str, ...]:
-        return table.sqlite_key
+    def order(self, table: str) -> tuple[str, ...]:
+        return table_of(table).sqlite_key
 
-    def rows(self, table: Table, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        columns = ", ".join(_column(table, name) for name in table.columns)
-        order = ", ".join(_column(table, name) for name in table.sqlite_key)
+    def rows(self, table: str, after: Sequence[Any] | None = None) -> Iterator[Row]:
+        found = table_of(table)
+        columns = ", ".join(_column(found, name) for name in found.columns)
+        order = ", ".join(_column(found, name) for name in found.sqlite_key)
         later = "" if after is None else f"WHERE ({order}) > ({', '.join('?' * len(after))})"
-        statement = f"SELECT {columns} FROM {table.sqlite_source or table.name} {later} ORDER BY {order}"  # noqa: S608
-        found = self._connection.execute(statement, tuple(after or ()))
-        return self._owned_by_someone(found, table)
+        statement = f"SELECT {columns} FROM {found.sqlite_source or table} {later} ORDER BY {order}"  # noqa: S608
+        return self._with_subject(self._connection.execute(statement, tuple(after or ())), found)
 
-    def heap(self, table: Table) -> Iterator[Row]:
-        return self.rows(table)  # a scan of the table, as a rule
+    def heap(self, table: str) -> Iterator[Row]:
+        return self.rows(table)  # mostly a scan of the table
 
-    def owned(self, table: Table, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
-        columns = ", ".join(_column(table, name, qualified=True) for name in table.columns)
-        asked: Sequence[int] = subjects
-        if table.name in {"records", "scopes"}:
-            asked = [subject << 3 | code for subject in subjects for code in codes]
-        found = self._connection.execute(_OWNED[table.name].format(columns=columns), (json.dumps(list(asked)),))
-        return self._owned_by_someone(found, table)
+    def owned(self, table: str, subjects: Sequence[int], codes: Sequence[int]) -> Iterator[Row]:
+        found = table_of(table)
+        columns = ", ".join(_column(found, name, qualified=True) for name in found.columns)
+        wanted: Sequence[int] = subjects
+        if table in {"records", "scopes"}:
+            wanted = [subject << 3 | code for subject in subjects for code in codes]
+        rows = self._connection.execute(_OWNED[table].format(columns=columns), (json.dumps(list(wanted)),))
+        return self._with_subject(rows, found)
 
-    def _owned_by_someone(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
-        """The rows, each of which says whose it is: where SQLite has to look that up, it may find nobody."""
-        return self._checked(rows, table) if "subject" in table.sqlite else rows
+    def _with_subject(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
+        """The rows. Where SQLite has to look up the subject of a row, it may find none: then the store is damaged."""
+        return self._check_subjects(rows, table) if "subject" in table.sqlite else rows
 
-    def _checked(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
+    def _check_subjects(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
         for row in rows:
             if row[0] is None:
                 raise StorageError(
@@ -88,18 +91,18 @@ class SqliteSource:
         self.database = Database(path, busy_seconds=busy_seconds)
 
     @contextmanager
-    def view(self) -> Iterator[SqliteView]:
+    def read(self) -> Iterator[SqliteReader]:
         """The store as it is now."""
         with self.database.read() as tx:
-            yield SqliteView(tx.connection, self.place)
+            yield SqliteReader(tx.connection, self.place)
 
     def close(self) -> None:
         """Close the file."""
         self.database.close()
 
 
-class SqliteFill:
-    """A ``Fill`` of an SQLite file that nothing was ever kept in, within one transaction."""
+class SqliteWriter:
+    """The ``RowWriter`` of an SQLite file that nothing was ever kept in."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -118,11 +121,12 @@ class SqliteFill:
             and self._connection.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()  # noqa: S608
         ]
 
-    def add(self, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        kept = [place for place, name in enumerate(columns) if name not in table.sqlite]
-        packed = [place for place in kept if table.columns[columns[place]] == "packed"]
+    def add(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        found = table_of(table)
+        kept = [place for place, name in enumerate(columns) if name not in found.sqlite]
+        packed = [place for place in kept if found.columns[columns[place]] == "packed"]
         names = ", ".join(f'"{columns[place]}"' for place in kept)
-        into = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(kept))})"  # noqa: S608
+        into = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(kept))})"  # noqa: S608
         stored: Iterable[Sequence[Any]] = (_as_stored(row, packed) for row in rows) if packed else rows
         if len(kept) < len(columns):
             stored = ([row[place] for place in kept] for row in stored)
@@ -134,6 +138,22 @@ class SqliteFill:
             if last:
                 self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (counter.table,))
                 self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (counter.table, last))
+
+
+@contextmanager
+def trial_store() -> Iterator[tuple[SqliteWriter, SqliteReader]]:
+    """An empty store in a file that has no name, where the system allows that: it is gone when the process is."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-trial-") as folder:
+        path = Path(folder) / "trial.db"
+        with closing(apsw.Connection(str(path))) as connection:
+            for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "temp_store=MEMORY"):
+                connection.execute(f"PRAGMA {pragma}")
+            for _, script in migrations("holdfast.storage.sqlite"):
+                connection.execute(script)
+            with suppress(OSError):
+                path.unlink()
+            connection.execute("BEGIN")
+            yield SqliteWriter(connection), SqliteReader(connection, "a trial restore")
 
 
 def _as_stored(row: Row, packed: Sequence[int]) -> list[Any]:
@@ -154,7 +174,7 @@ def _column(table: Table, name: str, *, qualified: bool = False) -> str:
     return plain
 
 
-def _owned(of: str, order: str = "") -> str:
+def _select_owned(of: str, order: str = "") -> str:
     by = f" ORDER BY wanted.key, {order}" if order else ""
     return f"SELECT {{columns}} FROM json_each(?) AS wanted CROSS JOIN {of}{by}"  # noqa: S608 - our own names
 
@@ -162,17 +182,17 @@ def _owned(of: str, order: str = "") -> str:
 #: How the rows of subjects are found, in the order of the subjects and in the table's order for each of them. Runs of
 #: keys are in order by themselves, and too large to be sorted.
 _OWNED: Final = {
-    "subjects": _owned("subjects ON subjects.no = wanted.value"),
-    "scopes": _owned("scopes ON scopes.scope = wanted.value"),
-    "records": _owned("records ON records.key BETWEEN wanted.value << 29 AND (wanted.value + 1 << 29) - 1"),
-    "history": _owned(
+    "subjects": _select_owned("subjects ON subjects.no = wanted.value"),
+    "scopes": _select_owned("scopes ON scopes.scope = wanted.value"),
+    "records": _select_owned("records ON records.key BETWEEN wanted.value << 29 AND (wanted.value + 1 << 29) - 1"),
+    "history": _select_owned(
         "sessions INDEXED BY sessions_of_subject ON sessions.subject = wanted.value "
         "CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1"
     ),
-    "derivations": _owned("derivations ON derivations.subject = wanted.value", "source_id, derivations.key"),
-    "sessions": _owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
-    "facts": _owned("facts ON facts.subject = wanted.value", "facts.id"),
-    "packs": _owned("packs ON packs.subject = wanted.value", "packs.no"),
-    "totals": _owned("totals ON totals.subject = wanted.value", "kind, state, cause"),
-    "audit": _owned("audit INDEXED BY audit_by_place ON audit.subject = wanted.value"),
+    "derivations": _select_owned("derivations ON derivations.subject = wanted.value", "source_id, derivations.key"),
+    "sessions": _select_owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
+    "facts": _select_owned("facts ON facts.subject = wanted.value", "facts.id"),
+    "packs": _select_owned("packs ON packs.subject = wanted.value", "packs.no"),
+    "totals": _select_owned("totals ON totals.subject = wanted.value", "kind, state, cause"),
+    "audit": _select_owned("audit INDEXED BY audit_by_place ON audit.subject = wanted.value"),
 }

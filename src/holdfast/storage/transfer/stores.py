@@ -1,20 +1,22 @@
-"""Opening what is copied from and to, by their URLs."""
+"""Stores to read from and to write into: those of URLs, and those that are open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
+from holdfast.ports.backups import Origin, RowMerger, RowReader, RowWriter
+from holdfast.ports.objects import ObjectStore
 from holdfast.settings import Settings, sqlite_path, without_password
-from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.database import Database, migrations
+from holdfast.storage.relational.restore_rows import SqlMerger
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 from holdfast.storage.sqlite.database import SqliteTransaction
-from holdfast.storage.transfer.sqlite import SqliteFill, SqliteSource, SqliteView
-from holdfast.storage.transfer.views import Fill, View
+from holdfast.storage.transfer.sqlite import SqliteReader, SqliteSource, SqliteWriter, trial_store
 
 if TYPE_CHECKING:
     from holdfast.storage.transfer.postgres import PostgresSource, PostgresTarget
@@ -65,24 +67,47 @@ def open_target(url: str, settings: Settings) -> PostgresTarget:
     return target
 
 
-@contextmanager
-def view_of(database: Database) -> Iterator[View]:
-    """An open store as it is now, for as long as the block lasts."""
-    if isinstance(database, SqliteDatabase):
-        with database.read() as tx:
-            yield SqliteView(tx.connection, "the store")
-        return
-    with _server().patient_view(database) as view:
-        yield view
+def schema_versions() -> tuple[int, int]:
+    """The numbers of the last migrations that this version knows, of SQLite and of PostgreSQL."""
+    sqlite, postgres = (migrations(f"holdfast.storage.{engine}")[-1][0] for engine in ("sqlite", "postgres"))
+    return sqlite, postgres
 
 
-@contextmanager
-def fill_of(database: Database) -> Iterator[Fill]:
-    """An open store, to be filled. Nobody sees anything of it before the block has ended, and nobody writes meanwhile;
-    if it raises, nothing was done.
-    """
-    with database.alone("restoring") as tx:
-        yield SqliteFill(tx.connection) if isinstance(tx, SqliteTransaction) else _server().closed_fill(tx)
+class DatabaseRows:
+    """The ``RowStore`` of an open database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def engine(self) -> str:
+        return "sqlite" if isinstance(self._database, SqliteDatabase) else "postgresql"
+
+    @property
+    def schema(self) -> tuple[int, int]:
+        return schema_versions()
+
+    @contextmanager
+    def read(self) -> Iterator[RowReader]:
+        if isinstance(self._database, SqliteDatabase):
+            with self._database.read() as tx:
+                yield SqliteReader(tx.connection, "the store")
+        else:
+            with _server().read_patiently(self._database) as reader:
+                yield reader
+
+    @contextmanager
+    def fill(self) -> Iterator[RowWriter]:
+        with self._database.alone("restoring") as tx:
+            yield SqliteWriter(tx.connection) if isinstance(tx, SqliteTransaction) else _server().fill_alone(tx)
+
+    def trial(self) -> AbstractContextManager[tuple[RowWriter, RowReader]]:
+        return trial_store()
+
+    def merge(
+        self, origin: Origin, *, is_erased: Callable[[str], bool], cold: Callable[[], ObjectStore], now: int
+    ) -> RowMerger:
+        return SqlMerger(self._database, origin, is_erased=is_erased, cold=cold, now=now)
 
 
 def _as_psycopg(url: str) -> str:
@@ -90,7 +115,7 @@ def _as_psycopg(url: str) -> str:
 
 
 def _server() -> ModuleType:
-    """What copies from and to PostgreSQL."""
+    """The module that reads and writes PostgreSQL."""
     try:
         from holdfast.storage.transfer import postgres  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:

@@ -146,7 +146,7 @@ def restore(
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
     with open_engine(home, url, tenant, quiet=as_json, purpose="restore") as engine:
         chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
-        if not yes and (user is not None or _is_used(engine)):
+        if not yes and (user is not None or engine.backups.is_store_used()):
             _ask(chosen, user, memory, overwrite=overwrite, silent=as_json)
         total = sum(one.memories for one in chosen)
         with show_progress("restoring", total, silent=as_json) as advance:
@@ -246,21 +246,7 @@ def _none_there(engine: Holdfast, found: Sequence[Backup]) -> NotFoundError:
 
 def _count(engine: Holdfast, kinds: Sequence[str] | None) -> int:
     """About how many memories a backup will hold."""
-    from holdfast.backups.contents import count_memories  # noqa: PLC0415
-    from holdfast.core.types import kind_of  # noqa: PLC0415 - not needed for --help
-    from holdfast.storage.transfer.stores import view_of  # noqa: PLC0415
-
-    chosen = frozenset(kind_of(kind).name for kind in kinds) if kinds else frozenset(DURABLE)
-    with view_of(engine.database) as view:
-        return count_memories(view, chosen)
-
-
-def _is_used(engine: Holdfast) -> bool:
-    from holdfast.backups.contents import is_used  # noqa: PLC0415 - not needed for --help
-    from holdfast.storage.transfer.stores import view_of  # noqa: PLC0415
-
-    with view_of(engine.database) as view:
-        return is_used(view)
+    return engine.backups.count_memories(kinds or None)
 
 
 def _memories_in(engine: Holdfast, backup_id: str) -> int:

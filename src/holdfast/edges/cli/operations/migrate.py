@@ -71,13 +71,13 @@ def migrate(
 
 
 def _look(settings: Settings, target: str | None, called: str) -> dict[str, Any]:
+    from holdfast.storage.transfer.migrate import count_rows  # noqa: PLC0415
     from holdfast.storage.transfer.stores import check_target, open_source  # noqa: PLC0415 - not needed for --help
-    from holdfast.storage.transfer.views import count_rows  # noqa: PLC0415
 
     begun = None if target is None else check_target(settings.url, target)
     with closing(open_source(settings.url, settings, called)) as source:
-        with source.view() as view:
-            counts = count_rows(view)
+        with source.read() as reader:
+            counts = count_rows(reader)
         place = source.place
     return {
         "from": place,
