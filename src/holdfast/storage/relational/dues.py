@@ -215,7 +215,11 @@ def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[s
 def _is_kept(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> bool:
     """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
     _, message_id, _, subject, agent_id, session_id, metadata, _, _, number, item_id, over = row
-    if mover.holds and standing(held_of(subject, agent_id, session_id, message_id, metadata), mover.holds) is not None:
+    if (
+        mover.holds
+        and standing(held_of(Subject.parse(subject), agent_id, session_id, message_id, metadata), mover.holds)
+        is not None
+    ):
         return True
     return bool(over) and hold_on(tx, mover, (number, item_id, agent_id, session_id)) is None
 
