@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 import effort
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
+from holdfast.recall import embedders
 from holdfast.recall.embedders import static
 from holdfast.storage.relational.database import Database
 from homes import Homes, database_of
@@ -30,7 +31,8 @@ settings.register_profile("quick", settings.get_profile("holdfast"), max_example
 settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
 settings.load_profile("holdfast")
 
-# Reading the tokenizer takes longer than most tests, and so does making all commands: all tests of one process share them.
+# To load the embedder and to make all commands takes longer than most tests: the tests of one process share them.
+vars(embedders)["_static"] = cache(embedders._static)
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
 vars(static)["read_pieces"] = cache(static.read_pieces)
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
