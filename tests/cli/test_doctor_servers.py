@@ -21,10 +21,9 @@ from buckets import put
 from cli.examining import examine, leave_settings
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
-from holdfast.health import postgres_store
-from holdfast.health.postgres_server import judge_clock, judge_connections, look_at_transactions
-from holdfast.health.postgres_store import NEWEST, judge_nodes
-from holdfast.health.server_query import Asking
+from holdfast.health import postgres as postgres_health
+from holdfast.health.postgres import NEWEST, judge_nodes
+from holdfast.health.postgres_server import ServerQuery, check_transactions, judge_clock, judge_connections
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 
@@ -226,7 +225,7 @@ def test_a_schema_that_is_newer_older_or_broken_is_told(
     with Holdfast.open(url, home=home):
         pass
     with monkeypatch.context() as later:
-        later.setattr(postgres_store, "NEWEST", NEWEST + 1)
+        later.setattr(postgres_health, "NEWEST", NEWEST + 1)
         code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["schema"]["status"]) == (0, "warning")
     assert "holdfast schedule list" in checks["schema"]["fix"]
@@ -259,10 +258,10 @@ def test_what_lets_deleted_rows_pile_up_deserves_a_look(server: PostgresServer, 
     assert "off for records" in checks["autovacuum"]["detail"]
     with psycopg.connect(url, application_name="forgotten") as idle, psycopg.connect(url, autocommit=True) as other:
         idle.execute("SELECT 1")
-        found = look_at_transactions(Asking(other, "here"), longer_than=0)
+        found = check_transactions(ServerQuery(other, "here"), longer_than=0)
         assert found.status == "warning"
         assert "(forgotten) has stood still for" in found.detail
-        assert look_at_transactions(Asking(other, "here")).status == "ok"
+        assert check_transactions(ServerQuery(other, "here")).status == "ok"
 
 
 def test_a_server_that_may_lose_commits_deserves_a_look(server: PostgresServer, home: Path) -> None:
@@ -361,7 +360,7 @@ def test_what_is_asked_of_citus_is_asked_in_its_words(server: PostgresServer) ->
         "INSERT INTO pg_dist_local_group VALUES (0)",
     )
     with psycopg.connect(url, autocommit=True) as connection:
-        asking = Asking(connection, "here")
+        asking = ServerQuery(connection, "here")
         assert sorted(asking.rows("distributed", '"holdfast"')) == [("holds", False), ("records", True)]
         assert asking.row("nodes") == (2, True)
 

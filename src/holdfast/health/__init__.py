@@ -11,10 +11,9 @@ from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.health.backups import check_backups
-from holdfast.health.checks import Check, Status, failed
+from holdfast.health.checks import Check, Status, fail
+from holdfast.health.configuration import check_embedder, check_home, check_python, check_settings, check_summarizer
 from holdfast.health.keys import check_master_key
-from holdfast.health.machine import check_home, check_python, check_settings
-from holdfast.health.models import check_embedder, check_summarizer
 from holdfast.health.objects import check_archive, check_short_term
 from holdfast.health.sqlite import check_sqlite
 from holdfast.health.store_state import check_state_place
@@ -28,7 +27,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     try:
         settings = read_settings(environ, url=url, home=home)
     except HoldfastError as problem:
-        return [*checks, failed("settings", problem, "correct the setting that is named")]
+        return [*checks, fail("settings", problem, "correct the setting that is named")]
     checks.append(check_settings(given_settings(environ, url=url, home=home), environ))
     checks.append(check_home(settings.home))
     checks += _check_store(settings)
@@ -55,14 +54,14 @@ def _check_store(settings: Settings) -> Iterator[Check]:
             f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
-        yield failed("store", problem, "correct HOLDFAST_URL")
+        yield fail("store", problem, "correct HOLDFAST_URL")
 
 
 def _check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         from holdfast.health.postgres import check_postgres  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:
-        yield failed("store", f"PostgreSQL needs an extra ({problem})", install_command("postgres"))
+        yield fail("store", f"PostgreSQL needs an extra ({problem})", install_command("postgres"))
         return
     yield from check_postgres(settings)
 

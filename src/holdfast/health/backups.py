@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,7 +12,7 @@ from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
 from holdfast.core.rules import spoken
 from holdfast.core.times import DAY, moment
-from holdfast.health.checks import Check, checked, failed, nearest, ok, warned
+from holdfast.health.checks import Check, can_write, fail, nearest_existing, ok, run_check, warn
 from holdfast.settings import Settings
 from holdfast.storage.objects.urls import Place, read_place
 from holdfast.store import open_catalog, system_clock
@@ -41,24 +40,23 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
     found: Sequence[Manifest | Damaged] = ()
     try:
         catalog, place = open_catalog(settings), read_place(settings.backups_url())
-        if problem := _unusable(catalog, place):
-            yield failed("backups", problem, _PLACE_FIX)
+        if problem := _find_problem(catalog, place):
+            yield fail("backups", problem, _PLACE_FIX)
             return
         found = list(catalog.all())
     except HoldfastError as problem:
-        yield failed("backups", problem, _PLACE_FIX)
+        yield fail("backups", problem, _PLACE_FIX)
         return
-    yield checked("backups", lambda: _judge(catalog, found, is_used=is_used), _BAD_FIX)
+    yield run_check("backups", lambda: _judge(catalog, found, is_used=is_used), _BAD_FIX)
     if found:
-        yield checked("keys", lambda: _apart(settings, place), "correct HOLDFAST_STATE_URL")
+        yield run_check("keys", lambda: _check_separate(settings, place), "correct HOLDFAST_STATE_URL")
 
 
-def _unusable(catalog: Catalog, place: Place) -> str | None:
+def _find_problem(catalog: Catalog, place: Place) -> str | None:
     """Why backups cannot be kept there; a place that is not there yet is not made."""
     if place.scheme == "file" and not place.folder.is_dir():
-        there = nearest(place.folder)
-        fine = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-        return None if fine else f"{place.folder}: {there} cannot be written"
+        there = nearest_existing(place.folder)
+        return None if can_write(there) else f"{place.folder}: {there} cannot be written"
     catalog.objects.check()
     return None
 
@@ -69,39 +67,39 @@ def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bo
     if not found:
         if not is_used:
             return ok("backups", f"{url} (none yet, and nothing to back up)")
-        return warned("backups", f"{url}: no backup was ever made", _MAKE_FIX)
+        return warn("backups", f"{url}: no backup was ever made", _MAKE_FIX)
     whole = [one for one in found if isinstance(one, Manifest)]
     told = f"{len(found):,} in {url}"
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
-        return failed("backups", f"{told}; {damaged.problem}", _remedy(damaged))
+        return fail("backups", f"{told}; {damaged.problem}", _fix_for(damaged))
     if lacking := next((one for one in reversed(whole) if one.left_out), None):
         newer = any(one.created_at > lacking.created_at and {*lacking.kinds} <= {*one.kinds} for one in whole)
         if not newer:
-            return failed("backups", f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
+            return fail("backups", f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
     now = moment(system_clock())
     ahead = [one for one in whole if is_ahead(one, now)]
     whole = [one for one in whole if one not in ahead]
     latest = list({one.kinds: one for one in whole}.values())
     for one in latest:
         if catalog.is_known_bad(one.id):
-            return failed("backups", f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
+            return fail("backups", f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
     if ahead:
-        return warned("backups", f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
-    if late := [words for kinds, most in _OLDEST if (words := _too_old(whole, {*kinds}, now, most))]:
-        return warned("backups", f"{told}; {'; '.join(late)}", _MAKE_FIX)
+        return warn("backups", f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
+    if late := [words for kinds, most in _OLDEST if (words := _describe_age(whole, {*kinds}, now, most))]:
+        return warn("backups", f"{told}; {'; '.join(late)}", _MAKE_FIX)
     good = {one.kinds for one in whole if catalog.is_good(one.id)}
     if untried := [one.id for one in latest if one.kinds not in good]:
-        return warned("backups", f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
+        return warn("backups", f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
     return ok("backups", f"{told}; the newest is of {whole[-1].moment[:16]}")
 
 
-def _remedy(damaged: Damaged) -> str:
+def _fix_for(damaged: Damaged) -> str:
     """What the problem itself says to do, where that is not to make another."""
     return _STRANGE_FIX if "HOLDFAST_STATE_URL" in damaged.problem else _BAD_FIX
 
 
-def _too_old(whole: Sequence[Manifest], kinds: set[str], now: int, most: int) -> str | None:
+def _describe_age(whole: Sequence[Manifest], kinds: set[str], now: int, most: int) -> str | None:
     """What is to be said of the newest backup that has some kinds."""
     made = max((one.created_at for one in whole if kinds <= set(one.kinds)), default=None)
     what = "persona" if len(kinds) == 1 else "the other kinds"
@@ -112,18 +110,18 @@ def _too_old(whole: Sequence[Manifest], kinds: set[str], now: int, most: int) ->
     return None
 
 
-def _apart(settings: Settings, place: Place) -> Check:
+def _check_separate(settings: Settings, place: Place) -> Check:
     """That who loses the backups does not lose the keys to them, and the ledger, in the same moment."""
     state = read_place(settings.keeping_url())
     found = f"keys and ledger in {state.url}, backups in {place.url}"
-    if _share_a_disk(state, place):
-        return warned("keys", f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", _KEYS_FIX)
+    if _is_same_disk(state, place):
+        return warn("keys", f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", _KEYS_FIX)
     return ok("keys", found)
 
 
-def _share_a_disk(one: Place, other: Place) -> bool:
+def _is_same_disk(one: Place, other: Place) -> bool:
     if one.scheme != other.scheme:
         return False
     if one.scheme != "file":
         return one.bucket == other.bucket
-    return nearest(one.folder).stat().st_dev == nearest(other.folder).stat().st_dev
+    return nearest_existing(one.folder).stat().st_dev == nearest_existing(other.folder).stat().st_dev

@@ -1,7 +1,8 @@
-"""What a check is, and how one is made of something that may raise."""
+"""What a check is, and how it is run."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,23 +35,24 @@ def ok(name: str, detail: str) -> Check:
     return Check(name, Status.OK, detail)
 
 
-def warned(name: str, detail: str, fix: str) -> Check:
+def warn(name: str, detail: str, fix: str) -> Check:
     """It works, and deserves a look."""
     return Check(name, Status.WARNING, detail, fix)
 
 
-def failed(name: str, problem: HoldfastError | str, fix: str) -> Check:
+def fail(name: str, problem: HoldfastError | str, fix: str) -> Check:
     """It does not work."""
     passing = isinstance(problem, HoldfastError) and problem.retryable
     return Check(name, Status.FAILED, str(problem), f"try again later; {fix}" if passing else fix)
 
 
-def checked(name: str, look: Callable[[], Check], fix: str) -> Check:
-    """What a look comes to; a failed check with this ``fix`` if it raises."""
+def run_check(name: str, look: Callable[[], Check | str], fix: str | Callable[[HoldfastError], str]) -> Check:
+    """The check that a look makes, or one of what it found in words; a failed one, with ``fix``, where it raises."""
     try:
-        return look()
+        found = look()
     except HoldfastError as problem:
-        return failed(name, problem, fix)
+        return fail(name, problem, fix if isinstance(fix, str) else fix(problem))
+    return ok(name, found) if isinstance(found, str) else found
 
 
 def advice_of(problem: HoldfastError) -> str:
@@ -59,16 +61,16 @@ def advice_of(problem: HoldfastError) -> str:
     return advice if found else "look at the server's log"
 
 
-def tried(name: str, look: Callable[[], str], fix: str) -> Check:
-    """The same, for a look that tells what it found."""
-    return checked(name, lambda: ok(name, look()), fix)
-
-
-def since(start: float) -> float:
+def elapsed_ms(start: float) -> float:
     """Milliseconds since a moment of ``time.perf_counter``."""
     return (time.perf_counter() - start) * 1_000
 
 
-def nearest(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
+def nearest_existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def can_write(folder: Path) -> bool:
+    """Whether files can be made in a folder."""
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

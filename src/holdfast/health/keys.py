@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from holdfast.core.errors import HoldfastError, KeyMissingError, ObjectDamagedError, ObjectMissingError, StorageError
-from holdfast.health.checks import Check, advice_of, failed, ok
+from holdfast.health.checks import Check, advice_of, fail, ok
 from holdfast.ports.objects import Pack
-from holdfast.privacy.keys.keyring import SIGNING, KeptKey, Keyring, open_keyring
+from holdfast.privacy.keys.keyring import SIGNING, open_keyring
 from holdfast.privacy.keys.master import SETTING, master_file
 from holdfast.privacy.ledger import Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
@@ -39,9 +39,9 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
     try:
         state = open_keeping(settings)
         keyring = open_keyring(state, settings.master_key, settings.master_path())
-        some = _some(keyring)
+        some = list(islice(keyring.kept(), _FEW))
     except HoldfastError as problem:
-        yield failed(_NAME, problem, _STATE_FIX)
+        yield fail(_NAME, problem, _STATE_FIX)
         return
     if not some:
         return
@@ -53,9 +53,9 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
                 else:
                     keyring.unwrap(key.id, state.get(f"{SIGNING}{key.id}.json"))
     except ObjectDamagedError as problem:
-        yield failed(_NAME, problem, _DAMAGED_FIX)
+        yield fail(_NAME, problem, _DAMAGED_FIX)
     except HoldfastError as problem:
-        yield failed(_NAME, problem, _fix(settings))
+        yield fail(_NAME, problem, _fix(settings))
     else:
         yield ok(_NAME, f"it opens the keys in {state.url}")
 
@@ -66,12 +66,12 @@ def check_cold(database: Database, settings: Settings) -> Iterator[Check]:
     try:
         oldest = packs.oldest(_SOME)
     except StorageError as problem:
-        yield failed(_COLD, problem, advice_of(problem))
+        yield fail(_COLD, problem, advice_of(problem))
         return
     try:
         opened = _open_packs(packs, oldest, settings)
     except HoldfastError as problem:
-        yield failed(_COLD, problem, _COLD_FIX)
+        yield fail(_COLD, problem, _COLD_FIX)
         return
     if opened:
         yield ok(_COLD, f"they can be read ({opened:,} {'object was' if opened == 1 else 'objects were'} opened)")
@@ -93,10 +93,6 @@ def _open_packs(packs: SqlPacks, some: Iterable[Pack], settings: Settings) -> in
             if packs.get(pack.number) is not None and ledger.find(owner) is None:
                 raise
     return opened
-
-
-def _some(keyring: Keyring) -> list[KeptKey]:
-    return list(islice(keyring.kept(), _FEW))
 
 
 def _fix(settings: Settings) -> str:

@@ -1,20 +1,19 @@
-"""What governs memories: the clock, the schedule, what is overdue, the audit chain, what lies in cold storage.
+"""What governs memories: the clock, the schedule, what is overdue, the audit chain, what is in cold storage.
 
-These checks read the store's own tables, whatever its engine: nothing is run, enrolled or adopted.
+These checks read the store's own tables, whatever its engine. They run no job and write nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.core.errors import HoldfastError, StorageError
 from holdfast.core.rules import spoken
 from holdfast.core.times import DAY, iso, moment
-from holdfast.health.checks import Check, advice_of, failed, ok, warned
+from holdfast.health.checks import Check, advice_of, fail, ok, run_check, warn
 from holdfast.health.keys import check_cold
 from holdfast.health.store_state import check_identity
 from holdfast.lifecycle.audit import Audit
@@ -43,27 +42,25 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks, on a store that is open."""
     dues = SqlDues(database)
     now = moment(system_clock())
-    look = partial(_clock, database, dues, now, settings.clock_tolerance())
-    yield _looked("clock", look, "set the machine's clock, then sweep with --confirm")
-    yield _looked("schedule", lambda: _schedule(database, dues, now, settings.timezone), "correct HOLDFAST_TIMEZONE")
-    yield _looked("overdue", lambda: _overdue(dues, now), "look at holdfast sweep --dry-run")
-    yield from _erasures(settings)
-    yield _looked("audit", lambda: _audit(database, settings.home), f"make {settings.home / 'state'} readable")
+    tolerance = settings.clock_tolerance()
+    fix = _advice("set the machine's clock, then sweep with --confirm")
+    yield run_check("clock", lambda: _check_clock(database, dues, now, tolerance), fix)
+    fix = _advice("correct HOLDFAST_TIMEZONE")
+    yield run_check("schedule", lambda: _check_schedule(database, dues, now, settings.timezone), fix)
+    yield run_check("overdue", lambda: _check_overdue(dues, now), _advice("look at holdfast sweep --dry-run"))
+    yield from _check_erasures(settings)
+    fix = _advice(f"make {settings.home / 'state'} readable")
+    yield run_check("audit", lambda: _check_audit(database, settings.home), fix)
     yield from check_identity(database, settings)
     yield from check_cold(database, settings)
 
 
-def _looked(name: str, look: Callable[[], Check], fix: str) -> Check:
-    """What a look comes to. A problem of the store itself brings its own advice; ``fix`` is for any other."""
-    try:
-        return look()
-    except StorageError as problem:
-        return failed(name, problem, advice_of(problem))
-    except HoldfastError as problem:
-        return failed(name, problem, fix)
+def _advice(fix: str) -> Callable[[HoldfastError], str]:
+    """What to do: what the problem itself says where it is the store's, ``fix`` for any other."""
+    return lambda problem: advice_of(problem) if isinstance(problem, StorageError) else fix
 
 
-def _clock(database: Database, dues: SqlDues, now: int, tolerance: int) -> Check:
+def _check_clock(database: Database, dues: SqlDues, now: int, tolerance: int) -> Check:
     """Whether the clock is where the store has seen the time go; what waits, and since when, where it is far ahead."""
     clock = SqlClock(database)
     seen = clock.seen()
@@ -78,10 +75,10 @@ def _clock(database: Database, dues: SqlDues, now: int, tolerance: int) -> Check
     since = "" if seen is None or seen.sighted is None else f" since {iso(seen.sighted)[:19]}"
     waits = f"{count:,} to be deleted or cleared for good: they wait{since}" if count else "nothing waits for that"
     fix = "set the clock if it is wrong; if it is right, holdfast sweep --confirm, or let it go on for a day"
-    return warned("clock", f"{belief.explain().split(';')[0]}; {waits}", fix)
+    return warn("clock", f"{belief.explain().split(';')[0]}; {waits}", fix)
 
 
-def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Check:
+def _check_schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Check:
     leadership = Leadership(SqlLeases(database), wall=lambda: time.time_ns() // 1_000, holder=new_holder())
     nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
     schedule = Schedule(SqlJobs(database), leadership, nothing, clock=system_clock, timezone=timezone)
@@ -89,9 +86,9 @@ def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Che
     idle = not any(row["last_slot"] or row["failed"] or row["clock_set_back"] for row in rows)
     # Where nobody ever looked after the jobs, slots that pass are no harm until there is something to be done.
     if problems and not (idle and max(_waiting(dues, now).values(), default=0) <= GRACE):
-        return failed("schedule", "\n".join(problems), f"see holdfast schedule; {_KEEP_RUNNING}")
+        return fail("schedule", "\n".join(problems), f"see holdfast schedule; {_KEEP_RUNNING}")
     if idle:
-        return warned(
+        return warn(
             "schedule", "no job has ever run by itself: nothing is swept unless somebody does it", _KEEP_RUNNING
         )
     disabled = [row["name"] for row in rows if not row["enabled"]]
@@ -99,11 +96,11 @@ def _schedule(database: Database, dues: SqlDues, now: int, timezone: str) -> Che
     found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
     if disabled:
         fix = f"if that is not meant: holdfast schedule set {disabled[0]} --enable"
-        return warned("schedule", f"{found}; disabled: {', '.join(disabled)}", fix)
+        return warn("schedule", f"{found}; disabled: {', '.join(disabled)}", fix)
     return ok("schedule", found)
 
 
-def _overdue(dues: SqlDues, now: int) -> Check:
+def _check_overdue(dues: SqlDues, now: int) -> Check:
     """What should have been swept long ago; what is on hold may be among it."""
     waiting = _waiting(dues, now)
     if not waiting:
@@ -113,7 +110,7 @@ def _overdue(dues: SqlDues, now: int) -> Check:
     if waiting[kind] <= _LATE:
         return ok("overdue", found)
     fix = "see holdfast sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
-    return warned("overdue", found, fix)
+    return warn("overdue", found, fix)
 
 
 def _waiting(dues: SqlDues, now: int) -> dict[str, int]:
@@ -125,25 +122,25 @@ def _waiting(dues: SqlDues, now: int) -> dict[str, int]:
     return waiting
 
 
-def _erasures(settings: Settings) -> Iterator[Check]:
+def _check_erasures(settings: Settings) -> Iterator[Check]:
     """Those that have begun and that a hold keeps; nothing is said where there are none."""
     try:
         deferred = Ledger(open_keeping(settings)).deferred()
     except HoldfastError as problem:
-        yield failed("erasures", problem, "correct HOLDFAST_STATE_URL, or the permissions there")
+        yield fail("erasures", problem, "correct HOLDFAST_STATE_URL, or the permissions there")
         return
     if deferred:
         found = f"begun, and kept by a hold: {', '.join(deferred)}"
         fix = "holdfast hold list; an erasure goes on when the hold that keeps it is released"
-        yield warned("erasures", found, fix)
+        yield warn("erasures", found, fix)
 
 
-def _audit(database: Database, home: Path) -> Check:
+def _check_audit(database: Database, home: Path) -> Check:
     store = SqlAudit(database)
     problem = Audit(store, "default", home / "state", system_clock).compare()  # the cheap part of verify()
     if problem is not None:
         fix = "run holdfast audit verify; if a backup was restored, say so: holdfast audit seal --accept 'REASON'"
-        return failed("audit", problem.problem, fix)
+        return fail("audit", problem.problem, fix)
     last = next(iter(store.checkpoints(limit=1)), None)
     if last is None:
         return ok("audit", "not sealed yet")

@@ -1,13 +1,12 @@
-"""Where else memories are kept: the server of short-term memory, and cold storage."""
+"""Where else memories are kept: on the server of short-term memory, and in cold storage."""
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Final
 
 from holdfast.core.errors import HoldfastError
-from holdfast.health.checks import Check, checked, failed, nearest, ok, since, warned
+from holdfast.health.checks import Check, can_write, elapsed_ms, fail, nearest_existing, ok, run_check, warn
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_cold
 from holdfast.storage.objects.urls import read_place
@@ -34,10 +33,10 @@ def check_short_term(settings: Settings) -> Check:
             return ok("short_term", f"{found}; a window was written, read and removed")
         told, remedy = "; ".join((found, *(p.text for p in problems))), "; ".join(p.remedy for p in problems)
         if any(problem.is_fatal for problem in problems):
-            return failed("short_term", told, remedy)
-        return warned("short_term", told, remedy)
+            return fail("short_term", told, remedy)
+        return warn("short_term", told, remedy)
 
-    return checked("short_term", look, fix)
+    return run_check("short_term", look, fix)
 
 
 def check_archive(settings: Settings, *, shared: bool) -> Check:
@@ -50,14 +49,14 @@ def check_archive(settings: Settings, *, shared: bool) -> Check:
         if place.scheme != "file":
             return _try_out(settings)
     except HoldfastError as problem:
-        return failed("archive", problem, _COLD_FIX)
+        return fail("archive", problem, _COLD_FIX)
     folder = place.folder
-    there = nearest(folder)
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return failed("archive", f"{folder}: {there} cannot be written", _COLD_FIX)
+    there = nearest_existing(folder)
+    if not can_write(there):
+        return fail("archive", f"{folder}: {there} cannot be written", _COLD_FIX)
     found = f"{folder}{'' if folder.is_dir() else ' (not there yet)'}"
     if shared:
-        return warned("archive", f"{found}: a folder that other machines may not see", _SHARED_FIX)
+        return warn("archive", f"{found}: a folder that other machines may not see", _SHARED_FIX)
     return ok("archive", found)
 
 
@@ -65,14 +64,14 @@ def _try_out(settings: Settings) -> Check:
     watch = time.perf_counter()
     store = open_cold(settings)
     warnings = store.check()
-    found = f"{store.url} (written, read and deleted in {since(watch):,.0f} ms)"
+    found = f"{store.url} (written, read and deleted in {elapsed_ms(watch):,.0f} ms)"
     if not warnings:
         return ok("archive", found)
-    problems, remedies = zip(*(_parted(warning) for warning in warnings), strict=True)
-    return warned("archive", "; ".join((found, *problems)), "; ".join(remedies))
+    problems, remedies = zip(*(_split_warning(warning) for warning in warnings), strict=True)
+    return warn("archive", "; ".join((found, *problems)), "; ".join(remedies))
 
 
-def _parted(warning: str) -> tuple[str, str]:
+def _split_warning(warning: str) -> tuple[str, str]:
     """A warning as what is the matter, and what to do."""
     matter, _, remedy = warning.partition("; ")
     return matter, remedy or "see docs/howto/deploy.md"

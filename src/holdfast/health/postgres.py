@@ -1,4 +1,4 @@
-"""A store in PostgreSQL: whether it can be connected to, and what every other check of it asks on that connection."""
+"""A store in PostgreSQL: whether it can be connected to, its tables, what the user may do with them, where they are."""
 
 from __future__ import annotations
 
@@ -6,18 +6,36 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
-from holdfast.health import postgres_server, postgres_store
-from holdfast.health.checks import Check, Status, advice_of, failed
+from holdfast.health.checks import Check, Status, advice_of, fail, ok, run_check, warn
 from holdfast.health.lifecycle import check_lifecycle
-from holdfast.health.server_query import Asking
+from holdfast.health.postgres_server import (
+    ServerQuery,
+    check_clock,
+    check_connections,
+    check_durability,
+    check_server,
+    check_transactions,
+    check_vacuum,
+    check_writing,
+)
 from holdfast.health.store_state import check_lost
+from holdfast.installation import upgrade_command
 from holdfast.settings import Settings
+from holdfast.storage.catalog import COPYING
+from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
+from holdfast.storage.postgres.connect import quoted
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.transactions import PACKAGE
+from holdfast.storage.relational.database import migrations
 
+NEWEST: Final = migrations(PACKAGE)[-1][0]
+#: Any command that opens the store brings it up to date; this one does nothing else.
+_OPEN: Final = "holdfast schedule list"
 _WAIT: Final = "5"
 
 
@@ -26,47 +44,44 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         parts = check_url(settings.url)
     except HoldfastError as problem:
-        yield failed("store", problem, "correct HOLDFAST_URL; special characters of a password are percent-encoded")
+        yield fail("store", problem, "correct HOLDFAST_URL; special characters of a password are percent-encoded")
         return
     conninfo = make_conninfo("", **{"connect_timeout": _WAIT, **parts, "application_name": "holdfast doctor"})
     place = place_of(conninfo)
     try:
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
-        yield _unconnected(in_our_words(problem, place))
+        yield _connection_failure(in_our_words(problem, place))
         return
     with connection:
-        yield from _check_connected(connection, place, schema_of(parts), settings)
+        yield from _check_connected(ServerQuery(connection, place), schema_of(parts), settings)
 
 
-def _check_connected(
-    connection: psycopg.Connection[Any], place: str, schema: str, settings: Settings
-) -> Iterator[Check]:
-    asking = Asking(connection, place)
-    store = _looked("store", lambda: postgres_server.look_at_server(asking))
+def _check_connected(query: ServerQuery, schema: str, settings: Settings) -> Iterator[Check]:
+    store = _run("store", lambda: check_server(query))
     yield store
     if store.status is Status.FAILED:
         return
-    yield _looked("writable", lambda: postgres_server.look_at_writing(asking))
-    yield _looked("server_clock", lambda: postgres_server.look_at_clock(asking))
-    yield _looked("durability", lambda: postgres_server.look_at_durability(asking))
-    yield _looked("connections", lambda: postgres_server.look_at_connections(asking, settings.pool_size))
-    yield _looked("transactions", lambda: postgres_server.look_at_transactions(asking))
-    yield _looked("autovacuum", lambda: postgres_server.look_at_vacuum(asking, schema))
+    yield _run("writable", lambda: check_writing(query))
+    yield _run("server_clock", lambda: check_clock(query))
+    yield _run("durability", lambda: check_durability(query))
+    yield _run("connections", lambda: check_connections(query, settings.pool_size))
+    yield _run("transactions", lambda: check_transactions(query))
+    yield _run("autovacuum", lambda: check_vacuum(query, schema))
     try:
-        version = postgres_store.version_of(asking, schema)
+        version = version_of(query, schema)
     except HoldfastError as problem:
-        yield failed("schema", problem, advice_of(problem))
+        yield fail("schema", problem, advice_of(problem))
         return
-    made = _looked("schema", lambda: postgres_store.look_at_schema(asking, schema, version))
+    made = _run("schema", lambda: check_schema(query, schema, version))
     yield made
-    yield _looked("foreign_tables", lambda: postgres_store.look_at_foreign_tables(asking, schema, version))
+    yield _run("foreign_tables", lambda: check_foreign_tables(query, schema, version))
     if version == 0 and (lost := check_lost(settings, "identity")) is not None:
         yield lost
-    allowed = _looked("privileges", lambda: postgres_store.look_at_privileges(asking, schema, version))
+    allowed = _run("privileges", lambda: check_privileges(query, schema, version))
     yield allowed
-    yield _looked("distribution", lambda: postgres_store.look_at_nodes(asking, schema, wanted=settings.distribute))
-    if Status.FAILED not in (made.status, allowed.status) and version == postgres_store.NEWEST:
+    yield _run("distribution", lambda: check_nodes(query, schema, wanted=settings.distribute))
+    if Status.FAILED not in (made.status, allowed.status) and version == NEWEST:
         yield from _check_inside(settings)
 
 
@@ -75,7 +90,7 @@ def _check_inside(settings: Settings) -> Iterator[Check]:
     try:
         database = PostgresDatabase(settings.url, busy_seconds=5, pool_size=2, prepare=settings.prepare)
     except HoldfastError as problem:
-        yield failed("opening", problem, advice_of(problem))
+        yield fail("opening", problem, advice_of(problem))
         return
     try:
         yield from check_lifecycle(database, settings)
@@ -83,18 +98,127 @@ def _check_inside(settings: Settings) -> Iterator[Check]:
         database.close()
 
 
-def _looked(name: str, look: Callable[[], Check]) -> Check:
-    try:
-        return look()
-    except HoldfastError as problem:
-        return failed(name, problem, advice_of(problem))
+def _run(name: str, look: Callable[[], Check]) -> Check:
+    return run_check(name, look, advice_of)
 
 
-def _unconnected(problem: HoldfastError) -> Check:
+def _connection_failure(problem: HoldfastError) -> Check:
     if isinstance(problem, StoreAwayError):
         fix = "start the server, let this machine through to it, or correct host and port in HOLDFAST_URL"
     elif isinstance(problem, StoreBusyError):
         fix = "raise max_connections on the server, or lower HOLDFAST_POOL_SIZE in each process"
     else:
         fix = advice_of(problem)
-    return failed("store", problem, fix)
+    return fail("store", problem, fix)
+
+
+def version_of(query: ServerQuery, schema: str) -> int:
+    """The version of the tables; 0 if there are none, or this user may not look."""
+    tables = {str(name) for (name,) in query.rows("tables", quoted(schema))}
+    if "schema_version" not in tables:
+        return 0
+    statement = sql.SQL("SELECT version FROM {}").format(sql.Identifier(schema, "schema_version"))
+    try:
+        row: Any = query.connection.execute(statement).fetchone()
+    except psycopg.errors.InsufficientPrivilege:
+        return NEWEST  # told by the check of privileges; nothing will be made here
+    except psycopg.Error as problem:
+        raise in_our_words(problem, query.place) from problem
+    return 0 if row is None else int(row[0])
+
+
+def check_schema(query: ServerQuery, schema: str, version: int) -> Check:
+    """That the tables are there, in a version that this Holdfast can use."""
+    if version == 0:
+        return ok("schema", f"no tables in the schema {schema} yet; the first opening makes them")
+    if version > NEWEST:
+        fix = f"upgrade with: {upgrade_command()}"
+        return fail("schema", f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
+    if version < NEWEST:
+        fix = f"open it once as the owner of its tables: {_OPEN}"
+        return warn("schema", f"version {version} in the schema {schema}, to be brought to {NEWEST}", fix)
+    there = {str(name) for (name,) in query.rows("tables", quoted(schema))}
+    if missing := sorted(ALL_TABLES - there):
+        return fail("schema", f"tables are missing: {', '.join(missing)}", "restore a backup")
+    return ok("schema", f"version {version} in the schema {schema} (this Holdfast knows up to {NEWEST})")
+
+
+def check_foreign_tables(query: ServerQuery, schema: str, version: int) -> Check:
+    """That other applications keep out of the schema, and that the schema hides none of their tables from them."""
+    there = {str(name) for (name,) in query.rows("tables", quoted(schema))}
+    if version == 0 and (taken := sorted(there & ALL_TABLES)):
+        found = f"another application has tables of Holdfast's names in the schema {schema}: {', '.join(taken)}"
+        return fail("foreign_tables", found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
+    if foreign := sorted(there - ALL_TABLES - {COPYING}):  # which holdfast migrate makes, and removes
+        found = f"the schema {schema} has tables that are not Holdfast's: {', '.join(foreign)}"
+        fix = (
+            "move them with ALTER TABLE … SET SCHEMA public: Holdfast does not back them up, export them or erase them"
+        )
+        return warn("foreign_tables", found, fix)
+    user, *_ = query.row("role", quoted(schema))
+    namesakes = [str(name) for (name,) in query.rows("namesakes", schema, sorted(ALL_TABLES))]
+    if user == schema and namesakes:
+        found = f"applications that log in as {user} find Holdfast's tables in place of {', '.join(namesakes)}"
+        fix = f"let them log in as another role, or run: ALTER ROLE {quoted(user)} SET search_path = public"
+        return warn("foreign_tables", found, fix)
+    return ok("foreign_tables", f"the schema {schema} has no table of another application")
+
+
+def check_privileges(query: ServerQuery, schema: str, version: int) -> Check:
+    """That this user may do what is needed, and not everything."""
+    user, is_super, may_create, owns = query.row("role", quoted(schema))
+    if version == 0 and not may_create:
+        name = quoted(query.connection.info.dbname)
+        fix = f"GRANT CREATE ON DATABASE {name} TO {quoted(user)}, or let another user open it once: {_OPEN}"
+        return fail("privileges", f"{user} may not make the schema {schema}", fix)
+    missing = [str(what) for (what,) in query.rows("missing", quoted(schema))]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        return fail("privileges", f"{user} lacks {', '.join(missing[:3])}{more}", _grants(schema, user))
+    if version < NEWEST and not owns:
+        fix = f"open it once as the owner of its tables: {_OPEN}"
+        return fail("privileges", f"{user} may not bring the tables up to date", fix)
+    if is_super:
+        fix = "let Holdfast be a user of its own that is no superuser: see docs/howto/deploy.md"
+        return warn("privileges", f"{user} is a superuser, and may do everything on this server", fix)
+    return ok("privileges", f"{user} may {'read, write and change' if owns else 'read and write'} the tables")
+
+
+def _grants(schema: str, user: str) -> str:
+    where, whom = quoted(schema), quoted(user)
+    return (
+        f"GRANT USAGE ON SCHEMA {where} TO {whom}; "
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {where} TO {whom}; "
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {where} TO {whom}"
+    )
+
+
+def check_nodes(query: ServerQuery, schema: str, *, wanted: bool) -> Check:
+    """That the tables lie where they should: all on one server, or spread by Citus."""
+    (enabled,) = query.row("citus_version")
+    if enabled is None:
+        if wanted:
+            fix = "run CREATE EXTENSION citus in this database, on every node; or leave HOLDFAST_DISTRIBUTE out"
+            return fail("distribution", "HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", fix)
+        return ok("distribution", "one server")
+    spread = {str(name): bool(by_column) for name, by_column in query.rows("distributed", quoted(schema))}
+    nodes, coordinator = query.row("nodes")
+    if not coordinator:
+        fix = "name the coordinator in HOLDFAST_URL: locks that all processes must share are taken there"
+        return fail("distribution", f"a worker of a Citus {enabled} cluster", fix)
+    return judge_nodes(enabled, nodes, spread, wanted=wanted)
+
+
+def judge_nodes(enabled: str, nodes: int, spread: dict[str, bool], *, wanted: bool) -> Check:
+    """What it means that these tables are spread: by a column (``True``), or whole on every node."""
+    cluster = f"Citus {enabled}, {nodes} node{'s' if nodes != 1 else ''} with shards"
+    if not spread:
+        found = f"{cluster}; all tables are on the coordinator"
+        if not wanted:
+            return ok("distribution", f"{found} (HOLDFAST_DISTRIBUTE=yes would spread them)")
+        return warn("distribution", found, f"spread them by opening it once as the owner of its tables: {_OPEN}")
+    expected = dict.fromkeys(BY_SUBJECT, True) | dict.fromkeys(EVERYWHERE, False)
+    if left := sorted(name for name, by_subject in expected.items() if spread.get(name) is not by_subject):
+        fix = f"set HOLDFAST_DISTRIBUTE=yes and open it once as the owner of its tables: {_OPEN}"
+        return fail("distribution", f"{cluster}; not spread as they should be: {', '.join(left)}", fix)
+    return ok("distribution", f"{cluster}; {len(BY_SUBJECT)} tables by subject, {len(EVERYWHERE)} whole on every node")

@@ -14,7 +14,7 @@ import apsw
 
 from holdfast.core.errors import HoldfastError, NotAStoreError
 from holdfast.core.types import MIB
-from holdfast.health.checks import Check, Status, failed, nearest, ok, since, tried, warned
+from holdfast.health.checks import Check, Status, elapsed_ms, fail, nearest_existing, ok, run_check, warn
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.health.store_state import check_lost
 from holdfast.settings import Settings, sqlite_path
@@ -31,7 +31,7 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
     try:
         path = sqlite_path(settings.url)
     except HoldfastError as problem:
-        yield failed("store", problem, "correct HOLDFAST_URL")
+        yield fail("store", problem, "correct HOLDFAST_URL")
         return
     yield _disk(path.parent)
     if not path.exists() or path.stat().st_size == 0:
@@ -46,14 +46,14 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
     try:
         database = Database(path, busy_seconds=_PATIENCE_SECONDS)
     except HoldfastError as problem:
-        yield failed("store", problem, "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup")
+        yield fail("store", problem, "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup")
         return
     try:
         yield ok("store", size)
         yield _schema(database)
         yield _foreign_tables(database)
         yield _journal(database)
-        integrity = tried("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+        integrity = run_check("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
         yield integrity
         if integrity.status is Status.OK:  # what is damaged need not be asked further
             yield from check_lifecycle(database, settings)
@@ -94,7 +94,7 @@ def _foreign_tables(database: Database) -> Check:
         foreign = sorted(_tables(tx.connection) - ours)
     if foreign:
         fix = "give the other application a file of its own: Holdfast does not back these up, export them or erase them"
-        return warned("foreign_tables", f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
+        return warn("foreign_tables", f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
     return ok("foreign_tables", "the file has no table of another application")
 
 
@@ -109,29 +109,29 @@ def _journal(database: Database) -> Check:
     found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
     if mode == "wal":
         return ok("journal", found)
-    return warned("journal", found, "keep the store on a local disk: here readers wait for writers")
+    return warn("journal", found, "keep the store on a local disk: here readers wait for writers")
 
 
 def _quick_check(database: Database) -> str:
     watch = time.perf_counter()
     if problems := database.check():
         raise NotAStoreError("\n".join(problems[:5]))
-    return f"quick check passed in {since(watch):,.0f} ms"
+    return f"quick check passed in {elapsed_ms(watch):,.0f} ms"
 
 
 def _disk(folder: Path) -> Check:
     """How long a durable write takes beside the store: every ``add`` waits for one."""
-    there = nearest(folder)
+    there = nearest_existing(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".holdfast-doctor-") as file:
             watch = time.perf_counter()
             file.write(bytes(4096))
             file.flush()
             os.fsync(file.fileno())
-            took = since(watch)
+            took = elapsed_ms(watch)
     except OSError as problem:
-        return failed("disk", f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
+        return fail("disk", f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
     found = f"a durable write takes {took:.2f} ms"
     if took > _SLOW_WRITE_MS:
-        return warned("disk", found, "put the store on a faster disk: every add waits this long")
+        return warn("disk", found, "put the store on a faster disk: every add waits this long")
     return ok("disk", found)

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.backups.catalog import describe_last
 from holdfast.core.errors import HoldfastError, KeyringError, StoreLostError
-from holdfast.health.checks import Check, failed, warned
+from holdfast.health.checks import Check, fail, warn
 from holdfast.privacy.keys.keyring import open_keyring
 from holdfast.privacy.store_state import StoreState
 from holdfast.settings import Settings
@@ -34,7 +34,7 @@ def check_lost(settings: Settings, name: str = "store") -> Check | None:
     try:
         _state_of(settings).check_absent()
     except HoldfastError as problem:
-        return failed(name, problem, _LOST_FIX)
+        return fail(name, problem, _LOST_FIX)
     return None
 
 
@@ -46,11 +46,11 @@ def check_identity(database: Database, settings: Settings) -> Iterator[Check]:
         state.check_present(identity)
         state.check_keyring(identity, keyring)
     except StoreLostError as problem:
-        yield failed("identity", problem, _LOST_FIX)
+        yield fail("identity", problem, _LOST_FIX)
     except KeyringError as problem:
-        yield failed("keyring", problem, _KEYRING_FIX)
+        yield fail("keyring", problem, _KEYRING_FIX)
     except HoldfastError as problem:
-        yield failed("keyring", problem, "correct HOLDFAST_STATE_URL, or the credentials in the environment")
+        yield fail("keyring", problem, "correct HOLDFAST_STATE_URL, or the credentials in the environment")
 
 
 def check_state_place(settings: Settings) -> Iterator[Check]:
@@ -61,10 +61,10 @@ def check_state_place(settings: Settings) -> Iterator[Check]:
         return
     if place.scheme == "file":
         found = f"keys and the ledger of erasures are in {place.folder}, a folder that other machines may not see"
-        yield warned("state", found, _SHARED_FIX)
+        yield warn("state", found, _SHARED_FIX)
     elif not settings.master_key:
         found = f"the master key is in {settings.master_path()}, a file that other machines do not have"
-        yield warned("state", found, "give every machine the same HOLDFAST_MASTER_KEY")
+        yield warn("state", found, "give every machine the same HOLDFAST_MASTER_KEY")
 
 
 def _state_of(settings: Settings) -> StoreState:

@@ -1,0 +1,88 @@
+"""What Holdfast is run with: Python, the settings, the folder for its files, the models."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from holdfast import __version__
+from holdfast.core.types import MIB
+from holdfast.health.checks import Check, can_write, elapsed_ms, fail, nearest_existing, ok, run_check, warn
+from holdfast.recall.embedders import open_embedder
+from holdfast.recall.model_service import KEY_NAMES
+from holdfast.recall.summaries import open_summarizer
+from holdfast.settings import SETTINGS, Given, shown_setting
+
+_OLDEST_PYTHON: Final = (3, 11)
+_LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
+
+
+def check_python() -> Check:
+    """That Python is new enough."""
+    found = f"Holdfast {__version__} on Python {sys.version.split()[0]}"
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return ok("python", found)
+    return fail("python", found, "use Python 3.11 or newer")
+
+
+def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Check:
+    """Every setting as it was given, and where."""
+    lines = []
+    for name, default, _meaning in SETTINGS:
+        value, source = given.get(name, (default, "default"))
+        lines.append(f"{name} = {shown_setting(name, value)} ({source})")
+    known = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
+    unknown = sorted(name for name in environ if name.startswith("HOLDFAST_") and name not in known)
+    if unknown:
+        lines.append(f"unknown: {', '.join(unknown)}")
+        return warn("settings", "\n".join(lines), "correct or unset what is unknown: it has no effect")
+    return ok("settings", "\n".join(lines))
+
+
+def check_home(home: Path) -> Check:
+    """That files can be kept there: the folder, or the nearest one above it that is there."""
+    there = nearest_existing(home)
+    total, _, free = shutil.disk_usage(there)
+    found = f"{home} ({'' if home.is_dir() else 'not there yet, '}{free / MIB / 1024:,.1f} GiB free)"
+    if home.exists() and not home.is_dir():
+        return fail("home", f"{home} is a file", "name a folder in HOLDFAST_HOME")
+    if not can_write(there):
+        fix = f"make {there} writable (chmod u+wx), or name another folder in HOLDFAST_HOME"
+        return fail("home", f"{found}: {there} cannot be written", fix)
+    if total == 0:
+        return fail("home", f"{home}: {there} keeps no files", "name another folder in HOLDFAST_HOME")
+    if free < _NO_SPACE:
+        return fail("home", found, "free some disk space: nothing can be stored")
+    if free < _LITTLE_SPACE:
+        return warn("home", found, "free some disk space before it runs out")
+    return ok("home", found)
+
+
+def check_embedder(setting: str) -> Check:
+    """That texts are embedded, and how fast."""
+
+    def found() -> str:
+        watch = time.perf_counter()
+        embedder = open_embedder(setting)
+        embedder.embed(["how long does the first text take?"])
+        first = elapsed_ms(watch)
+        watch = time.perf_counter()
+        embedder.embed(["and how long does the next one take?"])
+        next_one = elapsed_ms(watch)
+        return f"{embedder.id}, {embedder.dim} dimensions (ready in {first:,.0f} ms, then {next_one:.2f} ms a text)"
+
+    return run_check("embedder", found, "correct what HOLDFAST_EMBEDDER names; static needs nothing")
+
+
+def check_summarizer(setting: str) -> Check:
+    """That the setting can be used."""
+
+    def found() -> str:
+        open_summarizer(setting)
+        return setting if setting == "extractive" else f"{setting} (not asked: that may cost money)"
+
+    return run_check("summarizer", found, "correct HOLDFAST_SUMMARIZER; extractive needs nothing")
