@@ -9,7 +9,6 @@ from pydantic import Field
 from holdfast.core.access import Right
 from holdfast.core.content import check_id
 from holdfast.core.errors import ConfirmationNeededError
-from holdfast.core.records import Subject
 from holdfast.edges.operations.models import (
     MEMORY_ID,
     MOMENT,
@@ -207,7 +206,7 @@ class Certificate(Output):
     model_config = example(_CERTIFICATE, closed=False)
 
     id: str
-    subject: Subject = Field(description="The pseudonym of whoever was erased.")
+    subject: str = Field(description="The pseudonym of whoever was erased.")
 
 
 class CertificateVerdict(Output):
