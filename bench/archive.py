@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast import Holdfast
-from holdfast.core.records import Keeping, Move, Outcome, Subject
-from holdfast.core.types import State
+from holdfast.core.records import Keeping, Move, Outcome, State, Subject
 from holdfast.recall.compaction import compact
 
 _CUT = 5

@@ -32,8 +32,7 @@ from bench.speed import (
     timed_together,
 )
 from holdfast import Holdfast
-from holdfast.core.records import Message, Scope
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Message, Scope
 from holdfast.settings import read_settings
 
 #: LangGraph's store is filled with so many users: a million of its rows take hours.

@@ -14,8 +14,7 @@ from bench.speed import USER_MEMORIES, sentences
 from holdfast import Holdfast
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.records import Subject
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Subject
 
 _READER = "reader"
 _ENTRIES = 500_000

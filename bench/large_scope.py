@@ -23,8 +23,7 @@ import psycopg
 from bench.servers import postgres
 from bench.speed import PASSES, Figure, timed
 from holdfast import Holdfast
-from holdfast.core.records import Entry, Record, Scope
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
 
 MEMORIES = 100_000
 ROUNDS = 200

@@ -20,8 +20,7 @@ from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
 from holdfast import Holdfast
-from holdfast.core.records import Entry, Record, Scope, Subject
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope, Subject
 from holdfast.settings import sqlite_path
 from holdfast.storage.relational.database import Question, Transaction
 

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.core.types import TYPES, MemoryType
-from holdfast.ports.feed import IndexRow
-from holdfast.ports.models import Embedder
+from holdfast.core.records import TYPES, MemoryType
+from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import ScopeIndex

@@ -67,8 +67,8 @@ from holdfast.core.errors import (
     SummarizerUnavailableError,
     UnauthenticatedError,
 )
+from holdfast.core.records import MemoryType
 from holdfast.core.rules import EpisodicRetentionPolicy
-from holdfast.core.types import MemoryType
 from holdfast.core.version import VERSION
 
 if TYPE_CHECKING:

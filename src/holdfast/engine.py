@@ -16,9 +16,8 @@ from typing import Any, Final
 from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import Scope, Subject
+from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.times import Clock, iso
-from holdfast.core.types import DURABLE
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition
 from holdfast.lifecycle.provenance import Sources

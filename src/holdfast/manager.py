@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from holdfast.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from holdfast.core.content import (
+    MAX_QUERY_BYTES,
+    Origin,
+    agent_source,
+    check_content,
+    check_count,
+    check_metadata,
+    check_source,
+    dump_json,
+    is_id,
+)
 from holdfast.core.decisions import Decision
 from holdfast.core.errors import (
     ConflictError,
@@ -17,20 +27,24 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.filters import Filter, parse
-from holdfast.core.ids import is_id
-from holdfast.core.provenance import Origin, agent_source, check_source
-from holdfast.core.records import ALL, Cause, Message, Record, Scope, Subject, Usage
-from holdfast.core.times import iso
-from holdfast.core.types import (
+from holdfast.core.records import (
+    ALL,
     EMPTY_LATENCY_MS,
     SEVERAL_LATENCY_MS,
     TYPES,
     Archive,
+    Cause,
     Kind,
     MemoryType,
+    Message,
+    Record,
+    Scope,
     State,
+    Subject,
+    Usage,
     kind_of,
 )
+from holdfast.core.times import iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, clear_conversations, counted
 from holdfast.lifecycle.sweeping.due import Extent
 from holdfast.memory.entity import Entity, refresh_entity_text

@@ -17,8 +17,8 @@ import platformdirs
 
 from holdfast.core.content import MAX_CONTENT_BYTES
 from holdfast.core.errors import InvalidSettingsError, quote
+from holdfast.core.records import MIB
 from holdfast.core.times import DAY
-from holdfast.core.types import MIB
 
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
 

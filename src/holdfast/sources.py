@@ -14,10 +14,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.backups.service import DAILY, WEEKLY
-from holdfast.core.records import ALL, Scope
-from holdfast.core.rules import DEFAULTS, FOREVER
-from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import TYPES, Archive, Kind, MemoryType
+from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope
+from holdfast.core.rules import DEFAULTS
+from holdfast.core.times import DAY, FOREVER, SECOND
 from holdfast.engine import Holdfast, MemoryManager, default_engine
 from holdfast.lifecycle.metrics import AGE, ARCHIVED, DELETED, STORAGE, Metric
 from holdfast.manager import Plain

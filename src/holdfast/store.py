@@ -19,7 +19,7 @@ from holdfast.backups.restore import Restored
 from holdfast.backups.service import Backups, Places, backup_jobs
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.clock import Belief
+from holdfast.core.content import name_in_logs
 from holdfast.core.errors import (
     ConfirmationNeededError,
     LeaseLostError,
@@ -27,10 +27,8 @@ from holdfast.core.errors import (
     StorageError,
     StoreReadOnlyError,
 )
-from holdfast.core.ids import name_in_logs
-from holdfast.core.records import Subject
-from holdfast.core.times import Clock, moment
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Subject
+from holdfast.core.times import Belief, Clock, moment
 from holdfast.core.version import SOFTWARE
 from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.clock import ClockTrust
@@ -47,7 +45,7 @@ from holdfast.lifecycle.sweeping.purge import Leaving
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
 from holdfast.memory.working_store import WorkingStore
-from holdfast.ports.models import Embedder
+from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificates import Certificates, erasure_on
 from holdfast.privacy.erasure import Eraser, Erasure

@@ -15,7 +15,7 @@ from rich.console import Console
 from cli.shell import SCRIPT, Shell, run
 from holdfast import Holdfast
 from holdfast.core import errors
-from holdfast.core.types import DURABLE
+from holdfast.core.records import DURABLE
 from holdfast.edges.cli import main
 from holdfast.edges.cli.outcomes import exit_code
 from holdfast.edges.cli.render import show_results

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from holdfast.core.types import TYPES
+from holdfast.core.records import TYPES
 from holdfast.edges.cli.app import app
 from holdfast.edges.cli.stage import Stage
 from holdfast.edges.cli.tour import STOPS, take

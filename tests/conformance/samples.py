@@ -8,13 +8,24 @@ from typing import Any
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.content import pack
+from holdfast.core.content import IdSource, pack
 from holdfast.core.holds import Hold
-from holdfast.core.ids import IdSource
-from holdfast.core.records import Encoding, Entry, Fact, Message, Move, Outcome, Record, Scope, Subject
+from holdfast.core.records import (
+    Encoding,
+    Entry,
+    Fact,
+    Kind,
+    MemoryType,
+    Message,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    State,
+    Subject,
+)
 from holdfast.core.rules import BIN, Rule, Terms, resolve
 from holdfast.core.times import DAY
-from holdfast.core.types import Kind, MemoryType, State
 from holdfast.ports.feed import Cursor, IndexRow, RecallFeed
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import HoldStore, RuleStore

@@ -6,8 +6,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.clock import Seen
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.times import DAY, SECOND, Seen
 
 TOLERANCE = 3 * DAY
 

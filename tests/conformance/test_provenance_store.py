@@ -10,8 +10,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, changed, entry, move, new_id, there
 from holdfast.core.errors import ConflictError
-from holdfast.core.records import Entry, Outcome, Record
-from holdfast.core.types import LIVE, TYPES, MemoryType, State
+from holdfast.core.records import LIVE, TYPES, Entry, MemoryType, Outcome, Record, State
 from holdfast.ports.records import Written
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

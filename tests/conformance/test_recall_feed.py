@@ -11,9 +11,8 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
 from holdfast.core.errors import AgentRemovedError
-from holdfast.core.records import Encoding, Outcome, Record
+from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State
 from holdfast.core.rules import Terms
-from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 from holdfast.storage.relational import feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

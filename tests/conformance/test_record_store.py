@@ -24,10 +24,9 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import ConflictError, QuotaExceededError
-from holdfast.core.records import Outcome, Record, Subject
+from holdfast.core.records import LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject
 from holdfast.core.rules import BIN, Terms
 from holdfast.core.times import DAY
-from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
 from holdfast.ports.records import RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

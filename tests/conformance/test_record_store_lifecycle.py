@@ -27,10 +27,9 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import LeaseLostError, QuotaExceededError
-from holdfast.core.records import Cause, Encoding, Keeping, Outcome, Record
-from holdfast.core.rules import BIN, FOREVER, Terms
-from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import LIVE, NEXT, TYPES, MemoryType, State
+from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Encoding, Keeping, MemoryType, Outcome, Record, State
+from holdfast.core.rules import BIN, Terms
+from holdfast.core.times import DAY, FOREVER, SECOND
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]

@@ -11,10 +11,9 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW
-from holdfast.core.ids import is_id
-from holdfast.core.records import Scope, Subject
-from holdfast.core.types import TYPES, MemoryType
-from holdfast.ports.requests import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
+from holdfast.core.content import is_id
+from holdfast.core.records import TYPES, MemoryType, Scope, Subject
+from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
 
 REQUEST_MARK, OTHER = b"r" * 32, b"o" * 32
 MINE, THEIRS = b"m" * 16, b"t" * 16

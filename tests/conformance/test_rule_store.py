@@ -27,11 +27,9 @@ from conformance.samples import (
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.decisions import windows
-from holdfast.core.records import Outcome, Record, Scope, Subject
-from holdfast.core.rules import DEFAULTS, EVERY, FOREVER, HISTORY, Rule, Terms, resolve
-from holdfast.core.selections import Selection, labels_of
-from holdfast.core.times import DAY
-from holdfast.core.types import DURABLE, TYPES, MemoryType, State
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Outcome, Record, Scope, State, Subject
+from holdfast.core.rules import DEFAULTS, EVERY, HISTORY, Rule, Selection, Terms, labels_of, resolve
+from holdfast.core.times import DAY, FOREVER
 from holdfast.ports.rules import RuleStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

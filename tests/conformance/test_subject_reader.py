@@ -11,7 +11,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, entry, fact, message, there
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.core.records import TYPES, MemoryType, State
 from holdfast.ports.conversations import Summarize
 from holdfast.ports.subjects import SubjectReader, UserDirectory
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.clock import Belief, Seen, believe, sight
 from holdfast.core.decisions import NO_LIFE, Window, split_window
-from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import State
+from holdfast.core.records import State
+from holdfast.core.times import DAY, SECOND, Belief, Seen, believe, sight
 
 NOW = 1_800_000_000 * SECOND
 TOLERANCE = 3 * DAY

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from holdfast.core.decisions import Decision, RecordFacts, decide, next_move, reason_for, told_decision, windows
 from holdfast.core.holds import Held, Hold
-from holdfast.core.records import Subject
+from holdfast.core.records import LIVE, NEXT, State, Subject
 from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
 from holdfast.core.times import DAY
-from holdfast.core.types import LIVE, NEXT, State
 
 NOW = 1_800_000_000 * 10**6
 Spans = st.none() | st.integers(1, 20).map(lambda n: n * DAY)

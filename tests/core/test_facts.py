@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.content import same_json
-from holdfast.core.facts import holds_at, succession
-from holdfast.core.records import Fact
+from holdfast.core.records import Fact, holds_at, succession
 
 Told = tuple[int, int | None, Any]
 

@@ -10,25 +10,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidRuleError
+from holdfast.core.records import TYPES, MemoryType
 from holdfast.core.rules import (
     AUDIT,
     DEFAULTS,
     EVERY,
-    FOREVER,
     HISTORY,
     EpisodicRetentionPolicy,
     Rule,
+    Selection,
     Terms,
     check_ruled,
     check_terms,
     days,
     resolve,
     shown_terms,
-    spoken,
 )
-from holdfast.core.selections import Selection
-from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.times import DAY, FOREVER, SECOND, describe_duration
 
 KINDS = tuple(DEFAULTS)
 PARTS = ("user_id", "agent_id", "session_id", "memory_id")
@@ -253,11 +251,11 @@ def test_a_contradiction_is_told_in_words() -> None:
 
 
 def test_durations_are_told_in_words() -> None:
-    assert spoken(90 * DAY) == "90 days"
-    assert spoken(DAY) == "1 day"
-    assert spoken(36 * 3_600 * SECOND) == "1.5 days"
-    assert spoken(3_600 * SECOND) == "1 hour"
-    assert spoken(FOREVER) == "for ever"
+    assert describe_duration(90 * DAY) == "90 days"
+    assert describe_duration(DAY) == "1 day"
+    assert describe_duration(36 * 3_600 * SECOND) == "1.5 days"
+    assert describe_duration(3_600 * SECOND) == "1 hour"
+    assert describe_duration(FOREVER) == "for ever"
     assert days("never", "delete_after_days") == days("forever", "keep_days") == FOREVER
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.errors import InvalidKindError
-from holdfast.core.types import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, kind_of
+from holdfast.core.records import DURABLE, LIVE, NEXT, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, kind_of
 
 
 def test_every_kind_has_a_row_under_its_own_name() -> None:

@@ -29,10 +29,9 @@ from holdfast.core.domains import (
     resolved,
 )
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.rules import Rule, Terms, resolve
-from holdfast.core.selections import Selection, labels_of
+from holdfast.core.records import MemoryType
+from holdfast.core.rules import Rule, Selection, Terms, labels_of, resolve
 from holdfast.core.times import DAY, iso, moment
-from holdfast.core.types import MemoryType
 
 some = settings(max_examples=times(50))
 policies = configs.map(lambda config: normalised(config, DEFAULT_POLICY))

@@ -12,8 +12,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.core.clock import Seen
-from holdfast.core.times import moment
+from holdfast.core.times import Seen, moment
 from homes import Homes
 from lifecycle.machine import Machine
 

@@ -12,8 +12,8 @@ from api.client import Client
 from cli.shell import Shell
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError
+from holdfast.core.records import TYPES
 from holdfast.core.rules import DEFAULTS
-from holdfast.core.types import TYPES
 from holdfast.edges.mcp.tools import Defaults
 from holdfast.edges.operations.catalog import TOOLS
 from holdfast.edges.rest.app import build_app

@@ -24,10 +24,9 @@ from holdfast.core.errors import (
     StaleError,
 )
 from holdfast.core.holds import Hold
-from holdfast.core.records import Cause, Move, Outcome, Record, Scope, Subject
+from holdfast.core.records import TYPES, Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import DAY, SECOND, iso
-from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sessions import roll
 from holdfast.ports.registry import RegistryStore

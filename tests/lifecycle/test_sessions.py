@@ -16,6 +16,7 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
+from holdfast.core.content import IdSource
 from holdfast.core.errors import (
     ConflictError,
     HeldError,
@@ -25,11 +26,9 @@ from holdfast.core.errors import (
     NotFoundError,
 )
 from holdfast.core.holds import Hold
-from holdfast.core.ids import IdSource
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope, Subject
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN, HISTORY, Rule, Terms
 from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import State
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit

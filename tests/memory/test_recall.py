@@ -19,7 +19,7 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import EmbedderUnavailableError
 from holdfast.core.records import Record, Scope, Subject
 from holdfast.manager import Memory
-from holdfast.ports.models import Vectors
+from holdfast.ports.feed import Vectors
 from holdfast.ports.records import RecordStore
 from holdfast.settings import read_settings
 

@@ -26,7 +26,7 @@ from holdfast import (
     MemoryManager,
     QuotaExceededError,
 )
-from holdfast.ports.models import Vectors
+from holdfast.ports.feed import Vectors
 from holdfast.recall.postings import Postings
 from holdfast.settings import read_settings
 from homes import on_sqlite

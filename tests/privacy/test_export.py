@@ -31,8 +31,7 @@ from holdfast.core.errors import (
     StoreAwayError,
     StoreFullError,
 )
-from holdfast.core.records import Encoding, Entry, Record, Scope, Subject
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, Subject
 from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, read_memories
 from holdfast.privacy.export.rows import FIELDS
 from homes import ENGINES, on_sqlite

@@ -10,8 +10,7 @@ import pytest
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.content import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
 from holdfast.core.errors import InvalidContentError, InvalidInputError
-from holdfast.core.records import Fact, Record, Scope
-from holdfast.core.types import MemoryType
+from holdfast.core.records import Fact, MemoryType, Record, Scope
 from holdfast.recall import terms
 from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, of_record
 from holdfast.recall.summaries import extractive

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.filters import parse
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
 from holdfast.recall.batches import Batch
 from holdfast.recall.metadata_columns import MetadataColumns

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.content import to_json
-from holdfast.core.records import Encoding, Record, Scope
-from holdfast.core.types import TYPES, MemoryType, State
-from holdfast.ports.feed import IndexRow
-from holdfast.ports.models import Embedder
+from holdfast.core.records import TYPES, Encoding, MemoryType, Record, Scope, State
+from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.compaction import compact, expand
 from holdfast.recall.embedders.static import StaticEmbedder

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from effort import times
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
 from holdfast.installation import install_command
-from holdfast.ports.models import Embedder
+from holdfast.ports.feed import Embedder
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
 from holdfast.recall.embedders.static import StaticEmbedder

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from effort import times
 from holdfast.core.filters import parse
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import arrays, index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.records import Record, Scope
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Record, Scope
 from holdfast.recall.passages import (
     MAX_PASSAGES,
     MAX_SUMMARY_PASSAGES,

@@ -18,7 +18,7 @@ from holdfast.core.errors import (
     SummarizerError,
     SummarizerUnavailableError,
 )
-from holdfast.ports.models import Summarizer
+from holdfast.ports.feed import Summarizer
 from holdfast.recall.summaries import open_summarizer
 from holdfast.recall.summaries.extractive import ExtractiveSummarizer
 from holdfast.recall.summaries.sentences import shorten, split_label, split_sentences

@@ -12,7 +12,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, aio
-from holdfast.core.types import TYPES
+from holdfast.core.records import TYPES
 from holdfast.engine import default_engine
 from holdfast.memory import latency
 from homes import Homes

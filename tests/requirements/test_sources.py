@@ -15,7 +15,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, sources
 from holdfast.core.errors import NotFoundError
-from holdfast.core.types import TYPES
+from holdfast.core.records import TYPES
 from holdfast.engine import default_engine
 from holdfast.sources import (
     LATENCY_TARGETS,

@@ -14,8 +14,7 @@ from typing import Any
 
 from holdfast import Holdfast, QuotaExceededError
 from holdfast.core.errors import HoldfastError
-from holdfast.core.records import Encoding, Entry, Record, Scope, Subject
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, Subject
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import Database
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.samples import NOW, Person, entry
-from holdfast.core.records import Record
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType, Record
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import Database
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from clocks import FakeClock
 from holdfast import EpisodicRetentionPolicy, Holdfast, MemoryType
-from holdfast.core.types import DURABLE
+from holdfast.core.records import DURABLE
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 USERS = ("ann", "bob", "zoë")

@@ -18,9 +18,8 @@ from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.content import pack
 from holdfast.core.errors import ClosedError, StorageError
-from holdfast.core.records import Record
+from holdfast.core.records import TYPES, MemoryType, Record, State
 from holdfast.core.times import SECOND
-from holdfast.core.types import TYPES, MemoryType, State
 from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
 from holdfast.storage.relational.database import migrations
 from holdfast.storage.relational.records import SqlRecords

@@ -12,8 +12,7 @@ import raw
 from conformance.samples import NOW, there
 from holdfast import Holdfast
 from holdfast.core.errors import StoreBusyError
-from holdfast.core.records import Subject
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType, Subject
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import Database
 from storage.children import answers, children

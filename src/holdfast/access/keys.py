@@ -25,9 +25,8 @@ from holdfast.core.access import (
 )
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.content import check_id
+from holdfast.core.content import check_id, is_id
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, quote
-from holdfast.core.ids import is_id
 from holdfast.core.records import ALL
 from holdfast.core.times import SECOND, iso, moment
 from holdfast.ports.access import KeyStore

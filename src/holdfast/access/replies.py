@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from holdfast.core.deadline import without_deadline
 from holdfast.core.errors import (
     ClosedError,
     ConflictError,
@@ -31,9 +30,8 @@ from holdfast.core.errors import (
     RequestInProgressError,
     quote,
 )
-from holdfast.core.times import DAY, SECOND
-from holdfast.ports.access import ReplyStore
-from holdfast.ports.requests import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
+from holdfast.core.times import DAY, SECOND, without_deadline
+from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
 from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, seal, unseal
 
 #: How long a reply is kept.

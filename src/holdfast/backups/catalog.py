@@ -26,7 +26,6 @@ from holdfast.backups.format import (
     trial_name,
 )
 from holdfast.backups.frames import Frame, FrameDamagedError, read_frames
-from holdfast.core.clock import SKEW
 from holdfast.core.errors import (
     HoldfastError,
     KeyMissingError,
@@ -37,8 +36,8 @@ from holdfast.core.errors import (
     StoreTooNewError,
     quote,
 )
-from holdfast.core.times import iso
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType
+from holdfast.core.times import SKEW, iso
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring
 from holdfast.privacy.keys.sealing import OtherKeyError, SealBrokenError, unseal

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.backups.format import Sort
 from holdfast.backups.frames import ROWS, Frame, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
-from holdfast.core.records import Subject
-from holdfast.core.types import DURABLE, TYPES, MemoryType
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED, TABLES, Backup, Table, table_of, tables_in
 

@@ -30,9 +30,8 @@ from holdfast.backups.format import (
     write_manifest,
 )
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
-from holdfast.core.records import Subject
+from holdfast.core.records import MemoryType, Subject
 from holdfast.core.times import DAY
-from holdfast.core.types import MemoryType
 from holdfast.core.version import SOFTWARE
 from holdfast.ports.backups import RowStore
 from holdfast.ports.objects import ObjectStore

@@ -18,8 +18,7 @@ from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.backups.frames import Frame
 from holdfast.backups.restore import Progress, Restored
 from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError
-from holdfast.core.records import Subject
-from holdfast.core.types import State
+from holdfast.core.records import State, Subject
 from holdfast.ports.backups import (
     ConversationRows,
     ErasedError,

@@ -16,8 +16,7 @@ from holdfast.backups.contents import Snapshot, check_frame
 from holdfast.backups.format import PACKS, Doc, Manifest
 from holdfast.backups.frames import Frame
 from holdfast.core.errors import NotFoundError, StoreTooNewError
-from holdfast.core.records import Subject
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Subject
 from holdfast.installation import upgrade_command
 from holdfast.ports.backups import RowStore, RowWriter
 from holdfast.ports.objects import ObjectStore

@@ -18,7 +18,6 @@ from holdfast.backups.format import STORE_KEY, Manifest, is_named_after, name_ba
 from holdfast.backups.merge import Merge
 from holdfast.backups.restore import Restored, check_version, docs_of, fill_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
-from holdfast.core.clock import Belief
 from holdfast.core.content import check_id
 from holdfast.core.errors import (
     ConfirmationNeededError,
@@ -31,13 +30,12 @@ from holdfast.core.errors import (
     ObjectDamagedError,
     StoreTooNewError,
 )
-from holdfast.core.records import Subject
-from holdfast.core.times import iso
-from holdfast.core.types import DURABLE, MemoryType, kind_of
+from holdfast.core.records import DURABLE, MemoryType, Subject, kind_of
+from holdfast.core.times import Belief, iso
 from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.ports.access import begin_steps
 from holdfast.ports.backups import Origin, RowMerger, RowStore
 from holdfast.ports.objects import ObjectStore
-from holdfast.ports.requests import begin_steps
 from holdfast.privacy.ledger import KeysAndLedger
 
 _log = logging.getLogger("holdfast.backups")

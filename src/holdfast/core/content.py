@@ -1,13 +1,136 @@
-"""What may be stored: content, metadata and ids are checked here, once, before anything is written."""
+"""What may be stored: content, metadata, ids and where a memory comes from are checked here, once, before anything is
+written.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 import zlib
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, quote
+
+#: A memory may be derived from so many others.
+MAX_DERIVED_FROM: Final = 1_000
+_AGENT: Final = "agent:"
+
+
+def agent_source(agent_id: str) -> str:
+    """The source of what an agent wrote and nothing else was said of."""
+    return f"{_AGENT}{agent_id}"
+
+
+def agent_of(source: str) -> str | None:
+    """The agent that a source is; ``None`` if it is something else."""
+    return source.removeprefix(_AGENT) if source.startswith(_AGENT) else None
+
+
+def check_source(source: object) -> str:
+    """``source`` itself, if it can name who or what wrote something: a text like an id, such as ``import:crm``."""
+    agent = agent_of(source) if isinstance(source, str) else None
+    if agent is not None:
+        check_id(agent, "the agent of a source")
+        return agent_source(agent)
+    return check_id(source, "source")
+
+
+def check_derived_from(ids: object) -> tuple[str, ...]:
+    """Ids of memories and messages, each once, in the order given. They need not be there (any more)."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
+        raise InvalidInputError(f"derived_from must be a list of the ids of memories or messages, not {quote(ids)}")
+    if len(ids) > MAX_DERIVED_FROM:
+        raise InvalidInputError(
+            f"derived_from has {len(ids):,} ids, which are too many (max: {MAX_DERIVED_FROM:,}); "
+            "name what matters, or sum it up in between"
+        )
+    for one in ids:
+        if not is_id(one):
+            raise InvalidInputError(f"derived_from has {quote(one)}, which is not the id of a memory or a message")
+    return tuple(dict.fromkeys(ids))
+
+
+class Origin(NamedTuple):
+    """What a caller says of where a memory comes from; ``None`` where nothing was said."""
+
+    source: str | None = None
+    derived_from: tuple[str, ...] | None = None
+
+    @staticmethod
+    def checked(source: object, derived_from: object) -> Origin:
+        """What was said, if it can be kept."""
+        return Origin(
+            None if source is None else check_source(source),
+            None if derived_from is None else check_derived_from(derived_from),
+        )
+
+    @property
+    def is_said(self) -> bool:
+        """Whether anything was said."""
+        return self != UNSAID
+
+    def fields(self, agent_id: str) -> dict[str, Any]:
+        """What a record of an agent's is to say, as far as it was said. Its agent is its source anyway."""
+        said: dict[str, Any] = {}
+        if self.source is not None:
+            said["source"] = None if self.source == agent_source(agent_id) else self.source
+        if self.derived_from is not None:
+            said["derived_from"] = self.derived_from
+        return said
+
+
+UNSAID: Final = Origin()
+
+
+_TAIL_BITS = 62
+_TAIL_LIMIT = 1 << _TAIL_BITS
+
+
+class IdSource:
+    """Makes ids that sort by the moment given, and by order of making within one moment.
+
+    A moment is a count of microseconds since 1970. Milliseconds fill the standard's timestamp field; the
+    rest of the moment goes into the twelve bits after it, so that ids made within a millisecond keep their order.
+    Calls must not overlap; the caller holds a lock where threads share a source.
+    """
+
+    def __init__(self, random_bits: Callable[[int], int]) -> None:
+        self._random_bits = random_bits
+        self._moment = -1
+        self._tail = 0
+
+    def next(self, moment: int) -> str:
+        """The next id for ``moment``."""
+        if moment == self._moment and self._tail + (1 << 40) < _TAIL_LIMIT:
+            self._tail += 1 + self._random_bits(32)
+        else:
+            self._tail = self._random_bits(_TAIL_BITS - 1)
+        self._moment = moment
+        millis, micros = divmod(moment, 1_000)
+        value = (millis & ((1 << 48) - 1)) << 80
+        value |= 0x7 << 76
+        value |= (micros * 4_096 // 1_000) << 64
+        value |= 0b10 << 62
+        value |= self._tail
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_id(text: object) -> bool:
+    """Whether ``text`` has the form of a record id."""
+    if not isinstance(text, str) or len(text) != 36:
+        return False
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def name_in_logs(alias: str | None) -> str:
+    """What logs call a user: the pseudonym that the audit chain and certificates use, never the name."""
+    return alias or "unknown (nothing is kept)"
+
 
 #: Content larger than this is stored compressed.
 COMPRESS_OVER_BYTES: Final = 1_024

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import Subject
-from holdfast.core.rules import BIN, HISTORY, Life, spoken
-from holdfast.core.times import iso
-from holdfast.core.types import LIVE, TYPES, Archive, MemoryType, State
+from holdfast.core.records import LIVE, TYPES, Archive, MemoryType, State, Subject
+from holdfast.core.rules import BIN, HISTORY, Life
+from holdfast.core.times import describe_duration, iso
 
 #: Why something in the recycle bin is deleted for good.
-BIN_REASON: Final = f"{spoken(BIN)} in the recycle bin"
+BIN_REASON: Final = f"{describe_duration(BIN)} in the recycle bin"
 #: Of what no rule says anything; what is in the recycle bin has its own time.
 NO_LIFE: Final = Life(None, None, None, "", "", None)
 
@@ -133,7 +132,7 @@ def reason_for(kind: str, life: Life, target: State) -> str:
     """Why a live record is due a move, in words."""
     after, rule = _said(life, target)
     since = {MemoryType.EPISODIC.value: "it ended", HISTORY: "it was last active"}.get(kind, "it was made")
-    return f"{spoken(after)} after {since}, by {rule}"
+    return f"{describe_duration(after)} after {since}, by {rule}"
 
 
 def _said(life: Life, target: State) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.selections import Selection, context_number
+from holdfast.core.rules import Selection, context_number
 from holdfast.core.times import DAY, iso, moment
 
 #: The domains that have a policy each.

@@ -13,12 +13,64 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import InvalidRuleError, quote
-from holdfast.core.selections import Labels, Selection
-from holdfast.core.times import DAY, SECOND
-from holdfast.core.types import DURABLE, TYPES, MemoryType
+from holdfast.core.records import DURABLE, TYPES, MemoryType
+from holdfast.core.times import DAY, FOREVER, SECOND, describe_duration
 
-#: For ever, as a duration.
-FOREVER: Final = 2**62
+
+class Labels(NamedTuple):
+    """What a selection looks at in a record's metadata."""
+
+    source_type: str | None = None
+    context_id: int | None = None
+
+
+def labels_of(metadata: Mapping[str, Any]) -> Labels:
+    """The labels that metadata carry; what is no label (a number as a source, a text as a context) is none."""
+    source = metadata.get("source_type")
+    return Labels(source if isinstance(source, str) else None, context_number(metadata.get("context_id")))
+
+
+def context_number(value: object) -> int | None:
+    """A context's number: a whole one above 0, however it is written; anything else is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or not 0 < value < 2**63:  # noqa: PLR0124 - NaN is not itself
+        return None
+    return int(value) if value == int(value) else None
+
+
+class Selection(NamedTuple):
+    """Records of some source types, but none of a session or a context that is kept."""
+
+    source_types: frozenset[str]
+    keep_session_ids: frozenset[str]
+    keep_context_ids: frozenset[int]
+
+    def selects(self, session_id: str | None, labels: Labels) -> bool:
+        """Whether a record of a session is selected by its labels."""
+        return (
+            labels.source_type in self.source_types
+            and session_id not in self.keep_session_ids
+            and labels.context_id not in self.keep_context_ids
+        )
+
+    def is_within(self, other: Selection) -> bool:
+        """Whether the other selects everything that this one does."""
+        return (
+            self.source_types <= other.source_types
+            and self.keep_session_ids >= other.keep_session_ids
+            and self.keep_context_ids >= other.keep_context_ids
+        )
+
+    def text(self) -> str:
+        """As it is stored: the same for the same selection."""
+        return to_json([sorted(part) for part in self])
+
+    @staticmethod
+    def parsed(text: str) -> Selection:
+        """A selection as it was stored."""
+        sources, sessions, contexts = json.loads(text)
+        return Selection(frozenset(sources), frozenset(sessions), frozenset(contexts))
+
+
 #: What is removed stays in the recycle bin for so long.
 BIN: Final = 15 * DAY
 #: The conversations that ``add_message`` keeps; they age from their session's last activity.
@@ -261,17 +313,18 @@ def check_terms(kind: str, terms: Terms) -> Terms:
     archive, delete, keep = terms
     if archive is not None and delete is not None and delete <= archive < FOREVER:
         raise InvalidRuleError(
-            f"the rule contradicts itself: it archives after {spoken(archive)}, but deletes after {spoken(delete)}"
+            f"the rule contradicts itself: it archives after {describe_duration(archive)}, but deletes after "
+            f"{describe_duration(delete)}"
         )
     if keep is not None and delete is not None and delete < keep:
         raise InvalidRuleError(
-            f"the rule contradicts itself: it keeps {'' if keep >= FOREVER else 'for '}{spoken(keep)}, but deletes "
-            f"after {spoken(delete)}"
+            f"the rule contradicts itself: it keeps {'' if keep >= FOREVER else 'for '}{describe_duration(keep)}, "
+            f"but deletes after {describe_duration(delete)}"
         )
     if kind == MemoryType.PERSONA and delete is None and keep is not None and keep < FOREVER:
         raise InvalidRuleError(
             f"persona memory is kept for ever until a rule says when it is removed, so that to keep it for "
-            f'{spoken(keep)} changes nothing; give delete_after_days ("never" is one) with keep_days'
+            f'{describe_duration(keep)} changes nothing; give delete_after_days ("never" is one) with keep_days'
         )
     return terms
 
@@ -309,14 +362,3 @@ def _in_days(duration: int, endless: str) -> float | str:
     if duration >= FOREVER:
         return endless
     return duration // DAY if duration % DAY == 0 else duration / DAY
-
-
-def spoken(duration: int) -> str:
-    """A duration in words."""
-    if duration >= FOREVER:
-        return "for ever"
-    for unit, size in (("day", DAY), ("hour", 3_600 * SECOND), ("minute", 60 * SECOND), ("second", SECOND)):
-        if duration >= size:
-            count = duration / size
-            return f"{count:,.10g} {unit}{'' if count == 1 else 's'}"
-    return f"{duration} microseconds"

@@ -1,12 +1,108 @@
-"""Moments: aware UTC datetimes at the edges, whole microseconds since 1970 inside."""
+"""Moments (aware UTC datetimes at the edges, whole microseconds since 1970 inside), durations, deadlines, and how far a
+clock is believed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, TypeVar
 
-from holdfast.core.errors import InvalidInputError, quote
+from holdfast.core.errors import InvalidInputError, RequestTimeoutError, quote
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """Whether the time for some work is over. Many threads may look at it."""
+
+    def __init__(self) -> None:
+        self._expired = False
+        self._ended = False
+        self._stops: list[Callable[[], None]] = []
+
+    @property
+    def expired(self) -> bool:
+        """Whether the work is to stop."""
+        return self._expired
+
+    def expire(self) -> None:
+        """End the work: at its next look, and what is running in an engine at once."""
+        if self._ended:
+            return
+        self._expired = True
+        for stop in tuple(self._stops):
+            stop()
+
+    def keep_on(self) -> None:
+        """Stop nothing from here on: a write has begun, or an answer. What has expired stays so."""
+        self.check()
+        self._ended = True
+
+    def check(self) -> None:
+        """Raise ``RequestTimeoutError`` once it has expired."""
+        if self.expired:
+            raise RequestTimeoutError("the time for the request is over; it was stopped before it changed anything")
+
+    @contextmanager
+    def stopped_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, ``stop`` is called when the deadline passes, by another thread: it must not wait."""
+        self._stops.append(stop)
+        try:
+            self.check()
+            yield
+        finally:
+            self._stops.remove(stop)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The block, and the threads and tasks that it starts, work under this deadline."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+_CURRENT: Final[ContextVar[Deadline | None]] = ContextVar("deadline", default=None)
+
+
+def current_deadline() -> Deadline | None:
+    """The deadline of the work at hand, if it has one."""
+    return _CURRENT.get()
+
+
+def check_deadline() -> None:
+    """Raise ``RequestTimeoutError`` if the time for the work at hand is over."""
+    deadline = _CURRENT.get()
+    if deadline is not None:
+        deadline.check()
+
+
+def watch(items: Iterable[T]) -> Iterable[T]:
+    """The items, as long as there is time for them; without a deadline, just the items."""
+    deadline = _CURRENT.get()
+    return items if deadline is None else _watch(items, deadline)
+
+
+def _watch(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
+    for item in items:
+        deadline.check()
+        yield item
+
+
+@contextmanager
+def without_deadline() -> Iterator[None]:
+    """The block works under no deadline: for what takes a bounded time by itself and is worth finishing."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
 
 #: A clock is a callable without arguments that returns an aware datetime.
 Clock = Callable[[], datetime]
@@ -18,6 +114,8 @@ _FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+#: For ever, as a duration.
+FOREVER: Final = 2**62
 
 
 def moment(when: datetime | float | str, *, what: str = "time") -> int:
@@ -54,3 +152,86 @@ def when(micros: int) -> datetime:
 def iso(micros: int) -> str:
     """A moment as ISO 8601 text in UTC."""
     return when(micros).isoformat()
+
+
+def describe_duration(duration: int) -> str:
+    """A duration in words."""
+    if duration >= FOREVER:
+        return "for ever"
+    for unit, size in (("day", DAY), ("hour", 3_600 * SECOND), ("minute", 60 * SECOND), ("second", SECOND)):
+        if duration >= size:
+            count = duration / size
+            return f"{count:,.10g} {unit}{'' if count == 1 else 's'}"
+    return f"{duration} microseconds"
+
+
+#: So far two clocks may differ before one of them is distrusted: time servers correct them by less.
+SKEW: Final = 300 * SECOND
+#: How long a time that is ahead has to go on before its first sighting is believed.
+BORNE_OUT: Final = DAY
+_MINUTE: Final = 60 * SECOND
+
+
+class Seen(NamedTuple):
+    """What a store knows of the time."""
+
+    at: int
+    """The latest time that it believes: of a committed write, a sweep or a job's slot."""
+    sighted: int | None = None
+    """The earliest time ahead of that which a process has come with, while it is not believed."""
+
+
+class Belief(NamedTuple):
+    """How far the time is believed that a process has on its clock."""
+
+    now: int
+    upto: int
+    """What cannot be undone is done up to this time."""
+    since: int | None = None
+    """When the time that is not believed was first sighted, by its own clock; ``None`` if the time is believed."""
+
+    def until(self, at: int) -> int:
+        """Up to when a sweep for a moment does what cannot be undone. A forecast takes the time to be believed then."""
+        return at if self.is_whole or at > self.now else min(at, self.upto)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the time is believed as it is."""
+        return self.since is None
+
+    def explain(self) -> str:
+        """Why something waits, and what to do about it, in words."""
+        ahead = self.now - self.upto
+        distance = describe_duration(ahead // DAY * DAY if ahead >= DAY else ahead // _MINUTE * _MINUTE)
+        return (
+            f"the clock says {iso(self.now)}, which is {distance} later than the latest time that the store has seen "
+            f"({iso(self.upto)}); what cannot be undone waits: check the clock, then confirm (holdfast sweep "
+            "--confirm), or let it go on for a day"
+        )
+
+
+def sight(seen: Seen | None, now: int, tolerance: int, *, trusted: bool = False, doubted: bool = False) -> Seen:
+    """What a store knows of the time after a process has come with the time ``now``.
+
+    A time within the tolerance is believed, and one that is ``trusted`` always is; a sighting that was ahead of it is
+    forgotten then. One that is further ahead, or ``doubted``, is noted. A later one that is at least a day after it
+    bears it out: the earlier one is believed then. A new store believes the first time that it sees.
+    """
+    if seen is None:
+        return Seen(now)
+    if now < seen.at:
+        return seen
+    if trusted or (not doubted and now <= seen.at + tolerance):
+        return Seen(now)
+    if seen.sighted is None or now < seen.sighted:
+        return Seen(seen.at, now)
+    if now < seen.sighted + BORNE_OUT:
+        return seen
+    return Seen(now) if now <= seen.sighted + tolerance else Seen(seen.sighted, now)
+
+
+def believe(seen: Seen, now: int) -> Belief:
+    """How far the time ``now`` is believed by a store that has just been told of it."""
+    if now <= seen.at:
+        return Belief(now, now)
+    return Belief(now, seen.at, now if seen.sighted is None else seen.sighted)

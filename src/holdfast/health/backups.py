@@ -10,8 +10,7 @@ from holdfast.backups.create import describe_left_out
 from holdfast.backups.format import Manifest
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
-from holdfast.core.rules import spoken
-from holdfast.core.times import DAY, moment
+from holdfast.core.times import DAY, describe_duration, moment
 from holdfast.health.checks import Check, can_write, fail, nearest_existing, ok, run_check, warn
 from holdfast.settings import Settings
 from holdfast.storage.objects.urls import Place, read_place
@@ -106,7 +105,7 @@ def _describe_age(whole: Sequence[Manifest], kinds: set[str], now: int, most: in
     if made is None:
         return f"there is none of {what}"
     if now - made > most:
-        return f"the newest of {what} is {spoken((now - made) // DAY * DAY)} old"
+        return f"the newest of {what} is {describe_duration((now - made) // DAY * DAY)} old"
     return None
 
 

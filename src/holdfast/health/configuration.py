@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast import __version__
-from holdfast.core.types import MIB
+from holdfast.core.records import MIB
 from holdfast.health.checks import Check, can_write, elapsed_ms, fail, nearest_existing, ok, run_check, warn
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.model_service import KEY_NAMES

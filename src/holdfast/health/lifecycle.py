@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.core.errors import HoldfastError, StorageError
-from holdfast.core.rules import spoken
-from holdfast.core.times import DAY, iso, moment
+from holdfast.core.times import DAY, describe_duration, iso, moment
 from holdfast.health.checks import Check, advice_of, fail, ok, run_check, warn
 from holdfast.health.keys import check_cold
 from holdfast.health.store_state import check_identity
@@ -149,4 +148,4 @@ def _check_audit(database: Database, home: Path) -> Check:
 
 
 def _roughly(duration: int) -> str:
-    return spoken(duration // DAY * DAY) if duration >= DAY else "less than a day"
+    return describe_duration(duration // DAY * DAY) if duration >= DAY else "less than a day"

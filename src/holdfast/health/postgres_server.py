@@ -10,8 +10,8 @@ import psycopg
 from psycopg import RawCursor
 from psycopg.rows import tuple_row
 
+from holdfast.core.records import MIB
 from holdfast.core.times import SECOND
-from holdfast.core.types import MIB
 from holdfast.health.checks import Check, elapsed_ms, fail, ok, warn
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.storage.postgres.connect import quoted

@@ -13,7 +13,7 @@ from typing import Final
 import apsw
 
 from holdfast.core.errors import HoldfastError, NotAStoreError
-from holdfast.core.types import MIB
+from holdfast.core.records import MIB
 from holdfast.health.checks import Check, Status, elapsed_ms, fail, nearest_existing, ok, run_check, warn
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.health.store_state import check_lost

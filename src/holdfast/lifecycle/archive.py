@@ -35,13 +35,25 @@ from holdfast.core.packs import (
     pack_name,
     seal_pack,
 )
-from holdfast.core.records import Cause, Encoding, Entry, Keeping, Move, Outcome, Record, Subject
-from holdfast.core.tombstones import is_tombstone
-from holdfast.core.types import TYPES, Archive, MemoryType, State
+from holdfast.core.records import (
+    TYPES,
+    Archive,
+    Cause,
+    Encoding,
+    Entry,
+    Keeping,
+    MemoryType,
+    Move,
+    Outcome,
+    Record,
+    State,
+    Subject,
+)
 from holdfast.installation import upgrade_command
-from holdfast.ports.models import Summarizer
+from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore, Pack, PackStore
 from holdfast.ports.records import RecordStore
+from holdfast.ports.subjects import is_tombstone
 from holdfast.ports.work import Lease
 from holdfast.recall.compaction import compact
 from holdfast.recall.summaries.sentences import shorten

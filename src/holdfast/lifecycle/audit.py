@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
-from holdfast.core.clock import Belief
 from holdfast.core.content import check_count
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, quote
 from holdfast.core.records import Subject
-from holdfast.core.times import Clock, iso, moment
+from holdfast.core.times import Belief, Clock, iso, moment
 from holdfast.ports.audit import AuditStore
 
 _FILE: Final = "audit-checkpoint.json"

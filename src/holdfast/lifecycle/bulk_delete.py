@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.errors import HeldError
-from holdfast.core.records import Cause, Move, Outcome, Subject
-from holdfast.core.rules import BIN, spoken
-from holdfast.core.types import TYPES, MemoryType, State
+from holdfast.core.records import TYPES, Cause, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.rules import BIN
+from holdfast.core.times import describe_duration
 from holdfast.ports.conversations import History
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import DueStore
@@ -92,7 +92,7 @@ def clear_aged(
         if profile.kind != kind or not ends:
             continue
         age = max(min(ends), profile.life.keep_for or 0)
-        reason = f"cleaned up: older than {spoken(age)}"
+        reason = f"cleaned up: older than {describe_duration(age)}"
         for state in (State.ACTIVE, State.ARCHIVED):
             after: Any = {}
             while True:

@@ -11,12 +11,10 @@ from typing import Final
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.clock import BORNE_OUT, SKEW, Belief, Seen, believe, sight
 from holdfast.core.decisions import BIN_REASON, reason_for, split_window, windows
 from holdfast.core.errors import ClockError, HoldfastError
-from holdfast.core.rules import spoken
-from holdfast.core.times import SECOND, iso
-from holdfast.core.types import State
+from holdfast.core.records import State
+from holdfast.core.times import BORNE_OUT, SECOND, SKEW, Belief, Seen, believe, describe_duration, iso, sight
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, added_up
 from holdfast.ports.registry import RegistryStore
@@ -53,8 +51,9 @@ class ClockWatch:
         if abs(leap) > SKEW:
             way = "forward" if leap > 0 else "back"
             raise ClockError(
-                f"the clock leaped {way} by {spoken(abs(leap))} while Holdfast was open and says {iso(now)}; nothing "
-                "was done: check the clock, then open Holdfast anew, or confirm (holdfast sweep --confirm)"
+                f"the clock leaped {way} by {describe_duration(abs(leap))} while Holdfast was open and says "
+                f"{iso(now)}; nothing was done: check the clock, then open Holdfast anew, or "
+                "confirm (holdfast sweep --confirm)"
             )
         if seen is not None and now < seen - SKEW:
             raise ClockError(

@@ -7,13 +7,11 @@ from typing import Any
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Entry as AuditEntry
-from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, RecordFacts, next_move, told_decision
 from holdfast.core.holds import Hold
-from holdfast.core.records import Record, Scope
-from holdfast.core.rules import HISTORY, Life, spoken
-from holdfast.core.times import DAY, iso, moment
-from holdfast.core.types import LIVE, TYPES, Archive, MemoryType, State
+from holdfast.core.records import LIVE, TYPES, Archive, MemoryType, Record, Scope, State
+from holdfast.core.rules import HISTORY, Life
+from holdfast.core.times import DAY, Belief, describe_duration, iso, moment
 from holdfast.lifecycle.holds import as_held, shown_hold
 from holdfast.lifecycle.policies import shown_life
 from holdfast.lifecycle.sweeping.plan import ACTIONS
@@ -258,5 +256,5 @@ def _prospects(record: Record, life: Life, coming: Decision | None, holds: list[
     if holds:
         parts.append(f"A hold keeps it until it is released: {holds[0].reason}.")
     elif life.keep_for is not None and coming is not None and record.state in LIVE:
-        parts.append(f"It is kept for at least {spoken(life.keep_for)} ({life.keep_by}).")
+        parts.append(f"It is kept for at least {describe_duration(life.keep_for)} ({life.keep_by}).")
     return parts

@@ -8,10 +8,9 @@ from typing import Any
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.content import check_content, check_id, to_json
+from holdfast.core.content import check_content, check_id, is_id, to_json
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
 from holdfast.core.holds import Held, Hold
-from holdfast.core.ids import is_id
 from holdfast.core.records import Record, Subject
 from holdfast.core.times import iso
 from holdfast.lifecycle.registry import TOOL

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.core.records import Cause
+from holdfast.core.records import Cause, State
 from holdfast.core.times import DAY, moment
-from holdfast.core.types import State
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.schedule.maintenance import Upkeep
 from holdfast.lifecycle.schedule.schedule import Schedule

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.content import check_id
+from holdfast.core.content import check_id, is_id
 from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
-from holdfast.core.ids import is_id
-from holdfast.core.records import Scope
+from holdfast.core.records import MemoryType, Scope
 from holdfast.core.rules import (
     AUDIT,
     EVERY,
@@ -26,9 +25,8 @@ from holdfast.core.rules import (
     days,
     shown_terms,
 )
-from holdfast.core.types import MemoryType
 from holdfast.lifecycle.previews import Preview, Previews, shown_rule
-from holdfast.ports.requests import begin_steps, join_rest
+from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.rules import RuleStore
 
 _KNOBS: Final = tuple(EpisodicRetentionPolicy.__dataclass_fields__)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.records import State
 from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from holdfast.core.times import iso
-from holdfast.core.types import State
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.conversations import History
 from holdfast.ports.rules import DueStore, HoldStore, Named, Profile, RuleStore, Share

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from holdfast.core.content import check_source
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.provenance import check_source
-from holdfast.core.records import Cause, Move, Outcome, Subject
+from holdfast.core.records import LIVE, Cause, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
-from holdfast.core.types import LIVE, MemoryType, State
 from holdfast.lifecycle.explanation import as_standing
+from holdfast.ports.access import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
-from holdfast.ports.requests import begin_steps
 from holdfast.ports.rules import HoldStore
 
 _log = logging.getLogger("holdfast.provenance")

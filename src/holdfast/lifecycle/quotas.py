@@ -6,8 +6,7 @@ import math
 
 from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import Subject, Usage
-from holdfast.core.types import MemoryType, kind_of
+from holdfast.core.records import MemoryType, Subject, Usage, kind_of
 from holdfast.ports.records import RecordStore
 
 

@@ -18,9 +18,8 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import Cause, Move, Outcome, Record, Scope, Subject
+from holdfast.core.records import Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
 from holdfast.core.times import DAY, iso
-from holdfast.core.types import MemoryType, State
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
 from holdfast.ports.conversations import BinnedMessage, History, Session
 from holdfast.ports.records import RecordStore

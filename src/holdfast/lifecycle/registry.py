@@ -12,14 +12,13 @@ from typing import Any, Final
 from holdfast.core.content import check_content, check_id, check_metadata
 from holdfast.core.decisions import BIN_REASON, removal_reason
 from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
-from holdfast.core.records import Subject
+from holdfast.core.records import MemoryType, State, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import iso
-from holdfast.core.types import MemoryType, State
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
+from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.registry import Registered, RegistryStore
-from holdfast.ports.requests import begin_steps, join_rest
 from holdfast.ports.rules import Census
 from holdfast.ports.work import Lease
 

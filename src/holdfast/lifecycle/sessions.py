@@ -17,12 +17,11 @@ from holdfast.core.errors import (
     SummarizerError,
     quote,
 )
-from holdfast.core.records import Message, Move, Outcome, Scope, Subject
+from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import SECOND, iso
-from holdfast.core.types import State
 from holdfast.ports.conversations import History, Session, ShortTermStore
-from holdfast.ports.models import Summarizer
+from holdfast.ports.feed import Summarizer
 from holdfast.ports.work import Lease
 from holdfast.recall.summaries import open_summarizer
 

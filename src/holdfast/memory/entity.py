@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.content import check_content, check_count, check_id, check_metadata, dump_json
+from holdfast.core.content import UNSAID, Origin, check_content, check_count, check_id, check_metadata, dump_json, is_id
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -18,12 +18,8 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.facts import holds_at, says_already
-from holdfast.core.ids import is_id
-from holdfast.core.provenance import UNSAID, Origin
-from holdfast.core.records import Cause, Fact, Record, Scope, Subject
+from holdfast.core.records import Cause, Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
 from holdfast.core.times import iso, moment
-from holdfast.core.types import MemoryType
 from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable
 from holdfast.memory.services import Services

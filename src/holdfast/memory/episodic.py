@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.content import MAX_QUERY_BYTES, check_content, check_count, check_metadata, dump_json
+from holdfast.core.content import (
+    MAX_DERIVED_FROM,
+    MAX_QUERY_BYTES,
+    UNSAID,
+    Origin,
+    check_content,
+    check_count,
+    check_metadata,
+    dump_json,
+    is_id,
+)
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
-from holdfast.core.ids import is_id
-from holdfast.core.provenance import MAX_DERIVED_FROM, UNSAID, Origin
-from holdfast.core.records import ALL, Message, Record
+from holdfast.core.records import ALL, MemoryType, Message, Record
 from holdfast.core.times import SECOND, iso, moment
-from holdfast.core.types import MemoryType
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, Durable
 from holdfast.ports.records import Added

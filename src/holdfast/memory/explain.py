@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core.content import is_id
 from holdfast.core.errors import NotFoundError, quote
-from holdfast.core.ids import is_id
-from holdfast.core.records import Message, Scope, Subject
-from holdfast.core.rules import HISTORY
-from holdfast.core.selections import labels_of
+from holdfast.core.records import LIVE, TYPES, Kind, MemoryType, Message, Scope, State, Subject
+from holdfast.core.rules import HISTORY, labels_of
 from holdfast.core.times import iso
-from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
 from holdfast.lifecycle.holds import as_held_message
 from holdfast.memory.services import Services

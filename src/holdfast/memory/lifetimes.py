@@ -7,11 +7,9 @@ from typing import Any, Final
 
 from holdfast.core.decisions import reason_for
 from holdfast.core.holds import Hold
-from holdfast.core.records import Scope, Usage
-from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Life, Rule, Terms, shown_terms, spoken
-from holdfast.core.selections import Labels
-from holdfast.core.times import DAY, SECOND, iso
-from holdfast.core.types import OWN, TYPES, Archive, Kind, MemoryType, State
+from holdfast.core.records import OWN, TYPES, Archive, Kind, MemoryType, Scope, State, Usage
+from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, Terms, shown_terms
+from holdfast.core.times import DAY, SECOND, describe_duration, iso
 from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.policies import shown_life
 from holdfast.lifecycle.previews import shown_rule
@@ -131,7 +129,7 @@ _LIFE: Final = tuple(shown_life(Life(None, None, None, "", "", None)))
 def _told_life(kind: str, life: Life) -> str:
     """How long something of a kind lives, in sentences."""
     if kind == _SHORT_TERM:
-        window = spoken(short_term_life(life))
+        window = describe_duration(short_term_life(life))
         return (
             f"Out of the session's window {window} after the session's last message, by {life.delete_by}; it is in no "
             f"recycle bin. The conversation is kept beside it: see {HISTORY}."

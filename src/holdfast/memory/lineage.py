@@ -6,13 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from holdfast.core.content import is_id
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
 from holdfast.core.holds import standing
-from holdfast.core.ids import is_id
-from holdfast.core.records import Cause, Outcome, Record
-from holdfast.core.types import LIVE, MemoryType
+from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
 from holdfast.lifecycle.explanation import as_standing
 from holdfast.lifecycle.provenance import descendants, recycle_together
 from holdfast.lifecycle.recycle_bin import bundled, not_restored, restoring

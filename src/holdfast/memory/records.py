@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.core.content import check_content
+from holdfast.core.content import UNSAID, Origin, check_content, is_id
 from holdfast.core.errors import (
     ConflictError,
     HeldError,
@@ -16,12 +16,22 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.filters import Filter
-from holdfast.core.ids import is_id
-from holdfast.core.provenance import UNSAID, Origin
-from holdfast.core.records import Cause, Entry, Keeping, Move, Outcome, Record, Scope
+from holdfast.core.records import (
+    LIVE,
+    TYPES,
+    Cause,
+    Entry,
+    Keeping,
+    Kind,
+    MemoryType,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    State,
+)
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
-from holdfast.core.types import LIVE, TYPES, Kind, MemoryType, State
 from holdfast.lifecycle.recycle_bin import not_restored, restoring
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added

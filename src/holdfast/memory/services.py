@@ -7,11 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.core.content import MAX_CONTENT_BYTES
-from holdfast.core.ids import IdSource, name_in_logs
-from holdfast.core.records import Scope, Subject
+from holdfast.core.content import MAX_CONTENT_BYTES, IdSource, name_in_logs
+from holdfast.core.records import Scope, State, Subject
 from holdfast.core.times import Clock, moment
-from holdfast.core.types import State
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT
@@ -21,7 +19,7 @@ from holdfast.memory.latency import Latencies
 from holdfast.memory.working_store import WorkingStore
 from holdfast.ports.audit import AuditStore
 from holdfast.ports.conversations import History, ShortTermStore
-from holdfast.ports.models import Summarizer
+from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore, PackStore
 from holdfast.ports.records import FactStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import Registered, RegistryStore, removed_agent

@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from holdfast.core.content import check_content, check_count, check_id, check_metadata
+from holdfast.core.content import check_content, check_count, check_id, check_metadata, is_id
 from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInputError, quote
-from holdfast.core.ids import is_id
-from holdfast.core.records import Message, Scope
+from holdfast.core.records import TYPES, MemoryType, Message, Scope
 from holdfast.core.times import SECOND
-from holdfast.core.types import TYPES, MemoryType
 from holdfast.lifecycle.sessions import roll, shown_message
 from holdfast.memory.lifetimes import short_term_life
 from holdfast.memory.services import Services
-from holdfast.ports.requests import begin_steps
+from holdfast.ports.access import begin_steps
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
 

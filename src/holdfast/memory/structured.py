@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast.core.content import check_count, check_id, check_metadata, dump_json
+from holdfast.core.content import UNSAID, Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -18,9 +18,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
-from holdfast.core.provenance import UNSAID, Origin, agent_source
-from holdfast.core.records import Cause, Record, Scope
-from holdfast.core.types import MemoryType
+from holdfast.core.records import Cause, MemoryType, Record, Scope
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable, shown

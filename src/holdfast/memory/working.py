@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.content import check_content, check_metadata
-from holdfast.core.records import Message, Scope, Usage
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType, Message, Scope, Usage
 from holdfast.memory.services import Services
-from holdfast.ports.requests import begin_steps
+from holdfast.ports.access import begin_steps
 
 
 class Working:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.core.errors import StoreAwayError, StoreBusyError
-from holdfast.core.quotas import excess, prune_count, refuse
-from holdfast.core.records import Message, Scope, Subject, Usage
-from holdfast.core.tombstones import MARK_DAYS, ErasureMark
-from holdfast.core.types import TYPES, MemoryType
+from holdfast.core.holds import excess, prune_count, refuse
+from holdfast.core.records import TYPES, MemoryType, Message, Scope, Subject, Usage
+from holdfast.ports.subjects import MARK_DAYS, ErasureMark
 
 _log = logging.getLogger("holdfast.erasure")
 #: For so long nobody asks the store again whether a user was erased.

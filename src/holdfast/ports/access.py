@@ -1,13 +1,142 @@
-"""Who may call, and what callers were told before."""
+"""Which store this is, who may call, and what callers were told before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol
 
 from holdfast.core.access import ApiKey
 from holdfast.core.chain import Event
-from holdfast.ports.requests import Claim, OnceRequest, StoredReply
+
+
+class Claim(NamedTuple):
+    """Who carries a request out."""
+
+    row: bytes
+    """Which idempotency key of which caller it is, hashed."""
+    fingerprint: bytes
+    """Which request it is, hashed."""
+    token: bytes
+    """Whose claim it is."""
+    seed: bytes
+    """What ids are made from; never stored, so that nobody can tell a reply from the ids of what it is about."""
+    now: int
+    old: int
+    """What was claimed at or before this moment counts no more."""
+
+
+class StoredReply(NamedTuple):
+    """What is kept of a request under its idempotency key."""
+
+    fingerprint: bytes
+    """Which request it was."""
+    claimed_at: int
+    """When it was first begun."""
+    claim: bytes
+    """Whose claim it is: only that one may keep a reply, or give the claim back."""
+    body: bytes | None
+    """The reply, sealed; ``None`` while the request is at work."""
+    is_leased: bool
+    """Whether someone is at work on it: its lease has not run out."""
+
+
+class ClaimedError(Exception):
+    """Another has carried the request out, or is at it. No error of a caller's: it has an answer."""
+
+    def __init__(self, found: StoredReply) -> None:
+        super().__init__("the request was claimed by another")
+        self.found = found
+
+
+class OnceRequest(Protocol):
+    """A request that is carried out once. One thread at a time uses it."""
+
+    @property
+    def began_at(self) -> int:
+        """When it was first begun, maybe by a process that was cut short; known after ``begin_steps``."""
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether it takes several transactions."""
+
+    def begin_steps(self) -> None:
+        """From here on each transaction is committed by itself. The claim is committed first, under a lease that the
+        process renews; when a crash cuts the request short, another may take it over once the lease has run out.
+
+        ``ClaimedError`` if it is another's. Nothing may have been written before.
+        """
+
+    def join_rest(self) -> None:
+        """All that is written from here on joins one transaction again, which is committed with the reply."""
+
+    def new_ids(self, count: int) -> list[str]:
+        """Ids that are the same whenever the request is carried out, in this order; for use after ``begin_steps``."""
+
+    def keep(self, reply: bytes) -> None:
+        """Commit what was written, together with the reply. ``ClaimedError`` if another has taken the request over."""
+
+    def release(self) -> None:
+        """Commit what was written (a refusal that is on the record), and give the claim back."""
+
+    def abandon(self) -> None:
+        """Undo what has not been committed. A second time does nothing."""
+
+
+#: The request that is being carried out here; ``None`` where it need not be done once.
+REQUEST: ContextVar[OnceRequest | None] = ContextVar("holdfast_request", default=None)
+
+
+def begin_steps() -> OnceRequest | None:
+    """Say that what follows takes several transactions, or has an effect outside of the database; the request that it
+    belongs to, if it must be done once.
+    """
+    request = REQUEST.get()
+    if request is not None:
+        request.begin_steps()
+    return request
+
+
+def join_rest() -> None:
+    """Say that what follows can be one transaction with the reply, if the request must be done once."""
+    request = REQUEST.get()
+    if request is not None:
+        request.join_rest()
+
+
+class Identity(NamedTuple):
+    """What a store knows of itself."""
+
+    store: str
+    """A random id that the store got when it was first opened. A copy has the same; a restored store has its own."""
+    keyring: str | None
+    """The id of the keyring that the store belongs to; ``None`` before anything was sealed or erased."""
+
+
+class IdentityStore(Protocol):
+    """What a store knows of itself."""
+
+    def read(self) -> Identity | None:
+        """The identity; ``None`` before it was made."""
+
+    def make(self, store: str) -> Identity:
+        """The identity, made with this id if there is none."""
+
+    def bind(self, keyring: str, *, replace: bool = False) -> str:
+        """The keyring that the store belongs to: this one, if it had none before (or is to ``replace`` it)."""
+
+    def has_data(self) -> bool:
+        """Whether anything was kept in the store, of a user or by an operator."""
+
+
+class Witness(Protocol):
+    """Knows whether a database was exchanged for another copy of it since it was last checked."""
+
+    def confirm(self) -> None:
+        """The database is up to date with the ledger of erasures as it is now."""
+
+    def is_unbroken(self) -> bool:
+        """Whether this is still the database that was confirmed, and no copy that was brought back since."""
 
 
 class KeyStore(Protocol):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.holds import Hold
-from holdfast.core.records import Message, Move, Outcome, Scope, Subject
-from holdfast.core.types import State
+from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.ports.work import Lease
 
 

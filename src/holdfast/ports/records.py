@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import RecordFacts
-from holdfast.core.records import Entry, Fact, Move, Outcome, Record, Subject, Usage
-from holdfast.core.types import Kind
+from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Subject, Usage
 from holdfast.ports.work import Lease
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.errors import AgentRemovedError
-from holdfast.core.records import Subject
+from holdfast.core.records import State, Subject
 from holdfast.core.times import iso
-from holdfast.core.types import State
 from holdfast.ports.work import Lease
 
 

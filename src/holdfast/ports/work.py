@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.chain import Event
-from holdfast.core.clock import Seen
+from holdfast.core.times import Seen
 
 
 class Lease(NamedTuple):

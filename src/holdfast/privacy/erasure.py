@@ -24,12 +24,10 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
 )
 from holdfast.core.packs import pack_folder
-from holdfast.core.records import Subject
-from holdfast.core.tombstones import Tombstone
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Subject
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
-from holdfast.ports.subjects import Found, SubjectStore
+from holdfast.ports.subjects import Found, SubjectStore, Tombstone
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.ledger import Erased, Ledger
 

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.errors import KeyringError, StoreLostError
 from holdfast.core.times import iso
-from holdfast.ports.identity import Identity, IdentityStore
+from holdfast.ports.access import Identity, IdentityStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.types import Kind
+from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 from holdfast.recall.compaction import expand

@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.core.records import Encoding, Record
-from holdfast.core.types import Kind, MemoryType
+from holdfast.core.records import Encoding, Kind, MemoryType, Record
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 from holdfast.recall.passages import of_record, of_summary, summary_text

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.types import Kind
+from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
 from holdfast.recall.arrays import GrowingArray, dot

@@ -17,8 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.core.records import Record
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType, Record
 
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 

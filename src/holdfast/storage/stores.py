@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
+from holdfast.ports.access import Witness
 from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.identity import Witness
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import SqlKeys
 from holdfast.storage.relational.audit import SqlAudit

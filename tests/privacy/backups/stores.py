@@ -10,7 +10,7 @@ from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Snapshot
 from holdfast.backups.create import mark_of
 from holdfast.backups.format import STORE_KEY, Doc
-from holdfast.core.types import DURABLE
+from holdfast.core.records import DURABLE
 from holdfast.storage.catalog import TABLES, Backup
 from holdfast.storage.relational.database import Row
 from holdfast.storage.transfer.stores import DatabaseRows

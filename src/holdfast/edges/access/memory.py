@@ -13,11 +13,9 @@ from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.access import Principal, Right
+from holdfast.core.content import Origin, agent_of, is_id
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
-from holdfast.core.ids import is_id
-from holdfast.core.provenance import Origin, agent_of
-from holdfast.core.records import Usage
-from holdfast.core.types import OWN, TYPES, Kind, State
+from holdfast.core.records import OWN, TYPES, Kind, State, Usage
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import bundled
 from holdfast.manager import Content

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HeldError
-from holdfast.core.rules import DEFAULTS, FOREVER, Terms, spoken
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType
+from holdfast.core.rules import DEFAULTS, Terms
+from holdfast.core.times import FOREVER, describe_duration
 from holdfast.edges.cli.output import printable
 
 if TYPE_CHECKING:
@@ -34,14 +35,14 @@ def lives(kind: str) -> str:
     if kind == MemoryType.WORKING:
         return "until its task ends"
     if kind == MemoryType.SHORT_TERM:
-        return f"{spoken(DEFAULTS[kind].delete_after or 0)} after the last message"
+        return f"{describe_duration(DEFAULTS[kind].delete_after or 0)} after the last message"
     terms: Terms = DEFAULTS[kind]
     if (terms.keep_for or 0) >= FOREVER:
         return "for ever"
-    whole = None if terms.archive_after is None else spoken(terms.archive_after)
+    whole = None if terms.archive_after is None else describe_duration(terms.archive_after)
     if terms.delete_after is None:
         return "until removed" if whole is None else f"until removed; cold after {whole}"
-    in_all = spoken(terms.delete_after)
+    in_all = describe_duration(terms.delete_after)
     return in_all if whole is None else f"{whole} in full, {in_all} in all"
 
 

@@ -9,7 +9,7 @@ from mcp_types import Resource, ResourceTemplate
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import NotFoundError, quote
-from holdfast.core.types import DURABLE
+from holdfast.core.records import DURABLE
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.tools import Defaults, read_input
 from holdfast.edges.operations.catalog import OPERATIONS

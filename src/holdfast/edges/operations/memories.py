@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.core.content import MAX_TOP_K
-from holdfast.core.provenance import MAX_DERIVED_FROM
-from holdfast.core.types import MemoryType
+from holdfast.core.content import MAX_DERIVED_FROM, MAX_TOP_K
+from holdfast.core.records import MemoryType
 from holdfast.edges.operations.models import (
     A_MEMORY,
     MEMORY_ID,

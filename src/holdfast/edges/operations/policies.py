@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from holdfast.core.access import Right
+from holdfast.core.records import DURABLE
 from holdfast.core.rules import DEFAULTS, EVERY
-from holdfast.core.types import DURABLE
 from holdfast.edges.operations.models import (
     MEMORY_ID,
     MOMENT,

@@ -18,7 +18,7 @@ from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.rest.errors import failed
 from holdfast.edges.rest.streaming import Streamed
-from holdfast.ports.requests import REQUEST
+from holdfast.ports.access import REQUEST
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"

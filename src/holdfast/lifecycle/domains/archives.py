@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from holdfast.core.content import is_id
 from holdfast.core.domains import check_domain, check_resources
 from holdfast.core.errors import (
     InvalidInputError,
@@ -24,10 +25,9 @@ from holdfast.core.errors import (
     ObjectMissingError,
     quote,
 )
-from holdfast.core.ids import is_id
 from holdfast.core.times import iso
+from holdfast.ports.access import begin_steps
 from holdfast.ports.objects import ObjectStore
-from holdfast.ports.requests import begin_steps
 
 _FORMAT: Final = "holdfast-domain-archive"
 _VERSION: Final = 1

@@ -25,8 +25,8 @@ from holdfast.core.errors import (
 from holdfast.lifecycle.domains.archives import DomainArchives, check_note
 from holdfast.lifecycle.domains.rules import DomainRules, wanted_by
 from holdfast.lifecycle.domains.state import DomainStates, Policies, stamped
+from holdfast.ports.access import begin_steps
 from holdfast.ports.objects import ObjectStore
-from holdfast.ports.requests import begin_steps
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore
 
 _log = logging.getLogger("holdfast.domains")

@@ -14,10 +14,9 @@ from holdfast.core.chain import Event
 from holdfast.core.decisions import RecordFacts, windows
 from holdfast.core.domains import RetentionPolicy
 from holdfast.core.holds import standing
-from holdfast.core.rules import EVERY, Life, Rule, Terms, resolve, shown_terms
-from holdfast.core.selections import Selection, labels_of
+from holdfast.core.records import State
+from holdfast.core.rules import EVERY, Life, Rule, Selection, Terms, labels_of, resolve, shown_terms
 from holdfast.core.times import DAY
-from holdfast.core.types import State
 from holdfast.lifecycle.previews import Preview, due_one_by_one, is_shorter, outside, shown_rule
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.rules import DueStore, HoldStore, Profile, RuleStore

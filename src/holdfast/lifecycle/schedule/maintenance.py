@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.core.clock import Belief
 from holdfast.core.errors import (
     ClockError,
     HoldfastError,
@@ -19,10 +18,9 @@ from holdfast.core.errors import (
     StoreAwayError,
     StoreTooNewError,
 )
-from holdfast.core.records import Scope
-from holdfast.core.rules import AUDIT, FOREVER, HISTORY
-from holdfast.core.times import DAY, iso, moment, when
-from holdfast.core.types import DURABLE, MemoryType, State
+from holdfast.core.records import DURABLE, MemoryType, Scope, State
+from holdfast.core.rules import AUDIT, HISTORY
+from holdfast.core.times import DAY, FOREVER, Belief, iso, moment, when
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.clock import ClockTrust, find_waiting
 from holdfast.lifecycle.domains.domains import Domains

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.clock import SKEW
 from holdfast.core.content import dump_json
 from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
 from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
-from holdfast.core.times import SECOND, Clock, iso, moment
+from holdfast.core.times import SECOND, SKEW, Clock, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.work import JobRow, JobStore, Lease

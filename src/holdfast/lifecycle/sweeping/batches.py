@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
-from holdfast.core.records import Cause, Move, Outcome, Subject
+from holdfast.core.records import TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.types import TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.archive import Archives, Kept
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, added_up
 from holdfast.ports.conversations import History

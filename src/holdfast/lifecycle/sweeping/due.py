@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import RecordFacts, Window, split_window, windows
-from holdfast.core.records import Subject
+from holdfast.core.records import State, Subject
 from holdfast.core.rules import HISTORY, Life
-from holdfast.core.types import State
 from holdfast.ports.rules import Census, DueStore, Profile
 
 #: Of whom more than this is due at once, the records are read in the order in which they lie.

@@ -8,9 +8,8 @@ from typing import Final
 
 from holdfast.core.decisions import Decision, RecordFacts, decide
 from holdfast.core.holds import Hold
-from holdfast.core.records import Subject
+from holdfast.core.records import OWN, State, Subject
 from holdfast.core.rules import HISTORY, Life
-from holdfast.core.types import OWN, State
 from holdfast.lifecycle.clock import MANY, takes_too_much
 from holdfast.lifecycle.sweeping.due import Survey
 from holdfast.lifecycle.sweeping.plan import NeedsConfirmation

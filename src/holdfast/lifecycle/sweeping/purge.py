@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Final
 
 from holdfast.core.decisions import BIN_REASON
-from holdfast.core.types import State
+from holdfast.core.records import State
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sweeping.plan import Line, added_up
 from holdfast.ports.conversations import History

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
 from holdfast.core.errors import PlanChangedError, RulesChangedError
-from holdfast.core.records import Subject
-from holdfast.core.types import TYPES, Archive, MemoryType, State
+from holdfast.core.records import TYPES, Archive, MemoryType, State, Subject
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
 from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, Extent, Survey

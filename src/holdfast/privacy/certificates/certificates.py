@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.audit import Action
-from holdfast.core.content import check_count
+from holdfast.core.content import check_count, is_id
 from holdfast.core.errors import (
     HoldfastError,
     InvalidInputError,
@@ -17,7 +17,6 @@ from holdfast.core.errors import (
     ObjectMissingError,
     quote,
 )
-from holdfast.core.ids import is_id
 from holdfast.core.records import Subject
 from holdfast.ports.audit import AuditStore
 from holdfast.ports.objects import ObjectStore

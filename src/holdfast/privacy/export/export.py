@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
-from holdfast.core.content import check_id
+from holdfast.core.content import check_id, name_in_logs
 from holdfast.core.errors import (
     InvalidInputError,
     NotFoundError,
@@ -20,10 +20,8 @@ from holdfast.core.errors import (
     StoreUnavailableError,
     quote,
 )
-from holdfast.core.ids import name_in_logs
-from holdfast.core.records import Subject
+from holdfast.core.records import MemoryType, Subject
 from holdfast.core.times import iso
-from holdfast.core.types import MemoryType
 from holdfast.privacy.export.archive import Contents, ExportWriter, Progress
 from holdfast.privacy.export.readers import PARTS, Part, Person, Sources, read_memories
 from holdfast.privacy.export.rows import Line

@@ -19,8 +19,7 @@ from holdfast.core.errors import (
     StaleError,
 )
 from holdfast.core.packs import Packed
-from holdfast.core.records import Message, Record, Scope, Subject
-from holdfast.core.types import DURABLE, TYPES, MemoryType
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Message, Record, Scope, Subject
 from holdfast.lifecycle.archive import Archives
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.records import RecordStore, SchemaStore

@@ -9,10 +9,9 @@ from typing import Any, Final
 from holdfast.core.chain import Entry
 from holdfast.core.content import to_json
 from holdfast.core.holds import Hold
-from holdfast.core.records import Fact, Message, Record, Scope
+from holdfast.core.records import DURABLE, TYPES, Fact, Message, Record, Scope, State
 from holdfast.core.rules import Rule, shown_terms
 from holdfast.core.times import iso
-from holdfast.core.types import DURABLE, TYPES, State
 from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.previews import shown_rule
 from holdfast.ports.conversations import Session, ShortWindow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
 from holdfast.installation import missing_extra
-from holdfast.ports.models import Embedder
+from holdfast.ports.feed import Embedder
 from holdfast.settings import without_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"

@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, MissingExtraError
 from holdfast.installation import missing_extra
-from holdfast.ports.models import Vectors
+from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
 
 MAX_CHARS = 65_536

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import EmbedderError
-from holdfast.ports.models import Vectors
+from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
 from holdfast.recall.model_service import ModelService
 

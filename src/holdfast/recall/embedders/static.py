@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.deadline import watch
 from holdfast.core.errors import EmbedderError
-from holdfast.ports.models import Vectors
+from holdfast.core.times import watch
+from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders.unit_vectors import clean_text
 
 MAX_CHARS = 65_536

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import EmbedderError
-from holdfast.ports.models import Vectors
+from holdfast.ports.feed import Vectors
 
 
 def unit_rows(raw: Any, *, count: int, dim: int | None, source: str) -> Vectors:

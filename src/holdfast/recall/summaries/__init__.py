@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, quote
-from holdfast.ports.models import Summarizer
+from holdfast.ports.feed import Summarizer
 from holdfast.settings import without_password
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"

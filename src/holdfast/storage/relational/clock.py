@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.chain import Event
-from holdfast.core.clock import Seen, sight
 from holdfast.core.records import Subject
+from holdfast.core.times import Seen, sight
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 

@@ -10,13 +10,11 @@ from typing import Any, Final
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import pack, parse_json_object, to_json, unpack
-from holdfast.core.deadline import check_deadline
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import Message, Move, Outcome, Scope, Subject
+from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
-from holdfast.core.times import iso
-from holdfast.core.types import State
+from holdfast.core.times import check_deadline, iso
 from holdfast.ports.conversations import (
     Appended,
     BinnedMessage,

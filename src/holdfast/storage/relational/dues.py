@@ -11,13 +11,12 @@ from typing import Any, Final
 from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, standing
-from holdfast.core.records import Subject
+from holdfast.core.records import State, Subject
 from holdfast.core.rules import HISTORY, resolve
 from holdfast.core.times import SECOND
-from holdfast.core.tombstones import is_tombstone
-from holdfast.core.types import State
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
+from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.moves import KINDS, Mover, held_of
 from holdfast.storage.relational.rules import read_book, version_of

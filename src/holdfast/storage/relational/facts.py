@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.core.content import to_json
-from holdfast.core.facts import succession
-from holdfast.core.records import Fact, Subject
+from holdfast.core.records import Fact, Subject, succession
 from holdfast.storage.relational.database import Database, Names
 
 SQL: Final = Names("facts")

@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Final
 
 from holdfast.core.content import unpack
-from holdfast.core.records import Encoding, Record, Scope, Subject
-from holdfast.core.types import Kind
+from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.storage.relational.database import Database, Row
 from holdfast.storage.relational.moves import known_model, model_code

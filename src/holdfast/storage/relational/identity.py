@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.ports.identity import Identity
+from holdfast.ports.access import Identity
 from holdfast.storage.relational.database import Database, Names, Transaction
 
 SQL: Final = Names("coordination")

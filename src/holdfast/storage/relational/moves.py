@@ -12,11 +12,9 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import pack, to_json
 from holdfast.core.errors import ConflictError
-from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.quotas import excess
-from holdfast.core.records import Cause, Keeping, Move, Outcome, Subject
+from holdfast.core.holds import Held, Hold, excess, standing
+from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Keeping, Kind, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.types import LIVE, NEXT, TYPES, Kind, MemoryType, State
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Names, Row, Transaction

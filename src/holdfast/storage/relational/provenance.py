@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from holdfast.core.content import to_json
+from holdfast.core.content import agent_of, agent_source, to_json
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.holds import Held
-from holdfast.core.provenance import agent_of, agent_source
-from holdfast.core.records import Subject
-from holdfast.core.types import State
+from holdfast.core.records import State, Subject
 from holdfast.ports.records import Written
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.moves import KINDS

@@ -9,15 +9,26 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.core.content import is_packed, pack, parse_json_object, to_json, unpack
-from holdfast.core.deadline import check_deadline
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.quotas import excess, prune_count, refuse
-from holdfast.core.records import Cause, Encoding, Entry, Move, Outcome, Record, Scope, Subject, Usage
-from holdfast.core.rules import BIN
-from holdfast.core.selections import Labels, labels_of
-from holdfast.core.types import LIVE, TYPES, Kind, State
+from holdfast.core.holds import Held, Hold, excess, prune_count, refuse, standing
+from holdfast.core.records import (
+    LIVE,
+    TYPES,
+    Cause,
+    Encoding,
+    Entry,
+    Kind,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    State,
+    Subject,
+    Usage,
+)
+from holdfast.core.rules import BIN, Labels, labels_of
+from holdfast.core.times import check_deadline
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
 from holdfast.ports.work import Lease

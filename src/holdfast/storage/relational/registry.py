@@ -13,10 +13,9 @@ from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, HeldError, NotFoundError, StaleError
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import Cause, Move, Outcome, Subject
+from holdfast.core.records import Cause, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.times import iso
-from holdfast.core.types import State
 from holdfast.ports.conversations import SessionWindow, ShortTermStore
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
 from holdfast.ports.work import Lease

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import count
 from typing import Final
 
+from holdfast.core.content import IdSource
 from holdfast.core.errors import StaleError
-from holdfast.core.ids import IdSource
 from holdfast.core.records import Subject
 from holdfast.core.times import SECOND
-from holdfast.ports.requests import REQUEST, Claim, ClaimedError, StoredReply
+from holdfast.ports.access import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.database import Bindings, Database, Names, Question, Row, Transaction
 
 SQL: Final = Names("access")

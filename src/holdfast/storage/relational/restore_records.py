@@ -9,10 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.holds import standing
-from holdfast.core.records import Scope, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.selections import Labels
-from holdfast.core.types import LIVE, MemoryType, State
+from holdfast.core.records import LIVE, MemoryType, Scope, State, Subject
+from holdfast.core.rules import BIN, Labels
 from holdfast.ports.backups import PackRow
 from holdfast.storage.relational.database import Names, Row, Transaction
 from holdfast.storage.relational.moves import KINDS, PACKS, Mover, held_of, model_code

@@ -17,8 +17,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, StaleError
-from holdfast.core.records import Cause, Subject
-from holdfast.core.types import State
+from holdfast.core.records import Cause, State, Subject
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append

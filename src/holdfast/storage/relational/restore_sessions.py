@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import Subject
+from holdfast.core.records import State, Subject
 from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.types import State
 from holdfast.ports.backups import ConversationRows
 from holdfast.storage.relational.database import Names, Transaction
 from holdfast.storage.relational.restore_records import Agents, ProfilesOf, as_stored, staying_in_bin

@@ -17,10 +17,21 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import RulesChangedError
-from holdfast.core.records import Scope, Subject
-from holdfast.core.rules import DEFAULTS, HISTORY, Life, Rule, Terms, dump_defaults, load_defaults, resolve, shown_terms
-from holdfast.core.selections import Labels, Selection, labels_of
-from holdfast.core.types import TYPES
+from holdfast.core.records import TYPES, Scope, Subject
+from holdfast.core.rules import (
+    DEFAULTS,
+    HISTORY,
+    Labels,
+    Life,
+    Rule,
+    Selection,
+    Terms,
+    dump_defaults,
+    labels_of,
+    load_defaults,
+    resolve,
+    shown_terms,
+)
 from holdfast.core.version import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction

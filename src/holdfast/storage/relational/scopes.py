@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import Subject, Usage
-from holdfast.core.types import Kind
+from holdfast.core.records import Kind, Subject, Usage
 from holdfast.storage.relational.database import Names, Question, Row, Transaction
 
 SQL: Final = Names("records")

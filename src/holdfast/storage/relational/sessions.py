@@ -12,9 +12,8 @@ from holdfast.core.content import to_json
 from holdfast.core.decisions import reason_for
 from holdfast.core.errors import StorageError
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import Cause, Move, Outcome, Scope, Subject
+from holdfast.core.records import Cause, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.types import State
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
 from holdfast.storage.relational.database import DuplicateError, Names, Transaction
 from holdfast.storage.relational.moves import Mover, is_removed

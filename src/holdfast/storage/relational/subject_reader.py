@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.core.chain import Entry, parse_entries
-from holdfast.core.records import Fact, Record, Subject
-from holdfast.core.types import Kind
+from holdfast.core.records import Fact, Kind, Record, Subject
 from holdfast.ports.conversations import Session
 from holdfast.ports.subjects import KeptMessage, SetQuota, UserSummary
 from holdfast.storage.relational.conversations import as_message

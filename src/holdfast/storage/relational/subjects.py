@@ -17,12 +17,18 @@ from holdfast.core.chain import Event, parse_entries
 from holdfast.core.content import to_json
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import Cause, Subject
+from holdfast.core.records import Cause, State, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import DAY, SECOND
-from holdfast.core.tombstones import MARK_DAYS, ErasureMark, Tombstone, mark_erasure, read_tombstone, tombstone_for
-from holdfast.core.types import State
-from holdfast.ports.subjects import Found
+from holdfast.ports.subjects import (
+    MARK_DAYS,
+    ErasureMark,
+    Found,
+    Tombstone,
+    mark_erasure,
+    read_tombstone,
+    tombstone_for,
+)
 from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.audit import SQL as AUDIT

@@ -13,7 +13,6 @@ from typing import Final
 
 import apsw
 
-from holdfast.core.deadline import Deadline, check_deadline, current_deadline
 from holdfast.core.errors import (
     ClosedError,
     ConflictError,
@@ -27,6 +26,7 @@ from holdfast.core.errors import (
     StoreUnavailableError,
 )
 from holdfast.core.records import Subject
+from holdfast.core.times import Deadline, check_deadline, current_deadline
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
 from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T, migrations, statements

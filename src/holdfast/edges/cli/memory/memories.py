@@ -17,7 +17,7 @@ from holdfast.core.errors import (
     InvalidKindError,
     InvalidMetadataError,
 )
-from holdfast.core.types import MemoryType
+from holdfast.core.records import MemoryType
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.options import (
     DEFAULT_AGENT,

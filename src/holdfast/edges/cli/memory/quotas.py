@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.types import DURABLE, MemoryType
+from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import app, command, with_examples
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.output import show

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, NotFoundError
-from holdfast.core.types import DURABLE, MemoryType
+from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.outcomes import ExitCode

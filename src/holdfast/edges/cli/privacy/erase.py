@@ -79,7 +79,7 @@ def erase(
 
 def _look(engine: Holdfast, user: str) -> dict[str, Any]:
     """What there is of a user, more or less: others may be writing. ``HeldError`` while a hold keeps it."""
-    from holdfast.core.types import DURABLE  # noqa: PLC0415 - not needed for --help
+    from holdfast.core.records import DURABLE  # noqa: PLC0415 - not needed for --help
 
     engine.eraser.check(Subject(engine.tenant, user))  # what would be refused is not asked about
     kinds = {kind.value: engine.quotas.get(kind, user).memories for kind in DURABLE}
