@@ -350,10 +350,13 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         tenant: str = "default",
         clock: Clock | None = None,
         new_store: bool = False,
+        author: str | None = None,
     ) -> Opening:
         """Open the store at ``url``, or the one that the settings name: ``async with`` it, or ``await`` it."""
         return Opening(
-            lambda: cls(engine.Holdfast.open(url, home=home, tenant=tenant, clock=clock, new_store=new_store))
+            lambda: cls(
+                engine.Holdfast.open(url, home=home, tenant=tenant, clock=clock, new_store=new_store, author=author)
+            )
         )
 
     def manager(

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from holdfast.backups.lost_keys import Abandoned
+from holdfast.core.audit import acting_as, check_author
 from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
@@ -52,13 +54,14 @@ class Holdfast:
         tenant: str = "default",
         clock: Clock | None = None,
         purpose: Purpose = "use",
+        author: str | None = None,
     ) -> None:
         if not isinstance(settings, Settings):
             raise InvalidInputError(f"Holdfast is opened with Holdfast.open({quote(settings)}), not with Holdfast(...)")
         check_tenant(tenant)
         if clock is not None and not callable(clock):
             raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {quote(clock)}")
-        self._bind(Store(settings, clock, tenant, purpose), tenant)
+        self._bind(Store(settings, clock, tenant, purpose, check_author(author)), tenant)
 
     def _bind(self, base: Store, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
@@ -124,15 +127,16 @@ class Holdfast:
         tenant: str = "default",
         clock: Clock | None = None,
         new_store: bool = False,
+        author: str | None = None,
     ) -> Holdfast:
         """Open the store at ``url`` (or the one that ``home``, the environment or ``holdfast.toml`` name).
 
         ``clock`` is a callable without arguments that returns an aware datetime; the system's clock by default.
         ``StoreLostError`` where a store held memories before and there is nothing now, unless ``new_store`` says to
-        begin with an empty one.
+        begin with an empty one. Audit entries name ``author`` as who did what; ``python`` by default.
         """
         settings = read_settings(os.environ, url=url, home=home)
-        return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use")
+        return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use", author=author)
 
     def manager(
         self,
@@ -144,6 +148,13 @@ class Holdfast:
     ) -> MemoryManager:
         """The memory of a user as an agent sees it, in a session."""
         return MemoryManager(user_id, agent_id, auto_prune, session_id=session_id, engine=self)
+
+    @staticmethod
+    def acting_as(author: str) -> AbstractContextManager[None]:
+        """Within the block, and in the threads and tasks that it starts, audit entries name ``author``: a role or a
+        program, never a user's id.
+        """
+        return acting_as(check_author(author))
 
     @property
     def parts(self) -> Services:

@@ -123,7 +123,7 @@ def configure_retention_policy(
     config: Mapping[str, Any],
     *,
     confirm: bool = False,
-    author: str = "unknown",
+    author: str | None = None,
     engine: Holdfast | None = None,
 ) -> dict[str, Any]:
     """Change fields of a domain's policy: ``success``, ``domain``, ``policy``, ``updated_at``."""

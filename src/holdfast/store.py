@@ -17,7 +17,7 @@ from holdfast.backups.catalog import Catalog, describe_last
 from holdfast.backups.lost_keys import Abandoned, LostKeys
 from holdfast.backups.restore import Restored
 from holdfast.backups.service import Backups, Places, backup_jobs
-from holdfast.core.audit import Action
+from holdfast.core.audit import PYTHON, Action
 from holdfast.core.chain import Event
 from holdfast.core.content import name_in_logs
 from holdfast.core.errors import (
@@ -92,7 +92,9 @@ MOST_SUMMARIES: Final = 1_000
 class Store:
     """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
 
-    def __init__(self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use") -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use", author: str | None = None
+    ) -> None:
         self.settings = settings
         self.tenants = {tenant}
         """Who it was opened for, beside those who have memories in it."""
@@ -105,6 +107,7 @@ class Store:
         self._store_state = StoreState(self.state, store_url(settings), last_backup)
         self._is_checked = False
         self.database = open_database(settings, self._check_absent)
+        self.database.author = author or PYTHON
         try:
             self._assemble(clock)
         except BaseException:

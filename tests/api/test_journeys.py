@@ -174,10 +174,10 @@ def sweep(api: Traveller) -> None:
 def hold(api: Traveller) -> None:
     one = api.add("Ann's contract.", metadata={"topic": "contract"})
     made = api.ask("POST", "/holds", {"tag": "topic=contract", "reason": "Case 4711"}, status=201)
-    assert made["author"] == "local"
+    assert made["author"] == "rest"
     api.ask("DELETE", f"/memories/{one}", **WHO, status=423)
     assert [one["hold_id"] for one in api.ask("GET", "/holds")["items"]] == [made["hold_id"]]
-    assert api.ask("POST", f"/holds/{made['hold_id']}/release")["released_by"] == "local"
+    assert api.ask("POST", f"/holds/{made['hold_id']}/release")["released_by"] == "rest"
     assert api.ask("GET", "/holds")["items"] == []
     assert len(api.ask("GET", "/holds", released=True)["items"]) == 1
     api.ask("POST", f"/holds/{made['hold_id']}/release", status=404)

@@ -176,14 +176,14 @@ def settle_rule(rules: RuleStore, rule: Rule, *, now: int = NOW) -> Rule:
 def put_hold(holds: HoldStore, tenant: str, *, at: int = NOW, **scope: str) -> Hold:
     """Let a hold stand."""
     hold = Hold(new_id(), tenant, "the case of the broken ski", "legal", at, **scope)  # type: ignore[arg-type]
-    holds.add(hold, Event(at, Action.HOLD_ADDED, hold.id, {"author": hold.author}))
+    holds.add(hold, Event(at, Action.HOLD_ADDED, hold.id, {}))
     return hold
 
 
 def lift_hold(holds: HoldStore, hold: Hold, *, now: int = NOW) -> Hold | None:
     """Release a hold; the hold as it is then, if it stood."""
-    event = Event(now, Action.HOLD_RELEASED, hold.id, {"author": "legal"})
-    return holds.release(hold.tenant, hold.id, now=now, author="legal", event=event)
+    event = Event(now, Action.HOLD_RELEASED, hold.id, {})
+    return holds.release(hold.tenant, hold.id, now=now, event=event)
 
 
 def there(records: RecordStore, who: Person, record_id: str) -> Record:

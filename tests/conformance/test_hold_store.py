@@ -63,7 +63,7 @@ def test_a_hold_that_was_released_stands_no_more_and_is_not_forgotten(
 
     released = lift_hold(elsewhere.holds, hold, now=NOW + 7)
 
-    assert released == replace(hold, released_at=NOW + 7, released_by="legal")
+    assert released == replace(hold, released_at=NOW + 7, released_by="python")
     assert holds.list(me.tenant) == [stays]
     assert holds.list(me.tenant, released=True) == [released, stays]
 

@@ -41,4 +41,4 @@ def test_no_event_names_its_action_by_a_text() -> None:
 
 def test_an_unknown_action_cannot_be_written() -> None:
     with pytest.raises(InvalidInputError, match="there is no audit action 'invented'"):
-        closing_of(Event(0, "invented", None, {}))  # type: ignore[arg-type]
+        closing_of(Event(0, "invented", None, {}), "python")  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from holdfast.core.chain import (
     Seal,
     check_chain,
     check_checkpoints,
+    closing_of,
     cut_event,
     drafts,
     entry_text,
@@ -62,7 +63,7 @@ def chained(events: list[Event], floor: int = 0, floor_hash: bytes = GENESIS) ->
     """Events as an engine would keep them."""
     hashed, entries = floor_hash, []
     for seq, draft in enumerate(drafts(events), floor + 1):
-        text = entry_text(ALIAS, 100 + seq, seq, draft)
+        text = entry_text(ALIAS, 100 + seq, seq, draft, closing_of(draft.event, "python"))
         hashed = link(hashed, text)
         first, last = (None if item is None else item.encode() for item in draft.ends)
         entries.append(Link(100 + seq, seq, draft.event.at, first, last, text.encode(), hashed))
@@ -71,7 +72,7 @@ def chained(events: list[Event], floor: int = 0, floor_hash: bytes = GENESIS) ->
 
 def text_of(no: int, seq: int, event: Event) -> str:
     (draft,) = drafts([event])
-    return entry_text(ALIAS, no, seq, draft)
+    return entry_text(ALIAS, no, seq, draft, closing_of(event, "python"))
 
 
 def test_the_text_of_an_entry_is_canonical() -> None:
@@ -79,7 +80,7 @@ def test_the_text_of_an_entry_is_canonical() -> None:
 
     assert one == (
         '{"chain":"000102030405060708090a0b0c0d0e0f","no":7,"seq":2,"at":5,"item":"m1","action":"recycled",'
-        '"detail":{"a":"é","b":1}}'
+        '"actor":"python","detail":{"a":"é","b":1}}'
     )
     assert one == text_of(7, 2, Event(5, Action.RECYCLED, "m1", {"a": "é", "b": 1}))
 
@@ -102,7 +103,8 @@ def test_entries_say_what_their_events_said_each_of_them_in_its_order(events: li
     entries, _ = chained(events)
     said = [entry for one in entries for entry in parse_entries(one.text, one.hash)]
 
-    assert [entry[2:6] for entry in said] == events
+    assert [Event(entry.at, Action(entry.action), entry.item, entry.detail) for entry in said] == events
+    assert {entry.actor for entry in said} == {"python"}
     assert {entry.chain for entry in said} == {ALIAS.hex()}
     assert [entry.hash for entry in said] == [one.hash.hex() for one in entries for _ in parse_entries(one.text, b"")]
 
@@ -115,7 +117,7 @@ def test_events_in_a_row_that_differ_only_in_their_item_are_one_entry() -> None:
 
     assert entry.text == (
         b'{"chain":"000102030405060708090a0b0c0d0e0f","no":101,"seq":1,"at":5,"item":["m2","m1","m3"],'
-        b'"action":"archived","detail":{"reason":"365 days after it was made"}}'
+        b'"action":"archived","actor":"python","detail":{"reason":"365 days after it was made"}}'
     )
     assert (entry.item, entry.last_item) == (b"m1", b"m3"), "so that each of them can be looked up"
 
@@ -257,4 +259,4 @@ def test_a_missing_checkpoint_is_found(kept: list[int]) -> None:
 def test_the_order_of_keys_in_a_text_does_not_depend_on_the_detail() -> None:
     text = text_of(1, 1, Event(0, Action.CHANGED, None, {"seq": 9, "chain": "x"}))
 
-    assert list(json.loads(text)) == ["chain", "no", "seq", "at", "item", "action", "detail"]
+    assert list(json.loads(text)) == ["chain", "no", "seq", "at", "item", "action", "actor", "detail"]

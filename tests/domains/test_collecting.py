@@ -285,11 +285,12 @@ def test_switched_off_what_has_not_gone_yet_is_there_again(
     assert seen(memory) == {later}
     clock.advance(days=30)
     assert seen(memory) == set(), "what was added in between goes by it as well"
-    entries = [entry["detail"] for entry in holdfast.audit.tail(50) if entry["action"] == "rule.changed"]
-    assert [(one["level"], one["from"], one["to"], one["author"], one["version"]) for one in entries] == [
+    entries = [entry for entry in holdfast.audit.tail(50) if entry["action"] == "rule.changed"]
+    said = [(one["detail"], one["actor"]) for one in entries]
+    assert [(one["level"], one["from"], one["to"], actor, one["version"]) for one, actor in said] == [
         ("domain", {}, {"delete_after_days": 30}, "ops", 1),
         ("domain", {"delete_after_days": 30}, {}, "ops", 2),
-        ("domain", {}, {"delete_after_days": 40}, "unknown", 3),
+        ("domain", {}, {"delete_after_days": 40}, "python", 3),
     ]
 
 

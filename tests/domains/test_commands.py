@@ -54,7 +54,7 @@ def test_what_lets_memories_go_earlier_needs_confirm(shell: Shell) -> None:
     _, error = shell.error("domain", "set", "memory", "--auto-gc")
     assert error["code"] == "confirmation_needed"
     shell.ok("domain", "set", "memory", "--auto-gc", "--confirm", "--author", "ops")
-    assert shell.json("audit", "tail")[-1]["detail"]["author"] == "ops"
+    assert shell.json("audit", "tail")[-1]["actor"] == "ops"
     assert "the memory domain" in shell.ok("policy", "list").splitlines()[-1]
 
 

@@ -102,6 +102,7 @@ def test_what_happened_is_told_in_order_with_the_newest_last(world: World) -> No
     assert told[0] == {
         "at": "2026-01-15T12:00:00+00:00",
         "action": "recycled",
+        "actor": "python",
         "item": "item 0",
         "detail": {"n": 0},
         "chain": mine[0]["chain"],

@@ -341,7 +341,7 @@ def test_what_a_hold_says_is_in_the_hold_and_the_chain_can_tell_that_it_is_what_
     hold = holdfast.holds.add(user_id="ann", tag="about=ann", reason="what Ann said", author="counsel")
 
     (entry,) = holdfast.audit.tail(10)
-    assert (entry["detail"]["on"], entry["detail"]["author"]) == (["user", "tag"], "counsel")
+    assert (entry["detail"]["on"], entry["actor"]) == (["user", "tag"], "counsel")
     assert entry["detail"]["words"] == digest_of(hold) != digest_of(replace(hold, reason="something else"))
     holdfast.holds.release(hold.id, author="counsel")
     holdfast.erase_user("ann")

@@ -288,7 +288,7 @@ def test_several_rules_take_effect_in_one_instant(holdfast: Holdfast, clock: Fak
     with pytest.raises(NotFoundError):
         holdfast.manager("bob", "guide").get(other)
     entries = [entry for entry in holdfast.audit.tail(10) if entry["action"] == "rule.changed"]
-    assert {(entry["detail"]["level"], entry["detail"]["author"]) for entry in entries} == {
+    assert {(entry["detail"]["level"], entry["actor"]) for entry in entries} == {
         ("tenant", "dpo"),
         ("user", "dpo"),
     }
@@ -448,13 +448,14 @@ def test_every_change_is_a_version_and_is_audited(holdfast: Holdfast) -> None:
     third = holdfast.policies.remove("long_term", user_id="ann", author="dpo")
     assert [rule["version"] for rule in (first, second, third)] == [1, 2, 3]
     assert len({rule["rule_id"] for rule in (first, second, third)}) == 1
-    entries = [entry["detail"] for entry in holdfast.audit.tail(10) if entry["action"] == "rule.changed"]
+    changes = [entry for entry in holdfast.audit.tail(10) if entry["action"] == "rule.changed"]
+    entries = [entry["detail"] for entry in changes]
     assert [(entry["from"], entry["to"], entry["version"]) for entry in entries] == [
         ({}, {"delete_after_days": 500}, 1),
         ({"delete_after_days": 500}, {"delete_after_days": 600}, 2),
         ({"delete_after_days": 600}, {}, 3),
     ]
-    assert {entry["author"] for entry in entries} == {"dpo"}
+    assert {entry["actor"] for entry in changes} == {"dpo"}
     assert [rule for rule in holdfast.policies.list() if rule["level"] != "default"] == []
 
 

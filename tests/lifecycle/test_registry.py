@@ -95,7 +95,7 @@ class World:
 
     def release(self, hold: Hold) -> None:
         event = Event(self.now, Action.HOLD_RELEASED, hold.id, {})
-        self.holds.release(TENANT, hold.id, now=self.now, author="counsel", event=event)
+        self.holds.release(TENANT, hold.id, now=self.now, event=event)
 
     def picture(self) -> list[tuple[Any, ...]]:
         """Everything that is stored of memories and conversations, but for how often and when it moved."""

@@ -91,7 +91,7 @@ class World:
 
     def release(self, hold: Hold) -> None:
         event = Event(self.now, Action.HOLD_RELEASED, hold.id, {})
-        self.holds.release(TENANT, hold.id, now=self.now, author="counsel", event=event)
+        self.holds.release(TENANT, hold.id, now=self.now, event=event)
 
     def actions(self, scope: Scope, item: str) -> list[str]:
         """What the audit chain has about something, in order."""

@@ -29,6 +29,8 @@ def test_it_runs_what_is_due_until_its_input_ends(home: Path) -> None:
     long_ago = FakeClock()
     with Holdfast.open(home=home, clock=long_ago) as holdfast:
         holdfast.schedule.enrol()  # its slots have been waiting since
+        holdfast.manager("alice", "agent").add("Likes tea")
+        holdfast.policies.set("long_term", delete_after_days=0.5, confirm=True)
     with begun(home) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -39,6 +41,8 @@ def test_it_runs_what_is_due_until_its_input_ends(home: Path) -> None:
     assert any("the job minutely ran" in line["message"] for line in lines), rest
     with Holdfast.open(home=home) as holdfast:
         jobs = {job["name"]: job for job in holdfast.schedule.list()}
+        recycled = [entry["actor"] for entry in holdfast.audit.tail(20) if entry["action"] == "recycled"]
+    assert recycled == ["schedule"]
     assert jobs["minutely"]["last_finished"] is not None
     assert not any(job["running"] for job in jobs.values())
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import key_actor
 from holdfast.core.content import check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import ALL
@@ -50,6 +51,10 @@ class Principal(NamedTuple):
     """The users that it is bound to; ``None``: all of the tenant's."""
     agents: frozenset[str] | None = None
     """The agents that it is bound to; ``None``: all of the tenant's."""
+
+    def actor(self, edge: str) -> str:
+        """Whom audit entries name for it: its key, or the edge where it has none."""
+        return edge if self.key_id is None else key_actor(self.key_id)
 
     @property
     def is_operator(self) -> bool:

@@ -1,8 +1,77 @@
-"""What an audit entry can say was done."""
+"""What an audit entry can say: what was done, and who did it.
+
+The actor is an ambient value. Each edge sets it with ``acting_as`` around what it does for a caller, and whoever writes
+an entry reads it with ``current_actor``. Where no edge has set it, it is the author that the store was opened with.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
+from typing import Final
+
+from holdfast.core.content import check_id
+from holdfast.core.errors import InvalidInputError
+
+PYTHON: Final = "python"
+CLI: Final = "cli"
+REST: Final = "rest"
+MCP: Final = "mcp"
+SCHEDULE: Final = "schedule"
+#: Actors that Holdfast names itself, each with its meaning.
+ACTORS: Final = {
+    "key:<id>": "The caller of the REST API or of MCP, by the id of its API key.",
+    PYTHON: "A program that uses the library.",
+    CLI: "The command line.",
+    REST: "A caller of the REST API without a key, on the same machine.",
+    MCP: "A caller of MCP without a key, on the same machine.",
+    SCHEDULE: "A job of the schedule.",
+}
+_KEY: Final = "key:"
+_CURRENT: Final[ContextVar[str | None]] = ContextVar("actor", default=None)
+
+
+def current_actor(default: str = PYTHON) -> str:
+    """Who does what is done now; ``default`` where no edge has said so."""
+    return _CURRENT.get() or default
+
+
+@contextmanager
+def acting_as(actor: str | None) -> Iterator[None]:
+    """Entries of the block, and of the tasks and worker threads it starts, name this actor; ``None``: as before."""
+    token = _CURRENT.set(actor or _CURRENT.get())
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def check_author(author: str | None) -> str | None:
+    """The name that a caller gives for itself, or none; ``InvalidInputError`` for one that Holdfast gives."""
+    if author is None:
+        return None
+    name = check_id(author, "author")
+    if is_own_actor(name):
+        raise InvalidInputError(f"author {name!r} is a name that Holdfast itself uses; give another, such as a role")
+    return name
+
+
+def is_own_actor(actor: str) -> bool:
+    """Whether Holdfast itself gave the name; such a name never is a user's."""
+    return actor in ACTORS or actor.startswith(_KEY)
+
+
+def key_actor(key_id: str) -> str:
+    """The actor that an API key stands for."""
+    return f"{_KEY}{key_id}"
+
+
+def names_user(actor: str, user_id: str) -> bool:
+    """Whether an actor is, or has as a word in it, the id of a user. The audit chain outlives users: it must not."""
+    return re.search(rf"(?<!\w){re.escape(user_id)}(?!\w)", actor, re.IGNORECASE) is not None
 
 
 class Action(StrEnum):

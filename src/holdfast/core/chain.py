@@ -1,9 +1,9 @@
 """The audit chain: what an entry's text is, how entries hang together, and what is wrong with a chain.
 
 Each entry's hash covers its text and the hash of the one before it; the text holds everything that is known of the
-entry (its chain's pseudonym, its places in the chain and in the store, moment, item, action and detail). Events in a
-row that differ only in their item are one entry: its text lists the items, and says the rest once. A checkpoint covers
-the heads of all chains and the checkpoint before it.
+entry (its chain's pseudonym, its places in the chain and in the store, moment, item, action, actor, detail). Events in
+a row that differ only in their item are one entry: its text lists the items, and says the rest once. A checkpoint
+covers the heads of all chains and the checkpoint before it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Entry(NamedTuple):
     """Its place in the chain. Events that share an entry have the same place, and the same hash."""
     at: int
     action: str
+    actor: str
+    """Who did it: see ``core.audit``."""
     item: str | None
     detail: dict[str, Any]
     hash: str
@@ -163,22 +165,22 @@ def _is_alike(event: Event, other: Event) -> bool:
     return same and event.item is not None
 
 
-def entry_text(alias: bytes, no: int, seq: int, draft: Draft, closing: str | None = None) -> str:
+def entry_text(alias: bytes, no: int, seq: int, draft: Draft, closing: str) -> str:
     """The canonical JSON text of a draft at place ``seq`` of a chain, ``no`` of all chains.
 
-    ``closing`` is what ``closing_of`` gives for its event, where that is known.
+    ``closing`` is what ``closing_of`` gives for its event.
     """
     event, items = draft
     said = _canonical(list(items)) if len(items) > 1 else _item_text(event.item)
-    return _opening(alias, no, seq, event.at) + said + _ACTION + (closing_of(event) if closing is None else closing)
+    return _opening(alias, no, seq, event.at) + said + _ACTION + closing
 
 
-def closing_of(event: Event) -> str:
-    """How an entry's text ends: what was done, and the details. ``InvalidInputError`` for an action that is none."""
+def closing_of(event: Event, actor: str) -> str:
+    """How an entry's text ends: what was done, by whom, and the details. An action that is none is refused."""
     if not isinstance(event.action, Action):
         raise InvalidInputError(f"there is no audit action {quote(event.action)}; add it to Action in core/audit.py")
     try:
-        text = f'{_canonical(event.action)},"detail":{_canonical(event.detail)}}}'
+        text = f'{_canonical(event.action)},"actor":{_canonical(actor)},"detail":{_canonical(event.detail)}}}'
         if not text.isascii():
             text.encode()
     except (ValueError, TypeError, RecursionError) as error:
@@ -210,7 +212,8 @@ def parse_entries(text: bytes, entry_hash: bytes) -> list[Entry]:
     try:
         said = json.loads(text)
         item = said["item"]
-        before, after = (said["chain"], said["seq"], said["at"], said["action"]), (said["detail"], entry_hash.hex())
+        before = (said["chain"], said["seq"], said["at"], said["action"], said["actor"])
+        after = (said["detail"], entry_hash.hex())
     except (ValueError, KeyError, TypeError):
         raise StorageError(
             "an entry of the audit chain cannot be read: it was changed from outside; "

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from holdfast.core.audit import Action
+from holdfast.core.audit import ACTORS, Action
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.app import app, examples_of
 from holdfast.edges.cli.outcomes import MEANINGS, exit_code
@@ -168,8 +168,14 @@ from the store: the work of every process is in them."""
 
 _AUDIT: Final = """\
 What happens to memories, and what decides over them, is in the audit chain: `holdfast audit tail`, `GET /v1/audit`,
-`holdfast.audit.tail()`, and `audit.jsonl` of an export. An entry has `at`, `action`, `item` (the id of what it is
-about), `detail`, `chain` (the pseudonym of the user, or of the tenant) and `seq`, its place in that chain."""
+`holdfast.audit.tail()`, and `audit.jsonl` of an export. An entry has `at`, `action`, `actor` (who did it), `item` (the
+id of what it is about), `detail`, `chain` (the pseudonym of the user, or of the tenant) and `seq`, its place in that
+chain. All of it is covered by the entry's hash."""
+_ACTORS: Final = """\
+Instead of `python` and `cli` an entry names the author that the caller gives: `Holdfast.open(author="billing")`,
+`with holdfast.acting_as("billing"):`, `holdfast --author billing …`, or the `author` of a rule or a hold. A caller with
+a key cannot choose another name. An author is a role, a department or a program, never a user: what names a user of the
+tenant is refused, since the chain is kept when the user is erased."""
 
 _SERVICE_METRICS: Final = """\
 `holdfast serve` tells these of itself at `/metrics`, beside those above and those that Prometheus' client has of every
@@ -254,9 +260,11 @@ def render_metrics() -> str:
 
 
 def render_audit() -> str:
-    """The page of the audit actions."""
+    """The page of the audit chain: actions and actors."""
     rows = [(f"`{action.value}`", _escaped(action.meaning)) for action in Action]
-    return "\n\n".join(["# Audit", _MADE, _AUDIT, _table(("Action", "Meaning"), rows)]) + "\n"
+    actors = [(f"`{actor}`", _escaped(meaning)) for actor, meaning in ACTORS.items()]
+    parts = ["# Audit", _MADE, _AUDIT, "## Actions", _table(("Action", "Meaning"), rows)]
+    return "\n\n".join([*parts, "## Actors", _table(("Actor", "Meaning"), actors), _ACTORS]) + "\n"
 
 
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:

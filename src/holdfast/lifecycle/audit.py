@@ -74,6 +74,7 @@ class Audit:
             {
                 "at": iso(entry.at),
                 "action": entry.action,
+                "actor": entry.actor,
                 "item": entry.item,
                 "detail": entry.detail,
                 "chain": entry.chain,

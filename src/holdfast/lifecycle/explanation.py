@@ -233,7 +233,7 @@ def _binned(record: Record, now: int) -> dict[str, Any]:
 
 
 def _shown_entry(entry: AuditEntry) -> dict[str, Any]:
-    return {"at": iso(entry.at), "action": entry.action, **entry.detail}
+    return {"at": iso(entry.at), "action": entry.action, "actor": entry.actor, **entry.detail}
 
 
 def _following(standing: RecordFacts, agent: Registered) -> Decision:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.core.audit import Action
+from holdfast.core.audit import Action, acting_as, check_author
 from holdfast.core.chain import Event
 from holdfast.core.content import check_content, check_id, is_id, to_json
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
@@ -56,7 +56,7 @@ class Holds:
         memory_id: str | None = None,
         tag: str | None = None,
         reason: str,
-        author: str,
+        author: str | None = None,
     ) -> Hold:
         """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released.
 
@@ -73,7 +73,7 @@ class Holds:
             self._new_id(now),
             self._tenant,
             check_content(reason, "reason", max_bytes=_MOST_TEXT),
-            check_id(author, "author"),
+            "",
             now,
             user_id=whom["user_id"],
             agent_id=whom["agent_id"],
@@ -81,8 +81,8 @@ class Holds:
             memory_id=whom["memory_id"],
             tag=whom["tag"],
         )
-        self._store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
-        return hold
+        with acting_as(check_author(author)):
+            return self._store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
 
     def _check_names_something(self, whom: dict[str, str | None]) -> None:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
@@ -123,12 +123,12 @@ class Holds:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""
         return self._store.list(self._tenant, released=released)
 
-    def release(self, hold_id: str, *, author: str = "unknown") -> Hold:
+    def release(self, hold_id: str, *, author: str | None = None) -> Hold:
         """Lift a hold: what is past its time goes with the next sweep."""
         now = self._now()
-        event = Event(now, Action.HOLD_RELEASED, str(hold_id), {"author": check_id(author, "author")})
-        found = is_id(hold_id)
-        hold = self._store.release(self._tenant, hold_id, now=now, author=author, event=event) if found else None
+        event = Event(now, Action.HOLD_RELEASED, str(hold_id), {})
+        with acting_as(check_author(author)):
+            hold = self._store.release(self._tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
         if hold is None:
             raise NotFoundError(f"no hold {quote(hold_id)} stands; those that do: holdfast hold list")
         return hold
@@ -143,7 +143,7 @@ def _public(hold: Hold) -> dict[str, Any]:
     named = ("agent_id", "session_id", "memory_id")
     parts = {name: getattr(hold, name) for name in named if getattr(hold, name) is not None}
     on = [*(["user"] if hold.user_id else []), *parts, *(["tag"] if hold.tag is not None else [])]
-    return {"on": on, **parts, "author": hold.author, "words": digest_of(hold)}
+    return {"on": on, **parts, "words": digest_of(hold)}
 
 
 def digest_of(hold: Hold) -> str:

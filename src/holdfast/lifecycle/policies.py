@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.core.audit import Action
+from holdfast.core.audit import Action, acting_as, check_author
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id, is_id
 from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
@@ -205,7 +205,7 @@ class Policies:
         delete_after_days: float | str | None = None,
         keep_days: float | str | None = None,
         confirm: bool = False,
-        author: str = "unknown",
+        author: str | None = None,
         progress: Progress = lambda _count: None,
     ) -> dict[str, Any]:
         """Set a rule, in place of the one for the same kind and scope; without a scope, for the whole tenant.
@@ -228,21 +228,21 @@ class Policies:
         *,
         exclusive: bool = False,
         confirm: bool = False,
-        author: str = "unknown",
+        author: str | None = None,
         progress: Progress = lambda _count: None,
     ) -> ChangeSet:
         """Set several rules as one, each by the arguments of ``set``: all of them take effect in the same instant, or
         (where one is wrong, or together they shorten retention unconfirmed) none. With ``exclusive``, every other rule
         is taken away in that instant, too.
         """
-        check_id(author, "author")
         found, changed = self._compare(rules, exclusive=exclusive)
         if found.preview.shortens and not confirm:
             raise ConfirmationNeededError(
                 f"the rules shorten retention: {found.preview.told()}; nothing was changed: look at a preview of them, "
                 "then set them with confirm"
             )
-        self._take_effect(self._rules.propose(changed, now=self._now()), author, progress)
+        with acting_as(check_author(author)):
+            self._take_effect(self._rules.propose(changed, now=self._now()), progress)
         return found
 
     def set_episodic(
@@ -251,7 +251,7 @@ class Policies:
         policy: EpisodicRetentionPolicy,
         *,
         confirm: bool = False,
-        author: str = "unknown",
+        author: str | None = None,
         progress: Progress = lambda _count: None,
     ) -> dict[str, Any]:
         """Set how long an agent keeps its episodes."""
@@ -269,7 +269,7 @@ class Policies:
         session_id: str | None = None,
         memory_id: str | None = None,
         confirm: bool = False,
-        author: str = "unknown",
+        author: str | None = None,
     ) -> dict[str, Any]:
         """Take a rule away: what it said is again said by wider rules, or by the defaults."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
@@ -284,18 +284,18 @@ class Policies:
         A domain's rule follows its policy, which may be another by now.
         """
         pending = [rule for rule in self._standing().values() if rule.pending is not None]
-        self._take_effect(pending, "unknown", lambda _count: None)
+        self._take_effect(pending, lambda _count: None)
         return len(pending)
 
-    def _put(self, rule: Rule, *, confirm: bool, author: str, progress: Progress) -> dict[str, Any]:
-        check_id(author, "author")
+    def _put(self, rule: Rule, *, confirm: bool, author: str | None, progress: Progress) -> dict[str, Any]:
         preview = self._previews.of([rule])
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
                 f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
             )
         begin_steps()
-        (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), author, progress)
+        with acting_as(check_author(author)):
+            (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), progress)
         return {
             **shown_rule(settled),
             "newly_due": preview.newly_due,
@@ -303,14 +303,14 @@ class Policies:
             "held": preview.held,
         }
 
-    def _take_effect(self, rules: Sequence[Rule], author: str, progress: Progress) -> Sequence[Rule]:
+    def _take_effect(self, rules: Sequence[Rule], progress: Progress) -> Sequence[Rule]:
         """Let every record know the rules that were proposed for it, then settle them in one instant."""
         for rule in rules:
             for count in self._rules.assign(rule):
                 progress(count)
         join_rest()  # cut short before this, it takes effect when it is asked for again
         now = self._now()
-        events = [Event(now, Action.RULE_CHANGED, None, _detail(rule, author)) for rule in rules]
+        events = [Event(now, Action.RULE_CHANGED, None, _detail(rule)) for rule in rules]
         return self._rules.settle(list(zip(rules, events, strict=True)), now=now)
 
     # --- within -------------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def _told(rule: Rule) -> str:
     return f"{rule.kind} of {rule.scope or 'the tenant'}"
 
 
-def _detail(rule: Rule, author: str) -> dict[str, Any]:
+def _detail(rule: Rule) -> dict[str, Any]:
     """What the audit chain says of a change: not whose memory it is about, which is the chain's own secret."""
     return {
         "kind": rule.kind,
@@ -395,7 +395,6 @@ def _detail(rule: Rule, author: str) -> dict[str, Any]:
         **{part: value for part, value in rule.scope.items() if part != "user_id"},
         "from": shown_terms(rule.terms),
         "to": shown_terms(rule.pending or Terms()),
-        "author": author,
     }
 
 

@@ -190,11 +190,11 @@ class DueStore(Protocol):
 class HoldStore(Protocol):
     """Holds of a tenant."""
 
-    def add(self, hold: Hold, event: Event) -> None:
+    def add(self, hold: Hold, event: Event) -> Hold:
         """Let a hold stand from now on."""
 
     def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
         """The holds that stand; with ``released``, those that were lifted too."""
 
-    def release(self, tenant: str, hold_id: str, *, now: int, author: str, event: Event) -> Hold | None:
+    def release(self, tenant: str, hold_id: str, *, now: int, event: Event) -> Hold | None:
         """Lift a hold; ``None`` if there is no such hold standing."""

@@ -39,12 +39,6 @@ class Gate:
             raise ForbiddenError(f"the key is for another tenant than {self.tenant_id!r}")
         self._holdfast = holdfast
 
-    @property
-    def author(self) -> str:
-        """Who calls, for the audit chain."""
-        key_id = self.principal.key_id
-        return "local" if key_id is None else f"key:{key_id}"
-
     def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""
         self._check_scope(right, user_id, agent_id)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
+from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.outcomes import ExitCode, report, report_failure
 from holdfast.edges.cli.store import wants_new_store
@@ -94,6 +95,7 @@ def with_examples(examples: Sequence[str]) -> str:
 
 @app.callback(epilog=with_examples(["holdfast demo", 'holdfast add "Likes tea" --user alice']))
 def holdfast(
+    context: typer.Context,
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
@@ -104,9 +106,16 @@ def holdfast(
             "--new-store", help="Begin with an empty store where one held memories before and there is nothing now."
         ),
     ] = False,
+    author: Annotated[
+        str | None,
+        typer.Option(
+            "--author", metavar="NAME", help="Who does it, for the audit chain; never a user's id. Otherwise `cli`."
+        ),
+    ] = None,
 ) -> None:
     """Memory for AI agents that knows when to let go."""
     del version  # its callback has answered
+    context.with_resource(acting_as(check_author(author) or CLI))
     wants_new_store.set(new_store)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,18 +23,8 @@ OneMemory = Annotated[
 Confirm = Annotated[bool, typer.Option("--confirm", help="You have looked at what it comes to.")]
 Author = Annotated[
     str | None,
-    typer.Option("--author", metavar="NAME", help="Who does it, for the audit chain; your login name, if not given."),
+    typer.Option("--author", metavar="NAME", help="Who does it, for the audit chain; never a user's id."),
 ]
-
-
-def author_of(given: str | None) -> str:
-    """Who does something: as given, or by the login name."""
-    if given is not None:
-        return given
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a process without a user that the system knows by name
-        return "unknown"
 
 
 def scope_of(

@@ -12,6 +12,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextConten
 from pydantic import ValidationError
 
 from holdfast.core.access import Principal, Right
+from holdfast.core.audit import MCP
 from holdfast.core.content import check_id, to_json
 from holdfast.core.errors import InvalidInputError, InvalidKindError, InvalidScopeError
 from holdfast.core.records import MemoryType
@@ -90,7 +91,7 @@ def call_tool(
 ) -> CallToolResult:
     """Do what a client asks for; the answer as JSON in few characters."""
     asked = read_input(operation, arguments or {}, gate, defaults)
-    given = operation.bind(gate, asked)()
+    given = operation.bind(gate, asked, MCP)()
     text = to_json(given if operation.brief is None else operation.brief.shorten(given, asked))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))
 

@@ -247,9 +247,7 @@ def configure_domain(tenant: Tenant, asked: ConfigureDomain) -> Any:
     Holdfast's own go earlier (`auto_gc`) is refused until it is confirmed.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.configure(
-        asked.domain.value, asked.config, confirm=asked.confirm, author=tenant.author
-    )
+    return tenant.holdfast.domains.configure(asked.domain.value, asked.config, confirm=asked.confirm)
 
 
 @domains.add("GET /domains/{domain}", Right.READ, Reach.TENANT, DomainPolicy, tool="retention_get")

@@ -370,7 +370,7 @@ class HoldPage(Page):
 def add_hold(whose: Tenant, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
     service = whose.holdfast.holds
-    hold = service.add(**asked.model_dump(exclude_none=True), author=whose.author)
+    hold = service.add(**asked.model_dump(exclude_none=True))
     return {**shown_hold(hold), "covers": service.covered(hold)}
 
 
@@ -384,4 +384,4 @@ def list_holds(tenant: Tenant, asked: ListHolds) -> Any:
 @holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, Hold, errors=(404,))
 def release_hold(tenant: Tenant, asked: OneHold) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
-    return shown_hold(tenant.holdfast.holds.release(asked.hold_id, author=tenant.author))
+    return shown_hold(tenant.holdfast.holds.release(asked.hold_id))

@@ -350,6 +350,7 @@ class AuditEntry(Output):
         {
             "at": MOMENT,
             "action": "recycled",
+            "actor": "key:0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77",
             "item": MEMORY_ID,
             "detail": {"reason": "deleted by the user", "kind": "long_term"},
             "chain": "5b0c…",
@@ -359,6 +360,7 @@ class AuditEntry(Output):
 
     at: str
     action: str
+    actor: str
     item: str | None
     detail: Metadata
     chain: str

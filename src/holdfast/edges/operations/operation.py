@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from pydantic import BaseModel
 
 from holdfast.core.access import Principal, Right
+from holdfast.core.audit import REST, acting_as
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.pagination import Paged
@@ -54,8 +55,6 @@ class Tenant(NamedTuple):
     """What a function works on that reaches further than one memory."""
 
     holdfast: Holdfast
-    author: str
-    """Who asks, for the audit chain."""
 
 
 class Brief(NamedTuple):
@@ -98,14 +97,15 @@ class Operation:
         """The description in one line."""
         return " ".join(self.description.partition("\n\n")[0].split()).rstrip(".")
 
-    def bind(self, gate: Gate, asked: Input) -> Callable[..., Any]:
+    def bind(self, gate: Gate, asked: Input, edge: str = REST) -> Callable[..., Any]:
         """What does it, where the gate lets the caller reach that far; ``ForbiddenError`` where not.
 
-        The answer is called without arguments, or, by the operation's form, with the progress or the file.
+        The answer is called without arguments, or, by the operation's form, with the progress or the file. What it
+        writes to the audit chain names the caller's key, or the edge where there is none.
         """
         if isinstance(asked, Paged):
             asked.bind(self.name, gate.tenant_id)
-        return partial(self.run, self._reach(gate, asked), asked)
+        return partial(_run_as, gate.principal.actor(edge), partial(self.run, self._reach(gate, asked), asked))
 
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can get anything but a refusal from it."""
@@ -128,7 +128,12 @@ class Operation:
                 holdfast = gate.tenant(right)
             case Reach.STORE:
                 holdfast = gate.store(right)
-        return Tenant(holdfast, gate.author)
+        return Tenant(holdfast)
+
+
+def _run_as(actor: str, run: Callable[..., Any], *args: Any) -> Any:
+    with acting_as(actor):
+        return run(*args)
 
 
 class Group:

@@ -287,13 +287,13 @@ def set_policy(whose: Tenant, asked: RuleChange) -> Any:
     One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
     records at once.
     """
-    return whose.holdfast.policies.set(**_given(asked), author=whose.author)
+    return whose.holdfast.policies.set(**_given(asked))
 
 
 @policies.add("DELETE /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(404, 428))
 def remove_policy(whose: Tenant, asked: RuleRemoval) -> Any:
     """Remove a rule: what it said is again said by wider rules, or by the defaults."""
-    return whose.holdfast.policies.remove(**_given(asked), author=whose.author)
+    return whose.holdfast.policies.remove(**_given(asked))
 
 
 def _given(asked: RuleScope) -> dict[str, Any]:

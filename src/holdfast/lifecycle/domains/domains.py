@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.core.content import check_id
+from holdfast.core.audit import acting_as, check_author
 from holdfast.core.domains import RetentionPolicy, check_domain, evaluate, narrowed, normalised, resolved
 from holdfast.core.errors import (
     ConfirmationNeededError,
@@ -58,7 +58,7 @@ class Domains:
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def configure(
-        self, domain: str, config: Config, *, confirm: bool = False, author: str = "unknown"
+        self, domain: str, config: Config, *, confirm: bool = False, author: str | None = None
     ) -> dict[str, Any]:
         """Change those fields of a domain's policy that ``config`` names, brought into bounds; the other domain, and
         every other field, stay as they are.
@@ -67,7 +67,6 @@ class Domains:
         says how much that is, unless it is confirmed. It takes effect for all of them at once.
         """
         check_domain(domain)
-        check_id(author, "author")
         if not isinstance(config, Mapping):
             raise InvalidInputError(f"config must be an object with fields of a policy, not {quote(config)}")
         request = begin_steps()
@@ -82,7 +81,8 @@ class Domains:
         changed = self._states.change(edit)
         if domain == "memory":
             try:
-                self.follow(author=author)
+                with acting_as(check_author(author)):
+                    self.follow()
             except HoldfastError as problem:
                 problem.add_note("the policy was saved; the next sweep lets it take effect")
                 raise
@@ -151,7 +151,7 @@ class Domains:
 
     # --- Holdfast's own records ---------------------------------------------------------------------------------------
 
-    def follow(self, *, author: str = "unknown") -> bool:
+    def follow(self) -> bool:
         """Let the rules say what the memory domain's policy asks; whether that was to be done.
 
         Whoever changes the policy does this afterwards, and looks again: the last of several finds what the last of
@@ -162,7 +162,7 @@ class Domains:
             wanted = wanted_by(policies.memory)
             if policies.updated_at is None or self._rules.is_followed(wanted):
                 return turn > 0
-            self._rules.follow(wanted, author=author)
+            self._rules.follow(wanted)
         raise RulesChangedError("the policy of the memory domain keeps changing while it takes effect; try again")
 
     def most_collected(self) -> int:
@@ -189,7 +189,7 @@ class Domains:
         _deprecated("policies()", "get(domain)")
         return self.list()
 
-    def set(self, domain: str, patch: Config, *, confirm: bool = False, author: str = "unknown") -> dict[str, Any]:
+    def set(self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None) -> dict[str, Any]:
         """The same as ``configure(domain, patch)``. Deprecated."""
         _deprecated("set(domain, patch)", "configure(domain, config)")
         return self.configure(domain, patch, confirm=confirm, author=author)
@@ -200,7 +200,7 @@ class Domains:
         return self.list()
 
     def set_retention_policy(
-        self, domain: str, patch: Config, *, confirm: bool = False, author: str = "unknown"
+        self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None
     ) -> dict[str, Any]:
         """The same as ``configure(domain, patch)``. Deprecated."""
         _deprecated("set_retention_policy(domain, patch)", "configure(domain, config)")

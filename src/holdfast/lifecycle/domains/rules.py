@@ -66,7 +66,7 @@ class DomainRules:
         said = [(rule.selection, rule.terms, rule.pending) for rule in self._standing()]
         return said == ([] if wanted is None else [(*wanted, None)])
 
-    def follow(self, wanted: Wanted | None, *, author: str) -> None:
+    def follow(self, wanted: Wanted | None) -> None:
         """Let the rules say what a policy asks, for every record at once."""
         standing = self._standing()
         if wanted is None:
@@ -87,7 +87,6 @@ class DomainRules:
             "kept_contexts": len(wanted.selection.keep_context_ids),
             "from": shown_terms(before),
             "to": shown_terms(wanted.terms),
-            "author": author,
         }
         self._rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
 

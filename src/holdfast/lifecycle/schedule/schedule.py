@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import SCHEDULE, acting_as
 from holdfast.core.content import dump_json
 from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
 from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
@@ -268,7 +269,8 @@ class Schedule:
     def _attempt(self, name: str) -> tuple[dict[str, Any] | None, Exception | None]:
         """What the job's runner returned, or what it raised."""
         try:
-            result = dict(self._runners[name]())
+            with acting_as(SCHEDULE):
+                result = dict(self._runners[name]())
             dump_json(result, InvalidInputError, f"the result of {name}")
         except LeaseLostError:
             raise

@@ -166,6 +166,7 @@ def describe_audit_entry(entry: Entry) -> Line:
         "seq": entry.seq,
         "at": iso(entry.at),
         "action": entry.action,
+        "actor": entry.actor,
         "item": entry.item,
         "detail": entry.detail,
         "hash": entry.hash,
@@ -244,7 +245,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
         f"hold_id:text {_SELECTION} tag:text? reason:text author:text created_at:when released_at:when? "
         "released_by:text?"
     ),
-    "audit": _fields("seq:count at:when action:text item:text? detail:object hash:text"),
+    "audit": _fields("seq:count at:when action:text actor:text item:text? detail:object hash:text"),
 }
 
 

@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from holdfast.core.audit import PYTHON
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
 from holdfast.core.records import Subject
 from holdfast.core.times import check_deadline, current_deadline
@@ -86,6 +87,7 @@ class PostgresDatabase:
         self._pid = os.getpid()
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
+        self.author = PYTHON
         self._expectations = Expectations()
         with self._translated(), self._connect() as connection:
             prepare_schema(
@@ -175,7 +177,7 @@ class PostgresDatabase:
         self.check_usable()
         with self._translated(), self._returned(self._get()) as connection:
             _finish_write()
-            tx = PostgresTransaction(connection, schema=self.schema, writes=True)
+            tx = PostgresTransaction(connection, schema=self.schema, writes=True, author=self.author)
             tx.relies_on(subject, first, expected)
             try:
                 yield tx
@@ -273,7 +275,7 @@ class PostgresDatabase:
         with self._returned(connection):
             if writes:
                 _finish_write()
-            tx = PostgresTransaction(connection, schema=self.schema, writes=writes)
+            tx = PostgresTransaction(connection, schema=self.schema, writes=writes, author=self.author)
             if subject is not None:
                 tx.begun_for(subject, *(answer.fetchone() for answer in answers[1:]))
             yield tx

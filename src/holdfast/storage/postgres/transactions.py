@@ -17,6 +17,7 @@ import psycopg
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
+from holdfast.core.audit import PYTHON
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.optimistic import as_record
 from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, statements
@@ -140,8 +141,9 @@ class PostgresTransaction:
 
     is_alone = False
 
-    def __init__(self, connection: Connection, *, schema: str, writes: bool) -> None:
+    def __init__(self, connection: Connection, *, schema: str, writes: bool, author: str = PYTHON) -> None:
         self.connection = connection
+        self.author = author
         self.xid: str | None = None
         """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
         self._cursor = binary_cursor(connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from holdfast.core.audit import current_actor, is_own_actor, names_user
 from holdfast.core.chain import (
     ALL_CHAINS,
     GENESIS,
@@ -27,7 +28,7 @@ from holdfast.core.chain import (
     link,
     parse_entries,
 )
-from holdfast.core.errors import NotFoundError, StorageError
+from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
 from holdfast.storage.relational.database import Database, Names, Transaction
 
@@ -41,13 +42,19 @@ _FIRST_PLACE: Final = -(2**63)
 
 
 def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
-    """Put events at the end of a subject's chain, within the transaction that ``tx`` is in."""
+    """Put events at the end of a subject's chain, within the transaction that ``tx`` is in.
+
+    The entries name the current actor. ``InvalidInputError`` where that names a user.
+    """
     if not events:
         return
     head = tx.one(SQL["head"], (subject,)) or tx.one(SQL["head_of_erased"], (subject,))
     if head is None or head[0] is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
     alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
+    actor = current_actor(tx.author)
+    if not is_own_actor(actor):
+        _check_actor(tx, subject, actor)
     entries = list(drafts(events))
     numbers = tx.rows(SQL["numbers"], (len(entries),))
     added: list[tuple[object, ...]] = []
@@ -57,12 +64,24 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
         seq += 1
         shared = (event.action, id(event.detail))  # the same details object, the same text
         if shared not in closings:
-            closings[shared] = closing_of(event)
+            closings[shared] = closing_of(event, actor)
         text = entry_text(alias, no, seq, draft, closings[shared])
         hashed = link(hashed, text)
         added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
     tx.run_many(SQL["append"], added)
     tx.later(SQL["move_head"], (subject, seq, hashed, GENESIS))
+
+
+def _check_actor(tx: Transaction, subject: int, actor: str) -> None:
+    """Refuse an author that names the user whose chain it is, or that is the id of another user of the tenant."""
+    row = tx.one(SQL["name"], (subject,))
+    whose = Subject.parse(row[0] if row else "")
+    named = bool(whose.user_id) and names_user(actor, whose.user_id)
+    if named or tx.one(SQL["known"], (Subject(whose.tenant, actor),)):
+        raise InvalidInputError(
+            f"author {actor!r} names a user, and the audit chain must not: it is kept when the user is erased; "
+            "give a role or a department instead. Nothing was changed"
+        )
 
 
 class SqlAudit:

@@ -109,6 +109,9 @@ class Names:
 class Transaction(Protocol):
     """A transaction. Statements that would make something twice raise ``DuplicateError``."""
 
+    author: str
+    """Whom audit entries name where no edge says who acts: the author that the store was opened with."""
+
     @property
     def is_alone(self) -> bool:
         """Whether nobody else writes anything in the store meanwhile."""
@@ -169,6 +172,8 @@ class Transaction(Protocol):
 class Database(Protocol):
     """Where the stores keep everything."""
 
+    author: str
+    """Whom audit entries name where no edge says who acts."""
     on_commit: Callable[[], None]
     """Called after each commit of a transaction that writes, outside of it; it never raises."""
 

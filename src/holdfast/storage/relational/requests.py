@@ -32,6 +32,7 @@ class RequestDatabase:
         self.check_usable = database.check_usable
         self.close = database.close
         self.on_commit = database.on_commit
+        self.author = database.author
 
     def _joined(self) -> SqlRequest | None:
         """The request whose transaction writes join, if there is one."""

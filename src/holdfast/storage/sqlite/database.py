@@ -13,6 +13,7 @@ from typing import Final
 
 import apsw
 
+from holdfast.core.audit import PYTHON
 from holdfast.core.errors import (
     ClosedError,
     ConflictError,
@@ -64,6 +65,7 @@ class Database:
         self._pid = os.getpid()
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
+        self.author = PYTHON
         self._readers: list[apsw.Connection] = []
         self._lock = threading.Lock()
         self._only_read: ReadOnlyFile | None = None
@@ -104,7 +106,7 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 if (deadline := current_deadline()) is not None:
                     deadline.keep_on()
-                tx = SqliteTransaction(connection)
+                tx = SqliteTransaction(connection, self.author)
                 yield tx
                 connection.execute("COMMIT")
             finally:
@@ -401,11 +403,12 @@ class Database:
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("__weakref__", "_after", "connection")
+    __slots__ = ("__weakref__", "_after", "author", "connection")
     is_alone = True
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, author: str = PYTHON) -> None:
         self.connection = connection
+        self.author = author
         self._after: list[Callable[[], object]] = []
 
     def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:

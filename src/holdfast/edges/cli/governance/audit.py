@@ -93,10 +93,16 @@ def _show_entries(console: Console, entries: Sequence[Mapping[str, Any]]) -> Non
         console.print("The audit chain is empty.")
         return
     rows = [
-        (minute(entry["at"]), entry["action"], printable(entry["item"] or ""), _why(entry["detail"]))
+        (
+            minute(entry["at"]),
+            entry["action"],
+            printable(entry["actor"]),
+            printable(entry["item"] or ""),
+            _why(entry["detail"]),
+        )
         for entry in entries
     ]
-    show_rows(console, ("at!", "action!", "id!", "why"), rows)
+    show_rows(console, ("at!", "action!", "by", "id!", "why"), rows)
 
 
 def _why(detail: Mapping[str, Any]) -> Text:

@@ -18,7 +18,7 @@ from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.output import printable, show
 from holdfast.edges.cli.render import counted, minute, show_rows
-from holdfast.edges.cli.selection import Author, Confirm, author_of
+from holdfast.edges.cli.selection import Author, Confirm
 from holdfast.edges.cli.store import open_engine
 
 domain = add_group(
@@ -111,7 +111,7 @@ def set_domain(
     named = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
     wanted = {**(_object(config, "--config") or {}), **named}
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.domains.configure(name, wanted, confirm=confirm, author=author_of(author))
+        done = engine.domains.configure(name, wanted, confirm=confirm, author=author)
     show(done, lambda console, said: _show_policies(console, {name: said["policy"]}), as_json=as_json)
 
 

@@ -12,7 +12,7 @@ from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
 from holdfast.edges.cli.output import printable, show
 from holdfast.edges.cli.render import counted, minute, show_rows
-from holdfast.edges.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
+from holdfast.edges.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, scope_of
 from holdfast.edges.cli.store import open_engine
 
 _WORDS = {"user_id": "user", "agent_id": "agent", "session_id": "session", "memory_id": "memory", "tag": "tag"}
@@ -63,9 +63,7 @@ def add_hold(
     from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
 
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        added = engine.holds.add(
-            **scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author_of(author)
-        )
+        added = engine.holds.add(**scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author)
         covers = engine.holds.covered(added)
     if quiet and not as_json:
         typer.echo(added.id)
@@ -108,7 +106,7 @@ def release_hold(
     from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
 
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        released = engine.holds.release(hold_id, author=author_of(author))
+        released = engine.holds.release(hold_id, author=author)
     show(shown_hold(released), _show_released, as_json=as_json)
 
 

@@ -21,7 +21,7 @@ from holdfast.edges.cli.governance.policy_tables import (
 )
 from holdfast.edges.cli.options import DEFAULT_AGENT, DEFAULT_TENANT, Agent, Home, Json, Session, Tenant, Url, User
 from holdfast.edges.cli.output import error_console, show
-from holdfast.edges.cli.selection import Author, Confirm, OfAgent, OfSession, OfUser, OneMemory, author_of, scope_of
+from holdfast.edges.cli.selection import Author, Confirm, OfAgent, OfSession, OfUser, OneMemory, scope_of
 from holdfast.edges.cli.store import open_engine
 
 policy = add_group(
@@ -122,7 +122,7 @@ def set_policy(
     times = _times(archive_after, delete_after, keep)
     with open_engine(home, url, tenant, quiet=as_json) as engine:
         scope = scope_of(user, agent, session, memory)
-        done = engine.policies.set(kind, **scope, **times, confirm=confirm, author=author_of(author))
+        done = engine.policies.set(kind, **scope, **times, confirm=confirm, author=author)
     show(done, show_set, as_json=as_json)
 
 
@@ -148,7 +148,7 @@ def remove_policy(
     """Take a rule away: what it said is again said by wider rules, or by the defaults."""
     scope = scope_of(user, agent, session, memory)
     with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.policies.remove(kind, **scope, confirm=confirm, author=author_of(author))
+        done = engine.policies.remove(kind, **scope, confirm=confirm, author=author)
     show(done, show_removed, as_json=as_json)
 
 
@@ -219,7 +219,7 @@ def apply_file(
                 show_changes(error_console(), {**changes.shown(), "applied": False})
                 confirm = typer.confirm("It shortens retention. Apply it?", err=True, abort=True)
         if not dry_run:
-            changes = engine.policies.set_all(wanted, exclusive=exclusive, confirm=confirm, author=author_of(author))
+            changes = engine.policies.set_all(wanted, exclusive=exclusive, confirm=confirm, author=author)
     show({**changes.shown(), "applied": not dry_run}, show_changes, as_json=as_json)
 
 

@@ -4,6 +4,12 @@ SELECT subjects.alias, chains.seq, chains.hash
 FROM subjects LEFT JOIN chains ON chains.subject = subjects.no
 WHERE subjects.no = $1 AND subjects.alias IS NOT NULL
 
+-- name: name
+SELECT subject FROM subjects WHERE no = $1
+
+-- name: known
+SELECT 1 FROM subjects WHERE subject = $1
+
 -- name: append
 INSERT INTO audit (no, subject, seq, at, item, last_item, entry, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 
