@@ -31,9 +31,8 @@ from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.index import ScopeIndex
+from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
-from holdfast.recall.query import Query, SearchOptions
 
 DATA = Path(__file__).parent / "data"
 WAYS = ("vectors", "words", "both", "both + neighbours")

@@ -58,9 +58,8 @@ from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
-from holdfast.recall.index import Hit
+from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS
-from holdfast.recall.query import Query, SearchOptions
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str

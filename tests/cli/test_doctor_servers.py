@@ -24,6 +24,7 @@ from holdfast.edges.cli.app import app
 from holdfast.health import postgres as postgres_health
 from holdfast.health.postgres import NEWEST, judge_nodes
 from holdfast.health.postgres_server import ServerQuery, check_transactions, judge_clock, judge_connections
+from holdfast.settings import read_settings
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 
@@ -258,10 +259,10 @@ def test_what_lets_deleted_rows_pile_up_deserves_a_look(server: PostgresServer, 
     assert "off for records" in checks["autovacuum"]["detail"]
     with psycopg.connect(url, application_name="forgotten") as idle, psycopg.connect(url, autocommit=True) as other:
         idle.execute("SELECT 1")
-        found = check_transactions(ServerQuery(other, "here"), longer_than=0)
+        found = check_transactions(ServerQuery(other, "here", "holdfast", read_settings({})), longer_than=0)
         assert found.status == "warning"
         assert "(forgotten) has stood still for" in found.detail
-        assert check_transactions(ServerQuery(other, "here")).status == "ok"
+        assert check_transactions(ServerQuery(other, "here", "holdfast", read_settings({}))).status == "ok"
 
 
 def test_a_server_that_may_lose_commits_deserves_a_look(server: PostgresServer, home: Path) -> None:
@@ -360,9 +361,9 @@ def test_what_is_asked_of_citus_is_asked_in_its_words(server: PostgresServer) ->
         "INSERT INTO pg_dist_local_group VALUES (0)",
     )
     with psycopg.connect(url, autocommit=True) as connection:
-        asking = ServerQuery(connection, "here")
-        assert sorted(asking.rows("distributed", '"holdfast"')) == [("holds", False), ("records", True)]
-        assert asking.row("nodes") == (2, True)
+        query = ServerQuery(connection, "here", "holdfast", read_settings({}))
+        assert sorted(query.rows("distributed", '"holdfast"')) == [("holds", False), ("records", True)]
+        assert query.row("nodes") == (2, True)
 
 
 # --- Valkey -----------------------------------------------------------------------------------------------------------

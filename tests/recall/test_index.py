@@ -18,9 +18,8 @@ from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import arrays, index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.index import Hit, ScopeIndex
+from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
-from holdfast.recall.query import Query, SearchOptions
 from recall import naive
 
 EMBEDDER = StaticEmbedder()

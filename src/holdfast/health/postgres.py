@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -12,16 +13,7 @@ from psycopg.conninfo import make_conninfo
 from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
 from holdfast.health.checks import Check, Status, advice_of, fail, ok, run_check, warn
 from holdfast.health.lifecycle import check_lifecycle
-from holdfast.health.postgres_server import (
-    ServerQuery,
-    check_clock,
-    check_connections,
-    check_durability,
-    check_server,
-    check_transactions,
-    check_vacuum,
-    check_writing,
-)
+from holdfast.health.postgres_server import SERVER_CHECKS, ServerQuery, check_server
 from holdfast.health.store_state import check_lost
 from holdfast.installation import upgrade_command
 from holdfast.settings import Settings
@@ -54,35 +46,31 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
         yield _connection_failure(in_our_words(problem, place))
         return
     with connection:
-        yield from _check_connected(ServerQuery(connection, place), schema_of(parts), settings)
+        yield from _check_connected(ServerQuery(connection, place, schema_of(parts), settings))
 
 
-def _check_connected(query: ServerQuery, schema: str, settings: Settings) -> Iterator[Check]:
-    store = _run("store", lambda: check_server(query))
+def _check_connected(query: ServerQuery) -> Iterator[Check]:
+    store = run_check("store", lambda: check_server(query), advice_of)
     yield store
     if store.status is Status.FAILED:
         return
-    yield _run("writable", lambda: check_writing(query))
-    yield _run("server_clock", lambda: check_clock(query))
-    yield _run("durability", lambda: check_durability(query))
-    yield _run("connections", lambda: check_connections(query, settings.pool_size))
-    yield _run("transactions", lambda: check_transactions(query))
-    yield _run("autovacuum", lambda: check_vacuum(query, schema))
+    for name, look in SERVER_CHECKS.items():
+        yield run_check(name, partial(look, query), advice_of)
     try:
-        version = version_of(query, schema)
+        version = version_of(query)
     except HoldfastError as problem:
         yield fail("schema", problem, advice_of(problem))
         return
-    made = _run("schema", lambda: check_schema(query, schema, version))
+    made = run_check("schema", lambda: check_schema(query, version), advice_of)
     yield made
-    yield _run("foreign_tables", lambda: check_foreign_tables(query, schema, version))
-    if version == 0 and (lost := check_lost(settings, "identity")) is not None:
+    yield run_check("foreign_tables", lambda: check_foreign_tables(query, version), advice_of)
+    if version == 0 and (lost := check_lost(query.settings, "identity")) is not None:
         yield lost
-    allowed = _run("privileges", lambda: check_privileges(query, schema, version))
+    allowed = run_check("privileges", lambda: check_privileges(query, version), advice_of)
     yield allowed
-    yield _run("distribution", lambda: check_nodes(query, schema, wanted=settings.distribute))
+    yield run_check("distribution", lambda: check_nodes(query), advice_of)
     if Status.FAILED not in (made.status, allowed.status) and version == NEWEST:
-        yield from _check_inside(settings)
+        yield from _check_inside(query.settings)
 
 
 def _check_inside(settings: Settings) -> Iterator[Check]:
@@ -98,10 +86,6 @@ def _check_inside(settings: Settings) -> Iterator[Check]:
         database.close()
 
 
-def _run(name: str, look: Callable[[], Check]) -> Check:
-    return run_check(name, look, advice_of)
-
-
 def _connection_failure(problem: HoldfastError) -> Check:
     if isinstance(problem, StoreAwayError):
         fix = "start the server, let this machine through to it, or correct host and port in HOLDFAST_URL"
@@ -112,12 +96,11 @@ def _connection_failure(problem: HoldfastError) -> Check:
     return fail("store", problem, fix)
 
 
-def version_of(query: ServerQuery, schema: str) -> int:
+def version_of(query: ServerQuery) -> int:
     """The version of the tables; 0 if there are none, or this user may not look."""
-    tables = {str(name) for (name,) in query.rows("tables", quoted(schema))}
-    if "schema_version" not in tables:
+    if "schema_version" not in query.tables():
         return 0
-    statement = sql.SQL("SELECT version FROM {}").format(sql.Identifier(schema, "schema_version"))
+    statement = sql.SQL("SELECT version FROM {}").format(sql.Identifier(query.schema, "schema_version"))
     try:
         row: Any = query.connection.execute(statement).fetchone()
     except psycopg.errors.InsufficientPrivilege:
@@ -127,54 +110,54 @@ def version_of(query: ServerQuery, schema: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def check_schema(query: ServerQuery, schema: str, version: int) -> Check:
+def check_schema(query: ServerQuery, version: int) -> Check:
     """That the tables are there, in a version that this Holdfast can use."""
     if version == 0:
-        return ok("schema", f"no tables in the schema {schema} yet; the first opening makes them")
+        return ok("schema", f"no tables in the schema {query.schema} yet; the first opening makes them")
     if version > NEWEST:
         fix = f"upgrade with: {upgrade_command()}"
         return fail("schema", f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
     if version < NEWEST:
         fix = f"open it once as the owner of its tables: {_OPEN}"
-        return warn("schema", f"version {version} in the schema {schema}, to be brought to {NEWEST}", fix)
-    there = {str(name) for (name,) in query.rows("tables", quoted(schema))}
+        return warn("schema", f"version {version} in the schema {query.schema}, to be brought to {NEWEST}", fix)
+    there = query.tables()
     if missing := sorted(ALL_TABLES - there):
         return fail("schema", f"tables are missing: {', '.join(missing)}", "restore a backup")
-    return ok("schema", f"version {version} in the schema {schema} (this Holdfast knows up to {NEWEST})")
+    return ok("schema", f"version {version} in the schema {query.schema} (this Holdfast knows up to {NEWEST})")
 
 
-def check_foreign_tables(query: ServerQuery, schema: str, version: int) -> Check:
+def check_foreign_tables(query: ServerQuery, version: int) -> Check:
     """That other applications keep out of the schema, and that the schema hides none of their tables from them."""
-    there = {str(name) for (name,) in query.rows("tables", quoted(schema))}
+    there = query.tables()
     if version == 0 and (taken := sorted(there & ALL_TABLES)):
-        found = f"another application has tables of Holdfast's names in the schema {schema}: {', '.join(taken)}"
+        found = f"another application has tables of Holdfast's names in the schema {query.schema}: {', '.join(taken)}"
         return fail("foreign_tables", found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
     if foreign := sorted(there - ALL_TABLES - {COPYING}):  # which holdfast migrate makes, and removes
-        found = f"the schema {schema} has tables that are not Holdfast's: {', '.join(foreign)}"
+        found = f"the schema {query.schema} has tables that are not Holdfast's: {', '.join(foreign)}"
         fix = (
             "move them with ALTER TABLE … SET SCHEMA public: Holdfast does not back them up, export them or erase them"
         )
         return warn("foreign_tables", found, fix)
-    user, *_ = query.row("role", quoted(schema))
-    namesakes = [str(name) for (name,) in query.rows("namesakes", schema, sorted(ALL_TABLES))]
-    if user == schema and namesakes:
+    user, *_ = query.row("role", quoted(query.schema))
+    namesakes = [str(name) for (name,) in query.rows("namesakes", query.schema, sorted(ALL_TABLES))]
+    if user == query.schema and namesakes:
         found = f"applications that log in as {user} find Holdfast's tables in place of {', '.join(namesakes)}"
         fix = f"let them log in as another role, or run: ALTER ROLE {quoted(user)} SET search_path = public"
         return warn("foreign_tables", found, fix)
-    return ok("foreign_tables", f"the schema {schema} has no table of another application")
+    return ok("foreign_tables", f"the schema {query.schema} has no table of another application")
 
 
-def check_privileges(query: ServerQuery, schema: str, version: int) -> Check:
+def check_privileges(query: ServerQuery, version: int) -> Check:
     """That this user may do what is needed, and not everything."""
-    user, is_super, may_create, owns = query.row("role", quoted(schema))
+    user, is_super, may_create, owns = query.row("role", quoted(query.schema))
     if version == 0 and not may_create:
         name = quoted(query.connection.info.dbname)
         fix = f"GRANT CREATE ON DATABASE {name} TO {quoted(user)}, or let another user open it once: {_OPEN}"
-        return fail("privileges", f"{user} may not make the schema {schema}", fix)
-    missing = [str(what) for (what,) in query.rows("missing", quoted(schema))]
+        return fail("privileges", f"{user} may not make the schema {query.schema}", fix)
+    missing = [str(what) for (what,) in query.rows("missing", quoted(query.schema))]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        return fail("privileges", f"{user} lacks {', '.join(missing[:3])}{more}", _grants(schema, user))
+        return fail("privileges", f"{user} lacks {', '.join(missing[:3])}{more}", _grants(query.schema, user))
     if version < NEWEST and not owns:
         fix = f"open it once as the owner of its tables: {_OPEN}"
         return fail("privileges", f"{user} may not bring the tables up to date", fix)
@@ -193,15 +176,16 @@ def _grants(schema: str, user: str) -> str:
     )
 
 
-def check_nodes(query: ServerQuery, schema: str, *, wanted: bool) -> Check:
+def check_nodes(query: ServerQuery) -> Check:
     """That the tables lie where they should: all on one server, or spread by Citus."""
     (enabled,) = query.row("citus_version")
+    wanted = query.settings.distribute
     if enabled is None:
         if wanted:
             fix = "run CREATE EXTENSION citus in this database, on every node; or leave HOLDFAST_DISTRIBUTE out"
             return fail("distribution", "HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", fix)
         return ok("distribution", "one server")
-    spread = {str(name): bool(by_column) for name, by_column in query.rows("distributed", quoted(schema))}
+    spread = {str(name): bool(by_column) for name, by_column in query.rows("distributed", quoted(query.schema))}
     nodes, coordinator = query.row("nodes")
     if not coordinator:
         fix = "name the coordinator in HOLDFAST_URL: locks that all processes must share are taken there"

@@ -14,19 +14,28 @@ from holdfast.core.records import MIB
 from holdfast.core.times import SECOND
 from holdfast.health.checks import Check, elapsed_ms, fail, ok, warn
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
+from holdfast.settings import Settings
 from holdfast.storage.postgres.connect import quoted
 from holdfast.storage.postgres.errors import in_our_words
 from holdfast.storage.relational.database import statements
 
 _SQL: Final = statements("holdfast.health")
+_OLDEST: Final = 15
+#: From here on a clock's difference eats into the lease of whoever sweeps.
+_APART: Final = 1 * SECOND
+_STANDING_SECONDS: Final = 60.0
+#: Half of the numbers that transactions have before the server stops to protect them.
+_OLD_NUMBERS: Final = 1_000_000_000
 
 
 class ServerQuery:
     """A connection that can only look: statements by their names, problems in Holdfast's words."""
 
-    def __init__(self, connection: psycopg.Connection[Any], place: str) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], place: str, schema: str, settings: Settings) -> None:
         self.connection = connection
         self.place = place
+        self.schema = schema
+        self.settings = settings
         connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; SET lock_timeout = 2000")
 
     def rows(self, name: str, *bindings: Any) -> list[tuple[Any, ...]]:
@@ -42,13 +51,9 @@ class ServerQuery:
         (row,) = self.rows(name, *bindings)
         return row
 
-
-_OLDEST: Final = 15
-#: From here on a clock's difference eats into the lease of whoever sweeps.
-_APART: Final = 1 * SECOND
-_STANDING_SECONDS: Final = 60.0
-#: Half of the numbers that transactions have before the server stops to protect them.
-_OLD_NUMBERS: Final = 1_000_000_000
+    def tables(self) -> set[str]:
+        """The names of the tables in the store's schema."""
+        return {str(name) for (name,) in self.rows("tables", quoted(self.schema))}
 
 
 def check_server(query: ServerQuery) -> Check:
@@ -125,10 +130,10 @@ def check_durability(query: ServerQuery) -> Check:
     return ok("durability", "a commit waits for the server's disk")
 
 
-def check_connections(query: ServerQuery, pool_size: int) -> Check:
+def check_connections(query: ServerQuery) -> Check:
     """That a full pool of this process fits beside what is connected now."""
     total, *limits, used = query.row("connections")
-    return judge_connections([total, *(limit for limit in limits if limit >= 0)], used - 1, pool_size)
+    return judge_connections([total, *(limit for limit in limits if limit >= 0)], used - 1, query.settings.pool_size)
 
 
 def judge_connections(limits: list[int], used: int, pool_size: int) -> Check:
@@ -156,9 +161,9 @@ def check_transactions(query: ServerQuery, longer_than: float = _STANDING_SECOND
     return ok("transactions", f"none stands still for over {longer_than:.0f} s{others}")
 
 
-def check_vacuum(query: ServerQuery, schema: str) -> Check:
+def check_vacuum(query: ServerQuery) -> Check:
     """That the server clears away what was deleted."""
-    on, age, without = query.row("autovacuum", quoted(schema))
+    on, age, without = query.row("autovacuum", quoted(query.schema))
     fix = "turn autovacuum and track_counts on: without them what is deleted stays in the tables' files"
     if not on:
         return warn("autovacuum", "off", fix)
@@ -168,3 +173,14 @@ def check_vacuum(query: ServerQuery, schema: str) -> Check:
         fix = "VACUUM (FREEZE) the database, and find what holds vacuum back: see transactions"
         return warn("autovacuum", f"on, but {age:,} transactions behind", fix)
     return ok("autovacuum", f"on, {age:,} transactions since everything was last looked at")
+
+
+#: What is looked at once the server has answered, by the name of the check.
+SERVER_CHECKS: Final = {
+    "writable": check_writing,
+    "server_clock": check_clock,
+    "durability": check_durability,
+    "connections": check_connections,
+    "transactions": check_transactions,
+    "autovacuum": check_vacuum,
+}

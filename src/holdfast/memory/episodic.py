@@ -23,7 +23,7 @@ from holdfast.core.times import SECOND, iso, moment
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, Durable
 from holdfast.ports.records import Added
-from holdfast.recall.query import SearchOptions
+from holdfast.recall.index import SearchOptions
 
 _EPISODIC: Final = MemoryType.EPISODIC
 #: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more

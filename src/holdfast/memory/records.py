@@ -35,8 +35,7 @@ from holdfast.core.times import iso
 from holdfast.lifecycle.recycle_bin import not_restored, restoring
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
-from holdfast.recall.index import Hit
-from holdfast.recall.query import Query, SearchOptions
+from holdfast.recall.index import Hit, Query, SearchOptions
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 _TRIES = 16

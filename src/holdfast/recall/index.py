@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
@@ -22,7 +23,6 @@ from holdfast.recall.arrays import GrowingArray, dot
 from holdfast.recall.batches import Batch
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import MAX_RECORDS, Postings
-from holdfast.recall.query import Query, SearchOptions
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.session_links import NONE, SessionLinks
 
@@ -30,6 +30,27 @@ from holdfast.recall.session_links import NONE, SessionLinks
 _SLACK: Final = 256
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
+
+
+class Query(NamedTuple):
+    """A text, ready to be compared."""
+
+    vector: npt.NDArray[np.float32] | None
+    """Of unit length; ``None``: by words alone."""
+    terms: npt.NDArray[np.uint32]
+    """As ``terms.query_terms`` gives them."""
+
+
+class SearchOptions(NamedTuple):
+    """How many records are wanted, as of which time, and which ones."""
+
+    top_k: int
+    now: int
+    where: Filter | None = None
+    include_archived: bool = False
+    explain: bool = False
+    before: str | None = None
+    """A list goes on from here: with records of smaller ids, which are older ones."""
 
 
 class Hit(NamedTuple):

@@ -23,9 +23,8 @@ from holdfast.recall import terms
 from holdfast.recall.arrays import no_garbage_collection, release_free_memory
 from holdfast.recall.batches import Batch
 from holdfast.recall.compaction import compact
-from holdfast.recall.index import Hit, ScopeIndex
+from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import of_record
-from holdfast.recall.query import Query, SearchOptions
 
 _log = logging.getLogger("holdfast.recall")
 #: After the embedder has failed, it is not asked for so long.
@@ -167,25 +166,24 @@ class Recall:
 
     def drop(self, scope: Scope, kind: Kind) -> None:
         """Let go of one scope's index."""
-        with self._lock:
-            self._held.pop(_key(scope, kind), None)
-            self._total -= self._bytes.pop(_key(scope, kind), 0)
+        wanted = _key(scope, kind)
+        self._drop(lambda key: key == wanted)
 
     def forget_user(self, subject: Subject) -> None:
         """Let go of everything of one user."""
-        with self._lock:
-            for key in [key for key in self._held if key[0] == subject]:
-                self._held.pop(key, None)
-                self._total -= self._bytes.pop(key, 0)
+        self._drop(lambda key: key[0] == subject)
         terms.forget()
 
     def forget(self) -> None:
         """Keep nothing of any text in memory; the next recall reads its scope again."""
-        with self._lock:
-            self._held.clear()
-            self._bytes.clear()
-            self._total = 0
+        self._drop(lambda _key: True)
         terms.forget()
+
+    def _drop(self, matches: Callable[[_Key], bool]) -> None:
+        with self._lock:
+            for key in [key for key in self._held if matches(key)]:
+                del self._held[key]
+                self._total -= self._bytes.pop(key, 0)
 
     @property
     def nbytes(self) -> int:
@@ -281,12 +279,13 @@ class Recall:
             release_free_memory()
 
     def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
+        """Bring an index to these items; what it holds of them already is left alone."""
         wanted = {item.id: hash((item.content, to_json(item.metadata), self._paused_until)) for item in items}
         new = [item for item in items if held.items.get(item.id) != wanted[item.id]]
-        records = [_as_record(item, scope, kind) for item in new]
+        records = [_as_record(item, kind, scope, item.created_at) for item in new]
         encodings = self.encode(records) if records else []
         held.index.remove([item_id for item_id in held.items if item_id not in wanted])
-        held.index.upsert([_as_row(record, code) for record, code in zip(records, encodings, strict=True)])
+        held.index.upsert(map(_as_index_row, records, encodings))
         held.items = wanted
 
     def _reembed_batch(self, subject: Subject, kind: Kind, limit: int = _BATCH) -> int:
@@ -319,29 +318,11 @@ def _apply(held: _HeldIndex, kind: Kind, changes: Changes[Batch]) -> None:
     held.cursor = changes.cursor
 
 
-def _as_record(item: Message, scope: Scope, kind: Kind) -> Record:
-    return Record(
-        id=item.id,
-        kind=kind.name,
-        scope=scope,
-        content=item.content,
-        created_at=item.created_at,
-        updated_at=item.created_at,
-        dated_at=item.created_at,
-        metadata=item.metadata,
-    )
+def _as_record(item: Message, kind: Kind, scope: Scope, at: int) -> Record:
+    return Record(item.id, kind.name, scope, item.content, at, at, at, metadata=item.metadata)
 
 
-def _as_row(record: Record, encoding: Encoding) -> IndexRow:
-    return IndexRow(
-        record.id,
-        record.scope.agent_id,
-        record.scope.session_id,
-        record.created_at,
-        record.updated_at,
-        None,
-        None,
-        to_json(record.metadata),
-        encoding.vectors,
-        encoding.terms,
-    )
+def _as_index_row(record: Record, encoding: Encoding) -> IndexRow:
+    scope, metadata = record.scope, to_json(record.metadata)
+    known = (record.id, scope.agent_id, scope.session_id, record.created_at, record.updated_at)
+    return IndexRow(*known, None, None, metadata, encoding.vectors, encoding.terms)
