@@ -12,8 +12,6 @@ from holdfast.core.content import MAX_TOP_K
 from holdfast.edges.access.memory import BoundedMemory
 from holdfast.edges.operations.memories import DerivedFrom, NewMetadata, Source
 from holdfast.edges.operations.models import (
-    MEMORY_ID,
-    MOMENT,
     AgentId,
     Id,
     Input,
@@ -80,24 +78,12 @@ class ListMessages(OneSession, Paged):
 class AddedMessage(Output):
     """A message that was added."""
 
-    model_config = example({"message_id": MEMORY_ID, "ttl_seconds": 3_600})
-
     message_id: str
     ttl_seconds: int | None = Field(description="So long the session stays in short-term memory.")
 
 
 class Message(Output):
     """A message of a session."""
-
-    model_config = example(
-        {
-            "message_id": MEMORY_ID,
-            "role": "user",
-            "content": "Where is my order?",
-            "timestamp": MOMENT,
-            "metadata": {},
-        }
-    )
 
     message_id: str
     role: str
@@ -115,17 +101,6 @@ class MessagePage(Page):
 class Session(Output):
     """A session."""
 
-    model_config = example(
-        {
-            "agent_id": "travel_agent",
-            "session_id": "s1",
-            "summary": "user: Where is my order?",
-            "created_at": MOMENT,
-            "updated_on": MOMENT,
-            "messages": 1,
-        }
-    )
-
     agent_id: str
     session_id: str | None = Field(description="`null`: the session without a name.")
     summary: str
@@ -142,8 +117,6 @@ class SessionPage(Page):
 
 class RemovedSession(Output):
     """A session that went to the recycle bin."""
-
-    model_config = example({"agent_id": "travel_agent", "session_id": "s1", "messages": 12})
 
     agent_id: str
     session_id: str
@@ -177,8 +150,6 @@ class NewEpisode(Scoped):
 class RecordedEpisode(Output):
     """An episode that was recorded."""
 
-    model_config = example({"episode_id": MEMORY_ID})
-
     episode_id: str = Field(description="The id of the memory, too.")
 
 
@@ -204,21 +175,6 @@ class Episode(Output):
 
 class Episodes(Output):
     """Episodes, best first."""
-
-    model_config = example(
-        {
-            "items": [
-                {
-                    "episode_id": MEMORY_ID,
-                    "task": "Book a train to Leeds",
-                    "summary": "Looked up trains and booked the 9:15.",
-                    "date": MOMENT,
-                    "score": 0.71,
-                    "is_archived": False,
-                }
-            ]
-        }
-    )
 
     items: list[Episode]
 

@@ -8,19 +8,15 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, GC_FIELDS
-from holdfast.edges.operations.models import MEMORY_ID, MOMENT, Confirm, Input, Metadata, Nothing, Output, example
+from holdfast.core.domains import DOMAINS
+from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Metadata, Nothing, OpenOutput, Output, example
 from holdfast.edges.operations.operation import Group, Reach, Tenant
 from holdfast.edges.operations.pagination import Page, Paged
 
 domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
 MAX_RESOURCES: Final = 20_000
 Domain = StrEnum("Domain", {name.upper(): name for name in DOMAINS})  # type: ignore[misc]  # the domains there are
-_POLICY: Final = {
-    name: list(value) if isinstance(value, tuple) else value for name, value in DEFAULT_POLICY.as_dict().items()
-}
 _RESOURCE: Final = {"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00:00+00:00"}
-_PATH: Final = f"/home/holdfast/archive/archive/5b/5b…/domains/memory/{MEMORY_ID}/manifest.json"
 _FIELDS: Final = (
     "older_than_days (1 to 3,650: after that a resource may go), source_types (context, action, thought), "
     "keep_session_ids and keep_context_ids (nothing of these goes), limit (1 to 20,000: so many at once), vacuum, "
@@ -91,37 +87,27 @@ class OneArchive(OneDomain):
     archive_id: str = Field(max_length=64, description="The archive's id.", examples=[MEMORY_ID])
 
 
-class CollectionParameters(Output):
+class _Parameters(Output):
+    older_than_days: int
+    source_types: list[str]
+    keep_session_ids: list[str]
+    keep_context_ids: list[int]
+    limit: int
+    vacuum: bool
+
+
+class CollectionParameters(_Parameters, OpenOutput):
     """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
 
-    model_config = example({name: value for name, value in _POLICY.items() if name in GC_FIELDS}, closed=False)
 
-    older_than_days: int
-    source_types: list[str]
-    keep_session_ids: list[str]
-    keep_context_ids: list[int]
-    limit: int
-    vacuum: bool
-
-
-class DomainPolicy(Output):
+class DomainPolicy(_Parameters):
     """The policy of a domain."""
 
-    model_config = example(_POLICY)
-
-    older_than_days: int
-    source_types: list[str]
-    keep_session_ids: list[str]
-    keep_context_ids: list[int]
-    limit: int
-    vacuum: bool
     auto_gc: bool
 
 
 class DomainPolicies(Output):
     """The policies of all domains."""
-
-    model_config = example({"version": 1, "updated_at": MOMENT, **dict.fromkeys(DOMAINS, _POLICY)})
 
     version: int = Field(description="The version of the format that they are kept in.")
     updated_at: str | None = Field(description="When one of them was last changed; `null`: never.")
@@ -131,8 +117,6 @@ class DomainPolicies(Output):
 
 class ConfiguredDomain(Output):
     """A policy that was changed."""
-
-    model_config = example({"success": True, "domain": "rag", "policy": _POLICY, "updated_at": MOMENT})
 
     success: bool
     domain: str
@@ -150,18 +134,6 @@ class ProtectedResource(Output):
 class SortedResources(Output):
     """What may go by a policy, and what may not."""
 
-    model_config = example(
-        {
-            "success": True,
-            "domain": "memory",
-            "cutoff_date": MOMENT,
-            "policy_applied": _POLICY,
-            "eligible": [_RESOURCE],
-            "protected": [],
-            "counts": {"eligible": 1, "protected": 0, "total": 1},
-        }
-    )
-
     success: bool
     domain: str
     cutoff_date: str
@@ -171,21 +143,7 @@ class SortedResources(Output):
     counts: dict[str, int]
 
 
-class WrittenArchive(Output):
-    """An archive that was written."""
-
-    model_config = example(
-        {
-            "success": True,
-            "domain": "memory",
-            "archive_id": MEMORY_ID,
-            "manifest_path": _PATH,
-            "resource_count": 1,
-            "total_size_bytes": 82,
-        }
-    )
-
-    success: bool
+class _Archive(Output):
     domain: str
     archive_id: str
     manifest_path: str = Field(description="A path on the server's machine, or the URL of an object in a bucket.")
@@ -193,28 +151,17 @@ class WrittenArchive(Output):
     total_size_bytes: int
 
 
-class Archive(Output):
+class WrittenArchive(_Archive):
+    """An archive that was written."""
+
+    success: bool
+
+
+class Archive(_Archive):
     """An archive, without what is in it."""
 
-    model_config = example(
-        {
-            "archive_id": MEMORY_ID,
-            "domain": "memory",
-            "created_at": MOMENT,
-            "note": None,
-            "resource_count": 1,
-            "total_size_bytes": 82,
-            "manifest_path": _PATH,
-        }
-    )
-
-    archive_id: str
-    domain: str
     created_at: str
     note: str | None
-    resource_count: int
-    total_size_bytes: int
-    manifest_path: str
 
 
 class ArchivePage(Page):
@@ -225,8 +172,6 @@ class ArchivePage(Page):
 
 class WholeArchive(Output):
     """An archive: its manifest and its resources, each as it was written."""
-
-    model_config = example({"manifest": {"archive_id": MEMORY_ID, "resource_count": 1}, "resources": [_RESOURCE]})
 
     manifest: Metadata
     resources: list[Metadata]

@@ -13,98 +13,57 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from holdfast.core.errors import (
-    ConfirmationNeededError,
-    ConflictError,
-    ForbiddenError,
-    HeldError,
-    HoldfastError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
-    StaleError,
-    UnauthenticatedError,
-)
+from holdfast.core.errors import HoldfastError
 
 _log = logging.getLogger("holdfast.errors")
 PROBLEM_JSON: Final = "application/problem+json"
 _RETRY_AFTER_SECONDS: Final = "1"
 _MAX_CHARS: Final = 2_000
 
-#: The HTTP status of every error that Holdfast raises, by its code.
+#: The codes of all errors that Holdfast raises, by the HTTP status that they have.
+_CODES: Final[Mapping[int, str]] = {
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    409: "quota_exceeded conflict stale lease_lost rules_changed plan_changed agent_removed request_in_progress",
+    410: "key_destroyed",
+    413: "request_too_large",
+    422: (
+        "invalid_input invalid_content invalid_metadata invalid_filter invalid_kind invalid_scope "
+        "schema_violation invalid_rule idempotency_key_reused"
+    ),
+    423: "held",
+    428: "confirmation_needed clock",
+    429: "rate_limited",
+    500: (
+        "error invalid_settings storage object_missing object_damaged other_keyring master_key key_missing "
+        "keyring ledger not_a_store store_too_new"
+    ),
+    501: "missing_extra",
+    502: "embedder summarizer object_store",
+    503: (
+        "request_timeout embedder_unavailable summarizer_unavailable store_busy object_store_unavailable "
+        "store_read_only store_unavailable store_lost store_away closed"
+    ),
+    504: "in_doubt",
+    507: "store_full",
+}
 STATUSES: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "error": 500,
-        "invalid_input": 422,
-        "invalid_content": 422,
-        "invalid_metadata": 422,
-        "invalid_filter": 422,
-        "invalid_kind": 422,
-        "invalid_scope": 422,
-        "schema_violation": 422,
-        "invalid_settings": 500,
-        "invalid_rule": 422,
-        "not_found": 404,
-        "quota_exceeded": 409,
-        "conflict": 409,
-        "stale": 409,
-        "lease_lost": 409,
-        "rules_changed": 409,
-        "plan_changed": 409,
-        "held": 423,
-        "confirmation_needed": 428,
-        "clock": 428,
-        "agent_removed": 409,
-        "unauthenticated": 401,
-        "forbidden": 403,
-        "rate_limited": 429,
-        "request_too_large": 413,
-        "request_timeout": 503,
-        "request_in_progress": 409,
-        "idempotency_key_reused": 422,
-        "missing_extra": 501,
-        "embedder": 502,
-        "embedder_unavailable": 503,
-        "summarizer": 502,
-        "summarizer_unavailable": 503,
-        "storage": 500,
-        "store_busy": 503,
-        "store_full": 507,
-        "object_store": 502,
-        "object_store_unavailable": 503,
-        "object_missing": 500,
-        "object_damaged": 500,
-        "other_keyring": 500,
-        "master_key": 500,
-        "key_destroyed": 410,
-        "key_missing": 500,
-        "keyring": 500,
-        "ledger": 500,
-        "store_read_only": 503,
-        "store_unavailable": 503,
-        "store_lost": 503,
-        "store_away": 503,
-        "in_doubt": 504,
-        "not_a_store": 500,
-        "store_too_new": 500,
-        "closed": 503,
-    }
+    {code: status for status, codes in _CODES.items() for code in codes.split()}
 )
 
-#: What a model is advised to do, by the first family that an error belongs to.
-_ADVICE: Final = MappingProxyType(
-    {
-        UnauthenticatedError: "Ask whoever runs this server for a key that is valid; trying again will not help.",
-        ForbiddenError: "Ask whoever runs this server for a key that may do this; trying again will not help.",
-        InvalidInputError: "Correct the arguments and call again.",
-        NotFoundError: "Look for it with memory_search; memory_explain says what became of a memory that was there.",
-        QuotaExceededError: "Delete memories that are no longer needed with memory_delete, then add it again.",
-        ConfirmationNeededError: "Nothing was changed. Tell the user what would go; if they agree, call with confirm.",
-        HeldError: "Leave it as it is: whoever placed the hold has to release it.",
-        StaleError: "Read it again, then retry.",
-        ConflictError: "Look at its state with memory_explain before you go on.",
-    }
-)
+#: What a model is advised to do, by the code of an error or else by its status.
+_ADVICE: Final[Mapping[str | int, str]] = {
+    "quota_exceeded": "Delete memories that are no longer needed with memory_delete, then add it again.",
+    "stale": "Read it again, then retry.",
+    401: "Ask whoever runs this server for a key that is valid; trying again will not help.",
+    403: "Ask whoever runs this server for a key that may do this; trying again will not help.",
+    404: "Look for it with memory_search; memory_explain says what became of a memory that was there.",
+    409: "Look at its state with memory_explain before you go on.",
+    422: "Correct the arguments and call again.",
+    423: "Leave it as it is: whoever placed the hold has to release it.",
+    428: "Nothing was changed. Tell the user what would go; if they agree, call with confirm.",
+}
 _LATER: Final = "Try again in a moment."
 _NO_USE: Final = "Tell the user that it did not work; trying again will not help."
 
@@ -138,8 +97,7 @@ def publish(problem: BaseException) -> PublicError:
         _log.error("%s (%s): %s", problem.code, reference, problem)
         kind = (type(problem).__doc__ or "It failed.").splitlines()[0]
         message = f"{kind} The server's log has more under {reference}."
-    known = next((advice for family, advice in _ADVICE.items() if isinstance(problem, family)), None)
-    advice = known or (_LATER if problem.retryable else _NO_USE)
+    advice = _ADVICE.get(problem.code) or _ADVICE.get(status) or (_LATER if problem.retryable else _NO_USE)
     return PublicError(problem.code, message, problem.retryable, status, advice)
 
 

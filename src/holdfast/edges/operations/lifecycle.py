@@ -13,12 +13,12 @@ from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.operations.models import (
     MEMORY_ID,
-    MOMENT,
     ConfirmClock,
     Id,
     Input,
     MaybeUser,
     Metadata,
+    OpenOutput,
     Output,
     example,
 )
@@ -31,13 +31,6 @@ sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it
 recycle = Group("recycle", "The recycle bin: what was removed, for as long as it can be brought back.")
 holds = Group("holds", "What nothing may remove, however old it is and whoever asks.")
 _DIGEST: Final = "64a1b2c3d4e5f-0123456789abcdef0123456789abcdef"
-_LINE: Final = {
-    "memory_type": "episodic",
-    "action": "archive",
-    "reason": "90 days after it ended",
-    "records": 3,
-    "bytes": 1_204,
-}
 
 
 class PlanSweep(Input):
@@ -99,12 +92,8 @@ class Waiting(Output):
     lines: list[SweepLine]
 
 
-class SweepReport(Output):
+class SweepReport(OpenOutput):
     """What a sweep did."""
-
-    model_config = example(
-        {"dry_run": False, "counts": {"archive": 812}, "bytes_before": 652_841, "bytes_after": 305_312}, closed=False
-    )
 
     dry_run: bool
     counts: dict[str, int]
@@ -114,21 +103,6 @@ class SweepReport(Output):
 
 class SweepPlan(Output):
     """What a sweep would do. Nothing was changed."""
-
-    model_config = example(
-        {
-            "dry_run": True,
-            "at": MOMENT,
-            "digest": _DIGEST,
-            "counts": {"archive": 3, "recycle": 0, "delete": 0},
-            "bytes": 1_204,
-            "lines": [_LINE],
-            "set_aside": [],
-            "held": 0,
-            "waiting": None,
-            "samples": [{"memory_id": MEMORY_ID, "action": "archive", "reason": "90 days after it ended"}],
-        }
-    )
 
     dry_run: bool
     at: str
@@ -196,26 +170,8 @@ class ListRecycled(Paged):
     user_id: MaybeUser = None
 
 
-class RecycledThing(Output):
+class RecycledThing(OpenOutput):
     """Something in the recycle bin."""
-
-    model_config = example(
-        {
-            "type": "memory",
-            "memory_id": MEMORY_ID,
-            "memory_type": "long_term",
-            "user_id": "alice",
-            "agent_id": "travel_agent",
-            "session_id": None,
-            "content": "Ann likes green tea.",
-            "deleted_at": MOMENT,
-            "reason": "deleted by the user",
-            "bundle": None,
-            "purge_at": "2026-01-30T12:00:00+00:00",
-            "days_left": 15,
-        },
-        closed=False,
-    )
 
     type: BinType
     deleted_at: str | None
@@ -246,8 +202,6 @@ class RestoreRecycled(Input):
 class RestoredCount(Output):
     """How many things came back."""
 
-    model_config = example({"restored": 1})
-
     restored: int
 
 
@@ -261,8 +215,6 @@ class PurgeRecycled(Input):
 
 class Purged(Output):
     """How many were deleted for good, by kind."""
-
-    model_config = example({"purged": {"long_term": 3}})
 
     purged: dict[str, int]
 
@@ -296,16 +248,6 @@ def purge_recycled(tenant: Tenant, asked: PurgeRecycled) -> Any:
 
 # --- holds ------------------------------------------------------------------------------------------------------------
 
-_HOLD: Final = {
-    "hold_id": MEMORY_ID,
-    "user_id": "alice",
-    "reason": "Case 4711",
-    "author": f"key:{MEMORY_ID}",
-    "created_at": MOMENT,
-    "released_at": None,
-    "released_by": None,
-}
-
 
 class NewHold(Input):
     """What is to be kept, and why. Where several parts are named, what all of them name is kept."""
@@ -335,8 +277,6 @@ class ListHolds(Paged):
 class Hold(Output):
     """A hold."""
 
-    model_config = example(_HOLD)
-
     hold_id: str
     user_id: str | None = None
     agent_id: str | None = None
@@ -352,8 +292,6 @@ class Hold(Output):
 
 class AddedHold(Hold):
     """A hold that was added."""
-
-    model_config = example({**_HOLD, "covers": {"memories": 1_204, "sessions": 17}})
 
     covers: dict[str, int] | None = Field(
         description="How much it covers now, of a user or of one memory; null where that would have to be counted."

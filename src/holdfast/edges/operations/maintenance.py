@@ -12,8 +12,6 @@ from holdfast.core.content import MAX_ID_CHARS
 from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import (
-    MEMORY_ID,
-    MOMENT,
     ConfirmClock,
     Id,
     Input,
@@ -21,6 +19,7 @@ from holdfast.edges.operations.models import (
     MaybeUser,
     Metadata,
     Nothing,
+    OpenOutput,
     Output,
     example,
 )
@@ -83,24 +82,7 @@ class RotateBackups(Input):
 class Backup(Output):
     """A backup."""
 
-    model_config = example(
-        {
-            "id": _BACKUP_ID,
-            "created_at": MOMENT,
-            "kinds": ["long_term"],
-            "users": 3,
-            "memories": 120,
-            "bytes": 48_000,
-            "written": 1_200,
-            "keeps_until": "2026-02-14T12:00:00+00:00",
-            "good": True,
-            "tried_at": MOMENT,
-            "problem": None,
-            "left_out": [],
-        }
-    )
-
-    id: str
+    id: BackupId
     created_at: str
     kinds: list[str]
     users: int
@@ -120,33 +102,25 @@ class BackupPage(Page):
     items: list[Backup]
 
 
-class BackupVerdict(Output):
+class BackupVerdict(OpenOutput):
     """Whether a backup is whole."""
 
-    model_config = example({"id": "…", "good": True, "problems": []}, closed=False)
+    id: BackupId
+    good: bool
+    problems: list[str]
 
 
-class RestoredBackup(Output):
+class RestoredBackup(OpenOutput):
     """What came back."""
 
-    model_config = example({"memories": 512, "kept": 0}, closed=False)
+    backup_id: BackupId
+    users: int
+    memories: int
+    kept: int = Field(description="What was there, and stayed as it is.")
 
 
 class RotatedBackups(Output):
     """What a rotation did."""
-
-    model_config = example(
-        {
-            "removed": [_BACKUP_ID],
-            "kept": [],
-            "rewritten": [],
-            "damaged": [],
-            "ahead": [],
-            "waiting": [],
-            "waiting_for": None,
-            "objects": 12,
-        }
-    )
 
     removed: list[str]
     kept: list[str] = Field(description="Past their time, and the last good ones of a kind.")
@@ -247,29 +221,6 @@ class JobChange(OneJob):
 class Job(Output):
     """A job: when it runs, how its last slot went, and what is wrong with it."""
 
-    model_config = example(
-        {
-            "name": "daily",
-            "cron": "0 3 * * *",
-            "timezone": "UTC",
-            "enabled": True,
-            "sweeps": "sessions, recycle bin, agents, tools, audit",
-            "meaning": "Recycles idle sessions, empties the bin of what is past its time, seals the audit chain.",
-            "last_slot": None,
-            "last_started": None,
-            "last_finished": None,
-            "last_result": None,
-            "error": None,
-            "next_run": MOMENT,
-            "running": False,
-            "overdue": False,
-            "failed": False,
-            "missed": 0,
-            "waiting_since": None,
-            "clock_set_back": False,
-        }
-    )
-
     name: str
     cron: str
     timezone: str
@@ -299,8 +250,6 @@ class Jobs(Output):
 
 class JobRun(Output):
     """A job that was run."""
-
-    model_config = example({"name": "daily", "result": {"tenants": 1, "counts": {"archive": 0}}})
 
     name: str
     result: Metadata
@@ -346,18 +295,6 @@ class TailAudit(Input):
 class AuditEntry(Output):
     """Something that happened."""
 
-    model_config = example(
-        {
-            "at": MOMENT,
-            "action": "recycled",
-            "actor": "key:0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77",
-            "item": MEMORY_ID,
-            "detail": {"reason": "deleted by the user", "kind": "long_term"},
-            "chain": "5b0c…",
-            "seq": 7,
-        }
-    )
-
     at: str
     action: str
     actor: str
@@ -383,8 +320,6 @@ class AuditFinding(Output):
 
 class AuditVerdict(Output):
     """Whether the audit chain is whole."""
-
-    model_config = example({"ok": True, "chains": 3, "entries": 120, "checkpoints": 4, "problems": 0, "findings": []})
 
     ok: bool
     chains: int
@@ -413,17 +348,6 @@ def verify_audit(store: Tenant, _asked: Nothing) -> Any:
 
 class Me(Output):
     """Who calls."""
-
-    model_config = example(
-        {
-            "key_id": MEMORY_ID,
-            "tenant": "acme",
-            "operator": False,
-            "rights": ["read", "write"],
-            "users": ["alice"],
-            "agents": None,
-        }
-    )
 
     key_id: str | None = Field(description="`null`: the local caller, who needs no key.")
     tenant: str = Field(description="The tenant that is acted for.")

@@ -10,15 +10,13 @@ from holdfast.core.access import Right
 from holdfast.core.content import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.core.records import MemoryType
 from holdfast.edges.operations.models import (
-    A_MEMORY,
-    MEMORY_ID,
-    MOMENT,
     Id,
     Kind,
     KindName,
     Memory,
     Metadata,
     OneMemory,
+    OpenOutput,
     Output,
     Scoped,
     example,
@@ -60,56 +58,37 @@ AutoPrune = Annotated[
 Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
 
 
-class NewMemory(Scoped):
-    """A memory to be added."""
-
-    model_config = example(
-        {
-            **_WHO,
-            "session_id": "s1",
-            "content": "Ann likes green tea.",
-            "memory_type": "long_term",
-            "metadata": {"topic": "drinks"},
-        }
-    )
-
-    content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
+class _New(Scoped):
     memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
-    metadata: NewMetadata = None
     source: Source = None
     derived_from: DerivedFrom = None
     auto_prune: AutoPrune = False
 
 
-class NewMemories(Scoped):
+class NewMemory(_New):
+    """A memory to be added."""
+
+    model_config = example({**_WHO, "content": "Ann likes green tea.", "metadata": {"topic": "drinks"}})
+
+    content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
+    metadata: NewMetadata = None
+
+
+class NewMemories(_New):
     """Memories to be added together, all of them or none."""
 
-    model_config = example(
-        {**_WHO, "contents": ["Ann likes green tea.", "Ann lives in Leeds."], "memory_type": "long_term"}
-    )
+    model_config = example({**_WHO, "contents": ["Ann likes green tea.", "Ann lives in Leeds."]})
 
     contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH, description="What each of them says.")
-    memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
     metadata: Metadata | list[Metadata | None] | None = Field(
         None, description="One object for all of them, or a list with one for each."
     )
-    source: Source = None
-    derived_from: DerivedFrom = None
-    auto_prune: AutoPrune = False
 
 
 class Question(Scoped):
     """What to look for, in whose memory."""
 
-    model_config = example(
-        {
-            **_WHO,
-            "query": "What does Ann drink?",
-            "memory_types": ["long_term", "episodic"],
-            "top_k": 5,
-            "filters": {"topic": "drinks"},
-        }
-    )
+    model_config = example({**_WHO, "query": "What does Ann drink?", "top_k": 5, "filters": {"topic": "drinks"}})
 
     query: str = Field(description="What to look for, in any words.")
     memory_types: list[KindName] | None = Field(
@@ -155,21 +134,8 @@ class DerivedOf(OneMemory):
     deep: bool = Field(False, description="And what was derived from that, and so on.")
 
 
-class Added(Output):
-    """A memory that was added."""
-
-    model_config = example(
-        {
-            "memory_id": MEMORY_ID,
-            "operation": "add",
-            "memory_type": "long_term",
-            "latency_ms": 1.2,
-            "quota_remaining": 9_999,
-        }
-    )
-
-    memory_id: str
-    operation: str = Field(description="`add`, or `add_with_prune`.")
+class _Added(Output):
+    operation: str = Field(description="`add` or `add_many`; `add_with_prune`, where old memories made way.")
     memory_type: MemoryType
     latency_ms: float
     quota_remaining: int | None = Field(
@@ -177,31 +143,21 @@ class Added(Output):
     )
     pruned: int | None = Field(None, description="How many old ones went to the recycle bin.")
     dropped: int | None = Field(None, description="How many old messages left the short-term window.")
+
+
+class Added(_Added):
+    """A memory that was added."""
+
+    memory_id: str
     indexed_chars: int | None = Field(
         None, description="Of a very long text: how much of it is embedded and indexed, from its beginning."
     )
 
 
-class AddedMany(Output):
+class AddedMany(_Added):
     """Memories that were added."""
 
-    model_config = example(
-        {
-            "memory_ids": [MEMORY_ID],
-            "operation": "add_many",
-            "memory_type": "long_term",
-            "latency_ms": 2.5,
-            "quota_remaining": 9_998,
-        }
-    )
-
     memory_ids: list[str] = Field(description="In the order of the contents.")
-    operation: str
-    memory_type: MemoryType
-    latency_ms: float
-    quota_remaining: int | None
-    pruned: int | None = None
-    dropped: int | None = None
 
 
 class FoundMemory(Memory):
@@ -213,8 +169,6 @@ class FoundMemory(Memory):
 
 class FoundMemories(Output):
     """What was found, best first."""
-
-    model_config = example({"items": [{**A_MEMORY, "score": 0.83}]})
 
     items: list[FoundMemory]
 
@@ -258,8 +212,6 @@ class WholeMemory(Memory):
 class Deleted(Output):
     """A memory that was deleted."""
 
-    model_config = example({"memory_id": MEMORY_ID, "operation": "recycle", "memory_type": "long_term"})
-
     memory_id: str
     operation: str = Field(description="`recycle`: it can be restored; `delete`: it is gone.")
     memory_type: MemoryType
@@ -273,29 +225,8 @@ class DerivedMemories(Output):
     items: list[Memory]
 
 
-class Explanation(Output):
+class Explanation(OpenOutput):
     """Why a memory is as it is, and what happens to it next; of one that is gone, how it went."""
-
-    model_config = example(
-        {
-            "memory_id": MEMORY_ID,
-            "memory_type": "long_term",
-            "state": "active",
-            "is_visible": True,
-            "is_archived": False,
-            "created_at": MOMENT,
-            "next": {
-                "action": "archive",
-                "at": "2027-01-15T12:00:00+00:00",
-                "due": False,
-                "rule": "the default for long_term",
-                "reason": "365 days after it was made",
-            },
-            "protected_by": [],
-            "summary": "This long_term memory is active. It is to be archived on 2027-01-15T12:00:00+00:00.",
-        },
-        closed=False,
-    )
 
     memory_id: str
     memory_type: str | None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from enum import Enum
+from types import NoneType
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from holdfast.core.content import MAX_ID_CHARS, json_problem, to_json
@@ -44,15 +47,94 @@ class Nothing(Input):
 
 
 class Output(BaseModel):
-    """What an operation gives."""
+    """What an operation gives. The examples of its fields make its example."""
 
     model_config = ConfigDict(extra="forbid")
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_options: Any) -> None:
+        values = {name: _example_of(name, field) for name, field in cls.model_fields.items() if field.is_required()}
+        cls.model_config["json_schema_extra"] = {"example": values}
 
-def example(value: Any, *, closed: bool = True) -> ConfigDict:
-    """A model's example. A model that is not ``closed`` may have more than its fields."""
-    config = ConfigDict(json_schema_extra={"example": value})
-    return config if closed else ConfigDict(**config, extra="allow")
+
+class OpenOutput(Output):
+    """What an operation gives, and whatever else belongs to it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def example(value: Any) -> ConfigDict:
+    """An input's example."""
+    return ConfigDict(json_schema_extra={"example": value})
+
+
+#: What fields of these names have in examples.
+_EXAMPLES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("memory_id", "message_id", "episode_id", "key_id", "hold_id", "archive_id", "rule_id"), MEMORY_ID),
+    **dict.fromkeys(("created_at", "updated_at", "deleted_at", "at", "last_active_at", "cutoff_date"), MOMENT),
+    **dict.fromkeys(("timestamp", "date", "updated_on", "next_run", "tried_at", "believed", "since"), MOMENT),
+    **dict.fromkeys(("purge_at", "keeps_until"), "2026-01-30T12:00:00+00:00"),
+    **dict.fromkeys(("ok", "success", "signed", "trusted", "good", "enabled", "is_visible"), True),
+    **dict.fromkeys(("pseudonym", "subject", "chain"), "9f2c…"),
+    **dict.fromkeys(("archive_by", "delete_by"), "the default for episodic"),
+    "user_id": "alice",
+    "agent_id": "travel_agent",
+    "session_id": "s1",
+    "tool_id": "route_finder",
+    "tenant": "acme",
+    "rights": ["read", "write"],
+    "content": "Ann likes green tea.",
+    "role": "user",
+    "task": "Book a train to Leeds",
+    "summary": "Looked up trains and booked the 9:15.",
+    "description": "Books journeys",
+    "metadata": {"topic": "drinks"},
+    "memory_type": "long_term",
+    "memory_ids": [MEMORY_ID],
+    "operation": "add",
+    "source": "agent:travel_agent",
+    **dict.fromkeys(("author", "actor"), f"key:{MEMORY_ID}"),
+    "score": 0.83,
+    "quota_remaining": 9_999,
+    "max_memories": 10_000,
+    "state": "active",
+    "level": "user",
+    "action": "archive",
+    "reason": "90 days after it ended",
+    "archive_after_days": 90,
+    "delete_after_days": 365,
+    "recycle_bin_days": 15,
+    "days_left": 15,
+    "counts": {"archive": 3},
+    "newly_due": {"archive": 0, "delete": 0, "recycle": 12},
+    "domain": "memory",
+    "older_than_days": 30,
+    "source_types": ["context", "action", "thought"],
+    "name": "daily",
+    "cron": "0 3 * * *",
+    "timezone": "UTC",
+}
+_BY_TYPE: Final[Mapping[object, Any]] = {str: "…", int: 3, float: 1.2, bool: False, dict: {}, list: []}
+
+
+def _example_of(name: str, field: FieldInfo) -> Any:
+    if field.examples:
+        return field.examples[0]
+    return _EXAMPLES[name] if name in _EXAMPLES else _example_value(field.annotation)
+
+
+def _example_value(annotation: Any) -> Any:
+    parts = get_args(annotation)
+    if NoneType in parts:
+        return None
+    if get_origin(annotation) is list and isinstance(parts[0], type) and issubclass(parts[0], Output):
+        return [_example_value(parts[0])]
+    if isinstance(annotation, type) and issubclass(annotation, Output):
+        extra: Any = annotation.model_config["json_schema_extra"]
+        return extra["example"]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return next(iter(annotation)).value
+    return _BY_TYPE[get_origin(annotation) or annotation]
 
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -90,26 +172,8 @@ class OneMemory(Scoped):
     memory_id: MemoryId
 
 
-#: A memory, as examples show it.
-A_MEMORY: Final[Mapping[str, Any]] = {
-    "memory_id": MEMORY_ID,
-    "content": "Ann likes green tea.",
-    "memory_type": "long_term",
-    "metadata": {"topic": "drinks"},
-    "agent_id": "travel_agent",
-    "session_id": "s1",
-    "created_at": MOMENT,
-    "updated_at": MOMENT,
-    "is_archived": False,
-    "source": "agent:travel_agent",
-    "derived_from": [],
-}
-
-
 class Memory(Output):
     """A memory."""
-
-    model_config = example(dict(A_MEMORY))
 
     memory_id: str
     content: str = Field(description="Its text; of working memory that was added as an object, the JSON of it.")
@@ -126,7 +190,5 @@ class Memory(Output):
 
 class Count(Output):
     """How many."""
-
-    model_config = example({"count": 3})
 
     count: int

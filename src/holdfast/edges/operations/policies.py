@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,8 +12,6 @@ from holdfast.core.access import Right
 from holdfast.core.records import DURABLE
 from holdfast.core.rules import DEFAULTS, EVERY
 from holdfast.edges.operations.models import (
-    MEMORY_ID,
-    MOMENT,
     Confirm,
     Id,
     Input,
@@ -40,7 +38,6 @@ Ruled = StrEnum(  # type: ignore[misc]  # the members are those of the rules
 DurableKind = StrEnum("DurableKind", {kind.name: kind.value for kind in DURABLE})  # type: ignore[misc]
 Days = Annotated[float, Field(gt=0, le=365_000)]
 Most = Annotated[int, Field(ge=0, lt=2**63)]
-_PERSONA: Final = "Never deleted by a rule (the default for persona); it stays until someone deletes it."
 
 
 class RuleScope(Input):
@@ -84,17 +81,6 @@ class RuleRemoval(RuleScope):
 class Rule(Output):
     """A rule that is in force."""
 
-    model_config = example(
-        {
-            "rule_id": None,
-            "memory_type": "episodic",
-            "level": "default",
-            "archive_after_days": 90,
-            "delete_after_days": 365,
-            "version": 0,
-        }
-    )
-
     rule_id: str | None
     memory_type: str
     level: str
@@ -118,18 +104,6 @@ class RulePage(Page):
 class Life(Output):
     """What the rules that meet come to; `null` is never."""
 
-    model_config = example(
-        {
-            "memory_type": "episodic",
-            "archive_after_days": 90,
-            "archive_by": "the default for episodic",
-            "delete_after_days": 365,
-            "delete_by": "the default for episodic",
-            "keep_days": None,
-            "keep_by": None,
-        }
-    )
-
     memory_type: str
     archive_after_days: float | str | None
     archive_by: str | None
@@ -141,25 +115,6 @@ class Life(Output):
 
 class KindRules(Life):
     """How long one kind is kept; `null` is never. `history` is the conversation that short-term memory leaves."""
-
-    model_config = example(
-        {
-            "memory_type": "persona",
-            "rule": _PERSONA,
-            "archive_after_days": None,
-            "archive_by": "the default for persona",
-            "delete_after_days": None,
-            "delete_by": "the default for persona",
-            "keep_days": "forever",
-            "keep_by": "the default for persona",
-            "gone_after_days": None,
-            "ttl_seconds": None,
-            "max_memories": 1_000,
-            "max_bytes": 67_108_864,
-            "quota_remaining": 998,
-            "exceptions": [],
-        }
-    )
 
     rule: str = Field(description="The rule in force, in sentences.")
     gone_after_days: float | None = Field(description="Deleted for good: its time and the recycle bin's.")
@@ -173,18 +128,6 @@ class KindRules(Life):
 class RulesInForce(Output):
     """The rules in force for one user, agent and session."""
 
-    model_config = example(
-        {
-            "user_id": "alice",
-            "agent_id": "travel_agent",
-            "session_id": None,
-            "summary": f"persona: {_PERSONA}",
-            "recycle_bin_days": 15,
-            "kinds": [],
-            "holds": [],
-        }
-    )
-
     user_id: str
     agent_id: str
     session_id: str | None
@@ -197,16 +140,6 @@ class RulesInForce(Output):
 class RuleEffect(Output):
     """What a change would come to."""
 
-    model_config = example(
-        {
-            "rule": {"rule_id": None, "memory_type": "episodic", "level": "user", "user_id": "alice", "version": 1},
-            "shortens": True,
-            "newly_due": {"archive": 0, "delete": 0, "recycle": 12},
-            "bytes": 48_000,
-            "held": 0,
-        }
-    )
-
     rule: Rule
     shortens: bool = Field(description="Something would be archived or removed earlier than it is now.")
     newly_due: dict[str, int] = Field(description="How many records it makes due at once, by action.")
@@ -216,21 +149,6 @@ class RuleEffect(Output):
 
 class ChangedRule(Rule):
     """A rule that was set or removed, and what that made due at once."""
-
-    model_config = example(
-        {
-            "rule_id": MEMORY_ID,
-            "memory_type": "episodic",
-            "level": "user",
-            "user_id": "alice",
-            "delete_after_days": 400,
-            "version": 1,
-            "updated_at": MOMENT,
-            "newly_due": {"archive": 0, "delete": 0, "recycle": 0},
-            "bytes": 0,
-            "held": 0,
-        }
-    )
 
     newly_due: dict[str, int]
     bytes: int
@@ -319,16 +237,6 @@ class NewQuota(Input):
 class KindUsage(Output):
     """What a user holds of a kind."""
 
-    model_config = example(
-        {
-            "memory_type": "long_term",
-            "memories": 12,
-            "bytes": 3_400,
-            "max_memories": 10_000,
-            "max_bytes": 1_073_741_824,
-        }
-    )
-
     memory_type: str
     memories: int
     bytes: int
@@ -344,8 +252,6 @@ class Usages(Output):
 
 class Quota(Output):
     """A quota that was set."""
-
-    model_config = example({"memory_type": "long_term", "user_id": "alice", "max_memories": 500, "max_bytes": None})
 
     memory_type: str
     user_id: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
@@ -11,13 +11,13 @@ from holdfast.core.content import check_id
 from holdfast.core.errors import ConfirmationNeededError
 from holdfast.edges.operations.models import (
     MEMORY_ID,
-    MOMENT,
     Count,
     Id,
     Input,
     KindName,
     Metadata,
     OneUser,
+    OpenOutput,
     Output,
     UserId,
     example,
@@ -27,7 +27,6 @@ from holdfast.edges.operations.pagination import Page, Paged
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
-_CERTIFICATE: Final = {"id": MEMORY_ID, "subject": "9f2c…"}
 CertificateId = Annotated[
     str, Field(min_length=1, max_length=64, description="The certificate's id.", examples=[MEMORY_ID])
 ]
@@ -35,10 +34,6 @@ CertificateId = Annotated[
 
 class UserSummary(Output):
     """What is kept of a user, in numbers."""
-
-    model_config = example(
-        {"user_id": "alice", "memories": 12, "kinds": {"long_term": 12}, "sessions": 3, "last_active_at": MOMENT}
-    )
 
     user_id: str
     memories: int = Field(description="Live ones.")
@@ -84,7 +79,7 @@ class ExportFile(Output):
 class ErasedPlace(Output):
     """What was found, removed and left in one place."""
 
-    name: str
+    name: str = Field(examples=["memories"])
     found: int
     removed: int
     left: int
@@ -92,18 +87,6 @@ class ErasedPlace(Output):
 
 class Erased(Output):
     """What became of everything that was kept of a person."""
-
-    model_config = example(
-        {
-            "user_id": "alice",
-            "pseudonym": "9f2c…",
-            "pending": False,
-            "waiting_for": [],
-            "memories": {"long_term": 12},
-            "places": [{"name": "memories", "found": 12, "removed": 12, "left": 0}],
-            "certificate": {"id": MEMORY_ID},
-        }
-    )
 
     user_id: str
     pseudonym: str | None = Field(description="What the ledger and the certificate know the person by.")
@@ -114,12 +97,8 @@ class Erased(Output):
     certificate: Metadata | None = Field(description="Signed; it can be verified without this server.")
 
 
-class ForgottenSource(Output):
+class ForgottenSource(OpenOutput):
     """How much went to the recycle bin, or would."""
-
-    model_config = example(
-        {"source": "import:crm-2026-05", "memories": 40, "derived": 3, "held": 0, "dry_run": True}, closed=False
-    )
 
     memories: int = Field(description="What the source wrote.")
     derived: int = Field(description="What others made of it.")
@@ -189,7 +168,7 @@ class OneCertificate(Input):
 class VerifyCertificate(Input):
     """A certificate to be verified."""
 
-    model_config = example({"certificate": {**_CERTIFICATE, "signature": "…"}})
+    model_config = example({"certificate": {"id": MEMORY_ID, "subject": "9f2c…", "signature": "…"}})
 
     certificate: dict[str, Any] = Field(description="All of it, as it was handed out.")
 
@@ -200,19 +179,15 @@ class CertificatePage(Page):
     items: list[Metadata]
 
 
-class Certificate(Output):
+class Certificate(OpenOutput):
     """A certificate, as it is to be handed out."""
 
-    model_config = example(_CERTIFICATE, closed=False)
-
-    id: str
+    id: str = Field(examples=[MEMORY_ID])
     subject: str = Field(description="The pseudonym of whoever was erased.")
 
 
 class CertificateVerdict(Output):
     """Whether a certificate is what it claims to be."""
-
-    model_config = example({"ok": True, "signed": True, "trusted": True, "reasons": []})
 
     ok: bool
     signed: bool = Field(description="Every word of it was signed with the key that it names.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.edges.operations.models import MOMENT, Id, Input, Metadata, Output, example
+from holdfast.edges.operations.models import Id, Input, Metadata, Output, example
 from holdfast.edges.operations.operation import Group, Reach, Tenant
 from holdfast.edges.operations.pagination import Page, Paged
 
@@ -67,21 +67,14 @@ class _Registered(Output):
     purge_at: str | None = None
 
 
-_ENTRY = {"description": "Books journeys", "metadata": {}, "created_at": MOMENT, "updated_at": MOMENT}
-
-
 class Agent(_Registered):
     """An agent."""
-
-    model_config = example({"agent_id": "travel_agent", **_ENTRY})
 
     agent_id: str
 
 
 class Tool(_Registered):
     """A tool."""
-
-    model_config = example({"tool_id": "route_finder", **_ENTRY})
 
     tool_id: str
 
@@ -101,17 +94,6 @@ class ToolPage(Page):
 class MovedAgent(Output):
     """What went to the recycle bin with an agent, or came back with it."""
 
-    model_config = example(
-        {
-            "agent_id": "travel_agent",
-            "persona": 2,
-            "episodic": 14,
-            "sessions": 3,
-            "messages": 120,
-            "purge_at": "2026-01-30T12:00:00+00:00",
-        }
-    )
-
     agent_id: str
     persona: int
     episodic: int
@@ -124,8 +106,6 @@ class MovedAgent(Output):
 
 class MovedTool(Output):
     """A tool that went to the recycle bin, or came back."""
-
-    model_config = example({"tool_id": "route_finder", "purge_at": "2026-01-30T12:00:00+00:00"})
 
     tool_id: str
     purge_at: str | None = None

@@ -75,25 +75,19 @@ def failed(request: Request) -> Response:
 def install(app: FastAPI, *, methods_at: Callable[[str], Collection[str]]) -> None:
     """Let an application answer every error in this form. ``methods_at`` says what can be done at a path."""
 
-    async def of_holdfast(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, HoldfastError)  # noqa: S101 - it is registered for those
-        return respond(request, problem)
+    async def handle(request: Request, problem: Exception) -> Response:
+        match problem:
+            case HoldfastError():
+                return respond(request, problem)
+            case RequestValidationError():
+                return _refuse_form(request, problem)
+            case HTTPException():
+                return _refuse_early(request, problem, methods_at(request.scope["path"]))
+            case _:
+                return failed(request)
 
-    async def of_form(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, RequestValidationError)  # noqa: S101
-        return _refuse_form(request, problem)
-
-    async def of_framework(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, HTTPException)  # noqa: S101
-        return _refuse_early(request, problem, methods_at(request.scope["path"]))
-
-    async def unexpected(request: Request, _problem: Exception) -> Response:
-        return failed(request)
-
-    app.add_exception_handler(HoldfastError, of_holdfast)
-    app.add_exception_handler(RequestValidationError, of_form)
-    app.add_exception_handler(HTTPException, of_framework)
-    app.add_exception_handler(Exception, unexpected)
+    for family in (HoldfastError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(family, handle)
 
 
 def _response(document: ProblemDocument) -> Response:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from fastapi import Request
@@ -35,11 +36,12 @@ Handler = Callable[[Request], Awaitable[Response]]
 Carry = Callable[[Callable[[], Response]], Response]
 
 
-class Asker(Protocol):
-    """Who sends a request that may come again."""
+@dataclass
+class Caller:
+    """Who sends a request: what it may reach, and how its request is done once where it has an idempotency key."""
 
     gate: Gate
-    carry: Carry | None
+    carry: Carry | None = None
 
 
 def key_of(request: Request) -> str | None:
@@ -55,7 +57,7 @@ def key_of(request: Request) -> str | None:
 
 
 async def answer_once(
-    request: Request, key: str, caller: Asker, replies: Replies, handle: Handler, *, is_long: bool
+    request: Request, key: str, caller: Caller, replies: Replies, handle: Handler, *, is_long: bool
 ) -> Response:
     """Carry a request out, or answer as it was answered before.
 

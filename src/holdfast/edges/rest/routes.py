@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from functools import cache
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Final
@@ -28,12 +27,11 @@ from holdfast.core.access import Right
 from holdfast.core.content import to_json
 from holdfast.core.errors import ForbiddenError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.access.callers import Callers
-from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Form, Operation
 from holdfast.edges.rest.errors import document_errors
-from holdfast.edges.rest.idempotency import WRITES, Carry, answer_once, key_of
+from holdfast.edges.rest.idempotency import WRITES, Caller, answer_once, key_of
 from holdfast.edges.rest.streaming import NDJSON, stream_file, stream_progress
 
 PREFIX: Final = "/v1"
@@ -47,14 +45,6 @@ _ZIP: Final = "application/zip"
 #: Characters of a user's id that a file's name does not have.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
 _NAMES: Final = re.compile(r"{(\w+)}")
-
-
-@dataclass
-class Caller:
-    """Who sends a request: what it may reach, and how its request is done once where it has an idempotency key."""
-
-    gate: Gate
-    carry: Carry | None = None
 
 
 class OperationRoute(APIRoute):
