@@ -22,8 +22,9 @@ from holdfast.edges.operations.models import (
     UserId,
     example,
 )
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
 
 sessions = Group("sessions", "Conversations: their messages, as short-term memory has them and as they are kept.")
 episodes = Group("episodes", "Tasks that an agent went through, with their steps, messages and tool calls.")
@@ -180,9 +181,9 @@ class Episodes(Output):
 
 
 @sessions.add("GET /sessions", Right.READ, Reach.USER, SessionPage)
-def list_sessions(user: Tenant, asked: ListSessions) -> Any:
+def list_sessions(holdfast: Holdfast, asked: ListSessions) -> Any:
     """List the sessions of a user, those begun last first."""
-    found = user.holdfast.sessions.list(asked.user_id, asked.agent_id)
+    found = holdfast.sessions.list(asked.user_id, asked.agent_id)
     return asked.page_of_all(
         found,
         lambda one: f"{one['created_at']}\x1f{one['agent_id']}\x1f{one['session_id'] or ''}",

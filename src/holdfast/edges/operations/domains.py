@@ -10,8 +10,9 @@ from pydantic import Field
 from holdfast.core.access import Right
 from holdfast.core.domains import DOMAINS
 from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Metadata, Nothing, OpenOutput, Output, example
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
 
 domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
 MAX_RESOURCES: Final = 20_000
@@ -185,34 +186,34 @@ class WholeArchive(Output):
     tool="retention_configure",
     errors=(428,),
 )
-def configure_domain(tenant: Tenant, asked: ConfigureDomain) -> Any:
+def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     """Change some fields of a domain's policy; the others, and the other domain, stay as they are.
 
     Numbers are brought into their bounds; a value that a field cannot have leaves it as it was. What makes memories of
     Holdfast's own go earlier (`auto_gc`) is refused until it is confirmed.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.configure(asked.domain.value, asked.config, confirm=asked.confirm)
+    return holdfast.domains.configure(asked.domain.value, asked.config, confirm=asked.confirm)
 
 
 @domains.add("GET /domains/{domain}", Right.READ, Reach.TENANT, DomainPolicy, tool="retention_get")
-def get_domain(tenant: Tenant, asked: OneDomain) -> Any:
+def get_domain(holdfast: Holdfast, asked: OneDomain) -> Any:
     """Read the policy of a domain; the default one, until another is configured.
 
     It sorts resources that its caller keeps elsewhere.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.get(asked.domain.value)
+    return holdfast.domains.get(asked.domain.value)
 
 
 @domains.add("POST /domains/{domain}/apply", Right.READ, Reach.TENANT, SortedResources, tool="retention_apply")
-def apply_domain(tenant: Tenant, asked: ApplyDomain) -> Any:
+def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
     """Sort resources into those that may go by the policy and those that are protected, with the reason.
 
     Deletes nothing: what is done with those that may go is up to the caller.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.apply(asked.domain.value, asked.resources, asked.options)
+    return holdfast.domains.apply(asked.domain.value, asked.resources, asked.options)
 
 
 @domains.add(
@@ -223,46 +224,44 @@ def apply_domain(tenant: Tenant, asked: ApplyDomain) -> Any:
     tool="retention_archive",
     status=201,
 )
-def archive_resources(tenant: Tenant, asked: ArchiveResources) -> Any:
+def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     """Write resources to cold storage with a manifest of checksums, and read them back.
 
     Deletes nothing, and archives no memory.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.archive(asked.domain.value, asked.resources, asked.options)
+    return holdfast.domains.archive(asked.domain.value, asked.resources, asked.options)
 
 
 @domains.add("GET /domains", Right.READ, Reach.TENANT, DomainPolicies, tool="retention_policies")
-def list_domains(tenant: Tenant, _asked: Nothing) -> Any:
+def list_domains(holdfast: Holdfast, _asked: Nothing) -> Any:
     """Read the policies of all domains together.
 
     It sorts resources that its caller keeps elsewhere.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.list()
+    return holdfast.domains.list()
 
 
 @domains.add(
     "POST /domains/{domain}/gc-params", Right.READ, Reach.TENANT, CollectionParameters, tool="retention_gc_params"
 )
-def resolve_gc_params(tenant: Tenant, asked: CollectionArguments) -> Any:
+def resolve_gc_params(holdfast: Holdfast, asked: CollectionArguments) -> Any:
     """Say with which parameters a garbage collection runs: what its caller gave wins, the policy has the rest.
 
     Collects nothing.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return tenant.holdfast.domains.resolve_gc_params(asked.domain.value, asked.raw_args, asked.validated_args)
+    return holdfast.domains.resolve_gc_params(asked.domain.value, asked.raw_args, asked.validated_args)
 
 
 @domains.add("GET /domains/{domain}/archives", Right.READ, Reach.TENANT, ArchivePage)
-def list_archives(tenant: Tenant, asked: ListArchives) -> Any:
+def list_archives(holdfast: Holdfast, asked: ListArchives) -> Any:
     """List the archives of a domain, the oldest first."""
-    return asked.page_of_all(
-        list(tenant.holdfast.domains.archives(asked.domain.value)), lambda one: str(one["archive_id"])
-    )
+    return asked.page_of_all(list(holdfast.domains.archives(asked.domain.value)), lambda one: str(one["archive_id"]))
 
 
 @domains.add("GET /domains/{domain}/archives/{archive_id}", Right.READ, Reach.TENANT, WholeArchive, errors=(404,))
-def read_archive(tenant: Tenant, asked: OneArchive) -> Any:
+def read_archive(holdfast: Holdfast, asked: OneArchive) -> Any:
     """Read an archive: its manifest and its resources, each compared with its checksum."""
-    return tenant.holdfast.domains.read_archive(asked.domain.value, asked.archive_id)
+    return holdfast.domains.read_archive(asked.domain.value, asked.archive_id)

@@ -22,8 +22,9 @@ from holdfast.edges.operations.models import (
     Output,
     example,
 )
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 
@@ -117,7 +118,7 @@ class SweepPlan(Output):
 
 
 @sweeps.add("POST /sweeps/plan", Right.READ, Reach.TENANT, SweepPlan, tool="sweep_preview", is_long=True)
-def plan_sweep(tenant: Tenant, asked: PlanSweep) -> Any:
+def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
     """Say what a sweep would do in the whole tenant, now or at a moment to come. Changes nothing.
 
     Use it to answer what will be forgotten, and when. The `digest` of the answer carries out exactly that plan with
@@ -127,14 +128,14 @@ def plan_sweep(tenant: Tenant, asked: PlanSweep) -> Any:
         raise InvalidInputError("give at or days_ahead, not both")
     at = asked.at
     if asked.days_ahead is not None:
-        at = (tenant.holdfast.parts.clock() + timedelta(days=asked.days_ahead)).isoformat()
-    plan = tenant.holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
+        at = (holdfast.parts.clock() + timedelta(days=asked.days_ahead)).isoformat()
+    plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
     assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
     return plan.shown(asked.samples)
 
 
 @sweeps.add("POST /sweeps", Right.GOVERN, Reach.TENANT, SweepReport, errors=(428,))
-def carry_out_sweep(tenant: Tenant, asked: RunSweep, progress: Callable[[int], None]) -> Any:
+def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int], None]) -> Any:
     """Archive, recycle and delete what is due, as the rules say; tell how far it is.
 
     With the `digest` of a plan, exactly that is done, or nothing (`plan_changed`). Whoever would lose more than a fifth
@@ -143,7 +144,7 @@ def carry_out_sweep(tenant: Tenant, asked: RunSweep, progress: Callable[[int], N
     the connection is closed, the sweep ends after the batch that it is at; the next one does the rest. With an
     `Idempotency-Key` it goes on to its end, and the answer comes whole.
     """
-    report = tenant.holdfast.sweep(digest=asked.digest, confirm=asked.confirm, progress=progress)
+    report = holdfast.sweep(digest=asked.digest, confirm=asked.confirm, progress=progress)
     assert isinstance(report, Report)  # noqa: S101 - it is no dry run
     return report.shown()
 
@@ -220,7 +221,7 @@ class Purged(Output):
 
 
 @recycle.add("GET /recycle", Right.READ, Reach.WHOSE, BinPage)
-def list_recycled(whose: Tenant, asked: ListRecycled) -> Any:
+def list_recycled(holdfast: Holdfast, asked: ListRecycled) -> Any:
     """List what is in the recycle bin, of a user or of everyone, with the days each has left.
 
     A page may have fewer things than `limit` though others follow; `next_cursor` tells.
@@ -228,22 +229,20 @@ def list_recycled(whose: Tenant, asked: ListRecycled) -> Any:
     kinds = (int, int) if asked.type in (BinType.MEMORY, BinType.MESSAGE) else (int, str)
     place = asked.place(*kinds)
     after: Any = None if place is None else tuple(place)
-    items, following = whose.holdfast.recycle.page(
-        asked.type.value, user_id=asked.user_id, after=after, limit=asked.limit
-    )
+    items, following = holdfast.recycle.page(asked.type.value, user_id=asked.user_id, after=after, limit=asked.limit)
     return {"items": items, "next_cursor": None if following is None else asked.cursor_to(following)}
 
 
 @recycle.add("POST /recycle/restore", Right.WRITE, Reach.WHOSE, RestoredCount, errors=(404,))
-def restore_recycled(whose: Tenant, asked: RestoreRecycled) -> Any:
+def restore_recycled(holdfast: Holdfast, asked: RestoreRecycled) -> Any:
     """Bring something back from the recycle bin, exactly as it was."""
-    return {"restored": whose.holdfast.recycle.restore(**asked.model_dump(exclude_none=True))}
+    return {"restored": holdfast.recycle.restore(**asked.model_dump(exclude_none=True))}
 
 
 @recycle.add("POST /recycle/purge", Right.GOVERN, Reach.TENANT, Purged, errors=(428,), is_long=True)
-def purge_recycled(tenant: Tenant, asked: PurgeRecycled) -> Any:
+def purge_recycled(holdfast: Holdfast, asked: PurgeRecycled) -> Any:
     """Delete for good what has been in the bin for its time; nothing else, whoever asks."""
-    return {"purged": tenant.holdfast.recycle.purge(confirm=asked.confirm)}
+    return {"purged": holdfast.recycle.purge(confirm=asked.confirm)}
 
 
 # --- holds ------------------------------------------------------------------------------------------------------------
@@ -305,21 +304,21 @@ class HoldPage(Page):
 
 
 @holds.add("POST /holds", Right.GOVERN, Reach.WHOSE, AddedHold, status=201)
-def add_hold(whose: Tenant, asked: NewHold) -> Any:
+def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
-    service = whose.holdfast.holds
+    service = holdfast.holds
     hold = service.add(**asked.model_dump(exclude_none=True))
     return {**shown_hold(hold), "covers": service.covered(hold)}
 
 
 @holds.add("GET /holds", Right.READ, Reach.TENANT, HoldPage)
-def list_holds(tenant: Tenant, asked: ListHolds) -> Any:
+def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
-    found = [shown_hold(one) for one in tenant.holdfast.holds.list(released=asked.released)]
+    found = [shown_hold(one) for one in holdfast.holds.list(released=asked.released)]
     return asked.page_of_all(found, lambda one: str(one["hold_id"]))
 
 
 @holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, Hold, errors=(404,))
-def release_hold(tenant: Tenant, asked: OneHold) -> Any:
+def release_hold(holdfast: Holdfast, asked: OneHold) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
-    return shown_hold(tenant.holdfast.holds.release(asked.hold_id))
+    return shown_hold(holdfast.holds.release(asked.hold_id))

@@ -23,7 +23,7 @@ from holdfast.edges.operations.models import (
     Output,
     example,
 )
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast
 
@@ -133,40 +133,40 @@ class RotatedBackups(Output):
 
 
 @backups.add("GET /backups", Right.ADMIN, Reach.STORE, BackupPage)
-def list_backups(store: Tenant, asked: Paged) -> Any:
+def list_backups(holdfast: Holdfast, asked: Paged) -> Any:
     """List all backups, the oldest first."""
-    return asked.page_of_all([one.as_dict() for one in store.holdfast.backups.list()], lambda one: str(one["id"]))
+    return asked.page_of_all([one.as_dict() for one in holdfast.backups.list()], lambda one: str(one["id"]))
 
 
 @backups.add("POST /backups", Right.ADMIN, Reach.STORE, Backup)
-def create_backup(store: Tenant, asked: NewBackup, progress: Progress) -> Any:
+def create_backup(holdfast: Holdfast, asked: NewBackup, progress: Progress) -> Any:
     """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
-    made = store.holdfast.backups.create(asked.kinds, full=asked.full, confirm=asked.confirm, progress=progress)
+    made = holdfast.backups.create(asked.kinds, full=asked.full, confirm=asked.confirm, progress=progress)
     return made.as_dict()
 
 
 @backups.add("GET /backups/{backup_id}", Right.ADMIN, Reach.STORE, Backup, errors=(404,))
-def get_backup(store: Tenant, asked: OneBackup) -> Any:
+def get_backup(holdfast: Holdfast, asked: OneBackup) -> Any:
     """Read what is known of a backup."""
-    return store.holdfast.backups.get(asked.backup_id).as_dict()
+    return holdfast.backups.get(asked.backup_id).as_dict()
 
 
 @backups.add("POST /backups/{backup_id}/verify", Right.ADMIN, Reach.STORE, BackupVerdict, errors=(404,))
-def verify_backup(store: Tenant, asked: VerifyBackup, progress: Progress) -> Any:
+def verify_backup(holdfast: Holdfast, asked: VerifyBackup, progress: Progress) -> Any:
     """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
-    return store.holdfast.backups.verify(asked.backup_id, restore=asked.restore, progress=progress).as_dict()
+    return holdfast.backups.verify(asked.backup_id, restore=asked.restore, progress=progress).as_dict()
 
 
 @backups.add("POST /backups/{backup_id}/restore", Right.ADMIN, Reach.STORE, RestoredBackup, errors=(404, 410, 428))
-def restore_backup(store: Tenant, asked: RestoreBackup, progress: Progress) -> Any:
+def restore_backup(holdfast: Holdfast, asked: RestoreBackup, progress: Progress) -> Any:
     """Bring back what a backup holds, but nobody who was erased since.
 
     Into a store that nothing was ever kept in, all of it comes, exactly as it was. One that is in use needs `confirm`,
     and so does a user: what is missing comes back, and what is there stays as it is, unless `overwrite` is given.
     """
     if not asked.confirm:
-        _check_unused(store.holdfast, asked)
-    restored = store.holdfast.backups.restore(
+        _check_unused(holdfast, asked)
+    restored = holdfast.backups.restore(
         asked.backup_id,
         user_id=asked.user_id,
         memory_id=asked.memory_id,
@@ -177,9 +177,9 @@ def restore_backup(store: Tenant, asked: RestoreBackup, progress: Progress) -> A
 
 
 @backups.add("POST /backups:rotate", Right.ADMIN, Reach.STORE, RotatedBackups, errors=(428,), is_long=True)
-def rotate_backups(store: Tenant, asked: RotateBackups) -> Any:
+def rotate_backups(holdfast: Holdfast, asked: RotateBackups) -> Any:
     """Remove the backups past their time, but never the last good one of a kind."""
-    return store.holdfast.backups.rotate(confirm=asked.confirm).as_dict()
+    return holdfast.backups.rotate(confirm=asked.confirm).as_dict()
 
 
 def _check_unused(store: Holdfast, asked: RestoreBackup) -> None:
@@ -256,28 +256,28 @@ class JobRun(Output):
 
 
 @schedule.add("GET /schedule", Right.ADMIN, Reach.STORE, Jobs)
-def list_jobs(store: Tenant, _asked: Nothing) -> Any:
+def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Any:
     """List the jobs: when each runs next, how its last run went, and what is wrong."""
-    jobs = store.holdfast.schedule
+    jobs = holdfast.schedule
     return {"items": jobs.list(), "problems": jobs.problems()}
 
 
 @schedule.add("PATCH /schedule/{name}", Right.ADMIN, Reach.STORE, Job, errors=(404,))
-def set_job(store: Tenant, asked: JobChange) -> Any:
+def set_job(holdfast: Holdfast, asked: JobChange) -> Any:
     """Change when a job runs, or whether."""
-    _check_job(store, asked)
-    return store.holdfast.schedule.set(asked.name, cron=asked.cron, timezone=asked.timezone, enabled=asked.enabled)
+    _check_job(holdfast, asked)
+    return holdfast.schedule.set(asked.name, cron=asked.cron, timezone=asked.timezone, enabled=asked.enabled)
 
 
 @schedule.add("POST /schedule/{name}/run", Right.ADMIN, Reach.STORE, JobRun, errors=(404,), is_long=True)
-def run_job(store: Tenant, asked: OneJob) -> Any:
+def run_job(holdfast: Holdfast, asked: OneJob) -> Any:
     """Run a job now, by hand; its slots stay as they are."""
-    _check_job(store, asked)
-    return {"name": asked.name, "result": store.holdfast.schedule.run(asked.name)}
+    _check_job(holdfast, asked)
+    return {"name": asked.name, "result": holdfast.schedule.run(asked.name)}
 
 
-def _check_job(store: Tenant, asked: OneJob) -> None:
-    known = [row["name"] for row in store.holdfast.schedule.list()]
+def _check_job(holdfast: Holdfast, asked: OneJob) -> None:
+    known = [row["name"] for row in holdfast.schedule.list()]
     if asked.name not in known:
         raise NotFoundError(f"there is no job {quote(asked.name)}; jobs are: {', '.join(known)}")
 
@@ -330,15 +330,15 @@ class AuditVerdict(Output):
 
 
 @audit.add("GET /audit", Right.READ, Reach.WHOSE, AuditEntries)
-def tail_audit(whose: Tenant, asked: TailAudit) -> Any:
+def tail_audit(holdfast: Holdfast, asked: TailAudit) -> Any:
     """Read the latest entries of the audit chain, of a user or of the tenant, the newest last."""
-    return {"items": whose.holdfast.audit.tail(asked.limit, user_id=asked.user_id)}
+    return {"items": holdfast.audit.tail(asked.limit, user_id=asked.user_id)}
 
 
 @audit.add("POST /audit/verify", Right.READ, Reach.STORE, AuditVerdict, is_long=True)
-def verify_audit(store: Tenant, _asked: Nothing) -> Any:
+def verify_audit(holdfast: Holdfast, _asked: Nothing) -> Any:
     """Look for any entry or checkpoint of the store that was changed, removed, moved or added."""
-    verdict = store.holdfast.audit.verify()
+    verdict = holdfast.audit.verify()
     found = {name: getattr(verdict, name) for name in AuditVerdict.model_fields}
     return {**found, "findings": [finding._asdict() for finding in verdict.findings]}
 

@@ -19,7 +19,6 @@ from holdfast.core.audit import REST, acting_as
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.pagination import Paged
-from holdfast.engine import Holdfast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,7 +31,7 @@ class Reach(StrEnum):
     MEMORY = "memory"
     """The memory of one user as one agent sees it. The function gets that memory; its input says whose."""
     USER = "user"
-    """A person as a whole, whichever agent it is with."""
+    """A person as a whole, whichever agent it is with. The function gets the tenant's engine, as below."""
     WHOSE = "whose"
     """A person as a whole where one is named, the tenant where none is."""
     TENANT = "tenant"
@@ -49,12 +48,6 @@ class Form(StrEnum):
     """It takes long and reports progress: the function takes ``progress``."""
     FILE = "file"
     """A file that is sent while it is written: the function takes ``file``."""
-
-
-class Tenant(NamedTuple):
-    """What a function works on that reaches further than one memory."""
-
-    holdfast: Holdfast
 
 
 class Brief(NamedTuple):
@@ -121,14 +114,13 @@ class Operation:
             case Reach.MEMORY:
                 return gate.memory(right, asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
             case Reach.USER:
-                holdfast = gate.user(right, asked.user_id)
+                return gate.user(right, asked.user_id)
             case Reach.WHOSE:
-                holdfast = gate.tenant(right) if asked.user_id is None else gate.user(right, asked.user_id)
+                return gate.tenant(right) if asked.user_id is None else gate.user(right, asked.user_id)
             case Reach.TENANT:
-                holdfast = gate.tenant(right)
+                return gate.tenant(right)
             case Reach.STORE:
-                holdfast = gate.store(right)
-        return Tenant(holdfast)
+                return gate.store(right)
 
 
 def _run_as(actor: str, run: Callable[..., Any], *args: Any) -> Any:

@@ -24,9 +24,9 @@ from holdfast.edges.operations.models import (
     Scoped,
     example,
 )
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
-from holdfast.engine import MemoryManager
+from holdfast.engine import Holdfast, MemoryManager
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
@@ -156,9 +156,9 @@ class ChangedRule(Rule):
 
 
 @policies.add("GET /policies", Right.READ, Reach.TENANT, RulePage)
-def list_policies(tenant: Tenant, asked: Paged) -> Any:
+def list_policies(holdfast: Holdfast, asked: Paged) -> Any:
     """List every rule in force."""
-    rules = list(enumerate(tenant.holdfast.policies.list()))
+    rules = list(enumerate(holdfast.policies.list()))
     defaults = sum(rule["level"] == "default" for _, rule in rules)
 
     def key(pair: tuple[int, Metadata]) -> str:
@@ -174,9 +174,9 @@ def list_policies(tenant: Tenant, asked: Paged) -> Any:
 
 
 @policies.add("GET /policies/{memory_type}", Right.READ, Reach.WHOSE, Life)
-def get_policy(whose: Tenant, asked: RuleScope) -> Any:
+def get_policy(holdfast: Holdfast, asked: RuleScope) -> Any:
     """Say how long a kind lives for a user, an agent and a session, and which rules say so."""
-    return whose.holdfast.policies.get(**_given(asked))
+    return holdfast.policies.get(**_given(asked))
 
 
 @policies.add("GET /rules", Right.READ, Reach.MEMORY, RulesInForce, tool="memory_rules")
@@ -192,26 +192,26 @@ def get_rules(memory: MemoryManager, _asked: Scoped) -> Any:
 
 
 @policies.add("POST /policies/{memory_type}/preview", Right.READ, Reach.WHOSE, RuleEffect)
-def preview_policy(whose: Tenant, asked: NewRule) -> Any:
+def preview_policy(holdfast: Holdfast, asked: NewRule) -> Any:
     """Say what a rule would come to. Changes nothing."""
-    preview = whose.holdfast.policies.preview(**_given(asked))
+    preview = holdfast.policies.preview(**_given(asked))
     return {name: getattr(preview, name) for name in RuleEffect.model_fields}
 
 
 @policies.add("PUT /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(428,))
-def set_policy(whose: Tenant, asked: RuleChange) -> Any:
+def set_policy(holdfast: Holdfast, asked: RuleChange) -> Any:
     """Set a rule, in place of the one for the same kind and scope.
 
     One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
     records at once.
     """
-    return whose.holdfast.policies.set(**_given(asked))
+    return holdfast.policies.set(**_given(asked))
 
 
 @policies.add("DELETE /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(404, 428))
-def remove_policy(whose: Tenant, asked: RuleRemoval) -> Any:
+def remove_policy(holdfast: Holdfast, asked: RuleRemoval) -> Any:
     """Remove a rule: what it said is again said by wider rules, or by the defaults."""
-    return whose.holdfast.policies.remove(**_given(asked))
+    return holdfast.policies.remove(**_given(asked))
 
 
 def _given(asked: RuleScope) -> dict[str, Any]:
@@ -260,16 +260,16 @@ class Quota(Output):
 
 
 @quotas.add("GET /users/{user_id}/quotas", Right.READ, Reach.USER, Usages)
-def get_quotas(user: Tenant, asked: OneUser) -> Any:
+def get_quotas(holdfast: Holdfast, asked: OneUser) -> Any:
     """Say what a user holds of each kind, and how much they may."""
-    service = user.holdfast.quotas
+    service = holdfast.quotas
     return {"items": [{"memory_type": kind.value, **service.get(kind, asked.user_id)._asdict()} for kind in DURABLE]}
 
 
 @quotas.add("PUT /quotas/{memory_type}", Right.GOVERN, Reach.WHOSE, Quota)
-def set_quota(whose: Tenant, asked: NewQuota) -> Any:
+def set_quota(holdfast: Holdfast, asked: NewQuota) -> Any:
     """Set a quota. A lower one removes nothing: it stops further writes."""
     limits = {"max_memories": asked.max_memories, "max_bytes": asked.max_bytes}
     numbers = {name: math.inf if isinstance(limit, str) else limit for name, limit in limits.items()}
-    whose.holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
+    holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
     return {"memory_type": asked.memory_type.value, "user_id": asked.user_id, **limits}

@@ -22,8 +22,9 @@ from holdfast.edges.operations.models import (
     UserId,
     example,
 )
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
@@ -106,21 +107,21 @@ class ForgottenSource(OpenOutput):
 
 
 @users.add("GET /users", Right.GOVERN, Reach.TENANT, UserPage)
-def list_users(tenant: Tenant, asked: Paged) -> Any:
+def list_users(holdfast: Holdfast, asked: Paged) -> Any:
     """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
     place = asked.place(str)
-    found = tenant.holdfast.users(after=None if place is None else str(place[0]), limit=asked.limit + 1)
+    found = holdfast.users(after=None if place is None else str(place[0]), limit=asked.limit + 1)
     return asked.page(found, lambda one: [one["user_id"]])
 
 
 @users.add("GET /users/{user_id}/export", Right.GOVERN, Reach.USER, ExportFile, errors=(404, 409))
-def export_user(user: Tenant, asked: OneUser, file: BinaryIO) -> Any:
+def export_user(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place."""
-    return user.holdfast.export_user(asked.user_id, file)
+    return holdfast.export_user(asked.user_id, file)
 
 
 @users.add("DELETE /users/{user_id}", Right.GOVERN, Reach.USER, Erased, errors=(423, 428), is_long=True)
-def erase_user(user: Tenant, asked: EraseUser) -> Any:
+def erase_user(holdfast: Holdfast, asked: EraseUser) -> Any:
     """Erase a user for good: everything, in every place, past the recycle bin, with a signed certificate.
 
     Refused while a hold keeps anything of theirs, and without `confirm`. Where something is away just now the answer is
@@ -131,7 +132,7 @@ def erase_user(user: Tenant, asked: EraseUser) -> Any:
         raise ConfirmationNeededError(
             f"erasing {user_id!r} removes all that is kept of them, for good; nothing was changed: confirm it"
         )
-    erasure = user.holdfast.erase_user(user_id)
+    erasure = holdfast.erase_user(user_id)
     return {
         "user_id": user_id,
         "pseudonym": erasure.alias,
@@ -144,16 +145,16 @@ def erase_user(user: Tenant, asked: EraseUser) -> Any:
 
 
 @users.add("DELETE /users/{user_id}/memories", Right.GOVERN, Reach.USER, Count, errors=(423,))
-def recycle_user_memories(user: Tenant, asked: ForgetUser) -> Any:
+def recycle_user_memories(holdfast: Holdfast, asked: ForgetUser) -> Any:
     """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with."""
-    memory = user.holdfast.manager(asked.user_id, "api")
+    memory = holdfast.manager(asked.user_id, "api")
     return {"count": memory.delete_user_memories(asked.user_id, asked.memory_type)}
 
 
 @users.add("POST /sources:forget", Right.GOVERN, Reach.WHOSE, ForgottenSource, errors=(423,))
-def forget_source(whose: Tenant, asked: ForgetSource) -> Any:
+def forget_source(holdfast: Holdfast, asked: ForgetSource) -> Any:
     """Send all that came from a source, and all that was derived from it, to the recycle bin."""
-    return whose.holdfast.forget_source(asked.source, asked.user_id, dry_run=asked.dry_run)
+    return holdfast.forget_source(asked.source, asked.user_id, dry_run=asked.dry_run)
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
@@ -196,22 +197,22 @@ class CertificateVerdict(Output):
 
 
 @certificates.add("GET /certificates", Right.READ, Reach.STORE, CertificatePage)
-def list_certificates(store: Tenant, asked: Paged) -> Any:
+def list_certificates(holdfast: Holdfast, asked: Paged) -> Any:
     """List certificates, the latest first."""
     place = asked.place(str)
     before = None if place is None else str(place[0])
-    found = store.holdfast.certificates.list(asked.limit + 1, before=before)[::-1]
+    found = holdfast.certificates.list(asked.limit + 1, before=before)[::-1]
     return asked.page(found, lambda one: [one["id"]])
 
 
 @certificates.add("GET /certificates/{certificate_id}", Right.READ, Reach.STORE, Certificate, errors=(404,))
-def get_certificate(store: Tenant, asked: OneCertificate) -> Any:
+def get_certificate(holdfast: Holdfast, asked: OneCertificate) -> Any:
     """Read a certificate, as it is to be handed out."""
-    return store.holdfast.certificates.get(asked.certificate_id)
+    return holdfast.certificates.get(asked.certificate_id)
 
 
 @certificates.add("POST /certificates:verify", Right.READ, Reach.TENANT, CertificateVerdict)
-def verify_certificate(tenant: Tenant, asked: VerifyCertificate) -> Any:
+def verify_certificate(holdfast: Holdfast, asked: VerifyCertificate) -> Any:
     """Check that not a word of a certificate was changed, and that this store has signed it."""
-    verdict = tenant.holdfast.certificates.verify(asked.certificate)
+    verdict = holdfast.certificates.verify(asked.certificate)
     return {name: getattr(verdict, name) for name in CertificateVerdict.model_fields}

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from holdfast.core.access import Right
 from holdfast.edges.operations.models import Id, Input, Metadata, Output, example
-from holdfast.edges.operations.operation import Group, Reach, Tenant
+from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.engine import Holdfast
 
 agents = Group("agents", "The agents that are known, with all that is their own.")
 tools = Group("tools", "The tools that are known.")
@@ -114,65 +115,65 @@ class MovedTool(Output):
 
 
 @agents.add("GET /agents", Right.READ, Reach.TENANT, AgentPage)
-def list_agents(tenant: Tenant, asked: ListRegistered) -> Any:
+def list_agents(holdfast: Holdfast, asked: ListRegistered) -> Any:
     """List the agents that are known."""
-    found = tenant.holdfast.agents.list(include_removed=asked.include_removed)
+    found = holdfast.agents.list(include_removed=asked.include_removed)
     return asked.page_of_all(found, lambda one: str(one["agent_id"]))
 
 
 @agents.add("GET /agents/{agent_id}", Right.READ, Reach.TENANT, Agent, errors=(404,))
-def get_agent(tenant: Tenant, asked: OneAgent) -> Any:
+def get_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Read what is known of an agent."""
-    return tenant.holdfast.agents.get(asked.agent_id)
+    return holdfast.agents.get(asked.agent_id)
 
 
 @agents.add("PUT /agents/{agent_id}", Right.WRITE, Reach.TENANT, Agent)
-def put_agent(tenant: Tenant, asked: DescribedAgent) -> Any:
+def put_agent(holdfast: Holdfast, asked: DescribedAgent) -> Any:
     """Register an agent, or replace what is known of it."""
-    return tenant.holdfast.agents.add(asked.agent_id, asked.description, asked.metadata)
+    return holdfast.agents.add(asked.agent_id, asked.description, asked.metadata)
 
 
 @agents.add("DELETE /agents/{agent_id}", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404, 423))
-def remove_agent(tenant: Tenant, asked: OneAgent) -> Any:
+def remove_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Send an agent to the recycle bin for 15 days, with its persona, its episodes and its conversations.
 
     They are out of recall at once.
     """
-    return tenant.holdfast.agents.remove(asked.agent_id)
+    return holdfast.agents.remove(asked.agent_id)
 
 
 @agents.add("POST /agents/{agent_id}/restore", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404,))
-def restore_agent(tenant: Tenant, asked: OneAgent) -> Any:
+def restore_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Bring an agent back from the recycle bin with exactly what went with it."""
-    return tenant.holdfast.agents.restore(asked.agent_id)
+    return holdfast.agents.restore(asked.agent_id)
 
 
 @tools.add("GET /tools", Right.READ, Reach.TENANT, ToolPage)
-def list_tools(tenant: Tenant, asked: ListRegistered) -> Any:
+def list_tools(holdfast: Holdfast, asked: ListRegistered) -> Any:
     """List the tools that are known."""
-    found = tenant.holdfast.tools.list(include_removed=asked.include_removed)
+    found = holdfast.tools.list(include_removed=asked.include_removed)
     return asked.page_of_all(found, lambda one: str(one["tool_id"]))
 
 
 @tools.add("GET /tools/{tool_id}", Right.READ, Reach.TENANT, Tool, errors=(404,))
-def get_tool(tenant: Tenant, asked: OneTool) -> Any:
+def get_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Read what is known of a tool."""
-    return tenant.holdfast.tools.get(asked.tool_id)
+    return holdfast.tools.get(asked.tool_id)
 
 
 @tools.add("PUT /tools/{tool_id}", Right.WRITE, Reach.TENANT, Tool)
-def put_tool(tenant: Tenant, asked: DescribedTool) -> Any:
+def put_tool(holdfast: Holdfast, asked: DescribedTool) -> Any:
     """Register a tool, or replace what is known of it."""
-    return tenant.holdfast.tools.add(asked.tool_id, asked.description, asked.metadata)
+    return holdfast.tools.add(asked.tool_id, asked.description, asked.metadata)
 
 
 @tools.add("DELETE /tools/{tool_id}", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404, 423))
-def remove_tool(tenant: Tenant, asked: OneTool) -> Any:
+def remove_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Send a tool to the recycle bin for 15 days, out of recall at once."""
-    return tenant.holdfast.tools.remove(asked.tool_id)
+    return holdfast.tools.remove(asked.tool_id)
 
 
 @tools.add("POST /tools/{tool_id}/restore", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404,))
-def restore_tool(tenant: Tenant, asked: OneTool) -> Any:
+def restore_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Bring a tool back from the recycle bin."""
-    return tenant.holdfast.tools.restore(asked.tool_id)
+    return holdfast.tools.restore(asked.tool_id)
