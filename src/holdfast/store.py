@@ -60,7 +60,7 @@ from holdfast.recall.service import Recall
 from holdfast.recall.summaries import EXTRACTIVE, open_summarizer
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_backups, open_cold, open_keeping
-from holdfast.storage.relational.jobs import new_holder
+from holdfast.storage.relational.coordination import new_holder
 from holdfast.storage.stores import (
     open_database,
     open_short_term,

@@ -25,8 +25,8 @@ from holdfast.core.times import SECOND, moment
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL, SWEEPER, Leadership
 from holdfast.lifecycle.schedule.schedule import JOBS, Job, Runner, Schedule, take_back
 from holdfast.ports.work import Lease
+from holdfast.storage.relational.coordination import SqlJobs, SqlLeases, check_lease, new_holder
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, check_lease, new_holder
 from holdfast.storage.stores import open_database
 from homes import database_of, on_sqlite, settings_of
 

@@ -32,11 +32,11 @@ from holdfast.core.times import DAY, SECOND
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.conversations.history import SqlHistory
+from holdfast.storage.relational.conversations.short_term import SqlShortTerm
+from holdfast.storage.relational.coordination import SqlLeases
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.holds import SqlHolds
-from holdfast.storage.relational.jobs import SqlLeases
-from holdfast.storage.relational.rules import SqlRules
+from holdfast.storage.relational.rules import SqlHolds, SqlRules
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000

@@ -19,7 +19,7 @@ from holdfast.lifecycle.schedule.schedule import JOBS
 from holdfast.lifecycle.sweeping import batches, due
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.storage.relational import rules
-from holdfast.storage.relational.jobs import SqlLeases
+from holdfast.storage.relational.coordination import SqlLeases
 from lifecycle.soundness import check_sound
 
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")

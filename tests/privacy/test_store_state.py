@@ -20,6 +20,7 @@ from holdfast.core.errors import (
     OtherKeyringError,
     StoreLostError,
 )
+from holdfast.ports.access import Identity
 from holdfast.privacy.keys.master import new_master_text
 from holdfast.privacy.store_state import FOLDER
 from holdfast.storage.sqlite.database import Database
@@ -160,7 +161,10 @@ def test_the_id_of_a_keyring_stays_when_its_keys_change(home: Path, clock: FakeC
         assert known is not None
         holdfast.erase_user("ann")
         with holdfast.database.read() as tx:
-            assert tx.one("identity.identity") == (holdfast._base.stores.identity.read().store, known)  # type: ignore[union-attr]
+            found = tx.find(Identity, "coordination.identity")
+        assert found is not None
+        assert found == holdfast._base.stores.identity.read()
+        assert found.keyring == known
     with Holdfast.open(home=home, clock=clock) as holdfast:
         assert holdfast.keyring.id() == known
 

@@ -32,7 +32,7 @@ from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.transactions import PACKAGE
-from holdfast.storage.relational.database import migrations
+from holdfast.storage.relational.database import Migration, migrations
 from storage.postgres_relay import Fuse, relayed
 
 SECRET = "hunter2"  # noqa: S105
@@ -193,7 +193,7 @@ def test_a_table_that_is_gone_is_no_matter_of_trying_again(server: PostgresServe
     with opened(url) as database:
         administer(url, "DROP TABLE holdfast.leases")
         with pytest.raises(StorageError, match=r"restore a backup") as problem, database.read() as tx:
-            tx.rows("jobs.lease", ("sweeper",))
+            tx.values("coordination.lease", ("sweeper",))
         assert not problem.value.retryable
 
 
@@ -247,7 +247,7 @@ def test_a_migration_keeps_what_is_there(server: PostgresServer, home: Path, mon
     with Holdfast.open(url, home=home) as holdfast:
         memory_id = holdfast.manager("alice", "agent").add("a note")["memory_id"]
     steps = migrations(PACKAGE)
-    step = (steps[-1][0] + 1, "ALTER TABLE schemas ADD COLUMN note text")
+    step = Migration(steps[-1].number + 1, "ALTER TABLE schemas ADD COLUMN note text")
     monkeypatch.setattr(opening_module, "migrations", lambda package: [*steps, step])
 
     with Holdfast.open(url, home=home) as holdfast:

@@ -392,10 +392,10 @@ def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(serv
         assert problem.value.retryable
         assert "HOLDFAST_POOL_SIZE" in str(problem.value)
         with database.read() as tx:
-            assert tx.rows("dues.tenants") == []
+            assert tx.values("dues.tenants") == []
 
 
-def take_turn(database: PostgresDatabase) -> int:
+def lock_subject(database: PostgresDatabase) -> int:
     with database.write() as tx:
         return tx.number_for(Subject("t", "u"))
 
@@ -403,13 +403,13 @@ def take_turn(database: PostgresDatabase) -> int:
 def test_a_writer_that_waits_too_long_for_another_says_so(server: PostgresServer) -> None:
     url = server.new_database()
     with closing(PostgresDatabase(url)) as patient, closing(PostgresDatabase(url, busy_seconds=0.1)) as hasty:
-        number = take_turn(patient)
+        number = lock_subject(patient)
         with patient.write() as tx:
             assert tx.number_for(Subject("t", "u")) == number
             with pytest.raises(StoreBusyError, match=r"kept busy by other writers") as problem:
-                take_turn(hasty)
+                lock_subject(hasty)
         assert problem.value.retryable
-        assert take_turn(hasty) == number
+        assert lock_subject(hasty) == number
 
 
 def test_a_server_that_stays_away_is_reported_and_used_again_when_it_is_back(
@@ -421,12 +421,12 @@ def test_a_server_that_stays_away_is_reported_and_used_again_when_it_is_back(
         try:
             for _ in range(3):
                 with pytest.raises(StoreAwayError, match=r"does not answer") as problem:
-                    take_turn(database)
+                    lock_subject(database)
                 assert problem.value.retryable
                 assert server.password not in f"{problem.value} {problem.value!r} {problem.value.__cause__!r}"
         finally:
             server.start()
-        assert take_turn(database) == 1
+        assert lock_subject(database) == 1
 
 
 def test_working_notes_are_read_and_added_while_the_server_is_away(

@@ -20,8 +20,9 @@ from holdfast.core.content import pack
 from holdfast.core.errors import ClosedError, StorageError
 from holdfast.core.records import TYPES, MemoryType, Record, State
 from holdfast.core.times import SECOND
-from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
-from holdfast.storage.relational.database import migrations
+from holdfast.storage.relational.conversations.history import SqlHistory
+from holdfast.storage.relational.conversations.short_term import SqlShortTerm
+from holdfast.storage.relational.database import Migration, migrations
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite import database as database_module
 from holdfast.storage.sqlite.database import APPLICATION_ID, Database
@@ -295,7 +296,9 @@ def test_opening_a_store_again_changes_nothing(path: Path, filled: Record, monke
     before = digest(path)
     ran: list[str] = []
     steps = migrations(PACKAGE)
-    monkeypatch.setattr(database_module, "migrations", lambda package: [(n, _Noted(sql, ran)) for n, sql in steps])
+    monkeypatch.setattr(
+        database_module, "migrations", lambda package: [Migration(n, _Noted(sql, ran)) for n, sql in steps]
+    )
 
     for _ in range(3):
         Database(path).close()
@@ -328,7 +331,7 @@ def next_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(
         database_module,
         "migrations",
-        lambda package: [*real, *((len(real) + n, script) for n, script in enumerate(steps, 1))],
+        lambda package: [*real, *(Migration(len(real) + n, script) for n, script in enumerate(steps, 1))],
     )
     return steps
 

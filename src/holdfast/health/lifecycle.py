@@ -23,10 +23,9 @@ from holdfast.privacy.ledger import Ledger
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_keeping
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.clock import SqlClock
+from holdfast.storage.relational.coordination import SqlClock, SqlJobs, SqlLeases, new_holder
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
-from holdfast.storage.relational.jobs import SqlJobs, SqlLeases, new_holder
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.store import system_clock
 

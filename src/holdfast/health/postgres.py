@@ -25,7 +25,7 @@ from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, 
 from holdfast.storage.postgres.transactions import PACKAGE
 from holdfast.storage.relational.database import migrations
 
-NEWEST: Final = migrations(PACKAGE)[-1][0]
+NEWEST: Final = migrations(PACKAGE)[-1].number
 #: Any command that opens the store brings it up to date; this one does nothing else.
 _OPEN: Final = "holdfast schedule list"
 _WAIT: Final = "5"

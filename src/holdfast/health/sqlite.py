@@ -23,7 +23,7 @@ from holdfast.storage.sqlite.database import APPLICATION_ID, Database
 
 _SLOW_WRITE_MS: Final = 50.0
 _PATIENCE_SECONDS: Final = 5.0
-_NEWEST: Final = migrations("holdfast.storage.sqlite")[-1][0]
+_NEWEST: Final = migrations("holdfast.storage.sqlite")[-1].number
 
 
 def check_sqlite(settings: Settings) -> Iterator[Check]:

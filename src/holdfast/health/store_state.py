@@ -14,8 +14,8 @@ from holdfast.privacy.store_state import StoreState
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_keeping
 from holdfast.storage.objects.urls import read_place
+from holdfast.storage.relational.coordination import SqlIdentity
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.identity import SqlIdentity
 from holdfast.storage.stores import store_url
 from holdfast.store import open_catalog
 

@@ -10,26 +10,21 @@ from holdfast.installation import missing_extra
 from holdfast.ports.access import Witness
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.settings import Settings, sqlite_path, without_password
-from holdfast.storage.relational.access import SqlKeys
+from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.clock import SqlClock
-from holdfast.storage.relational.conversations import SqlHistory, SqlShortTerm
+from holdfast.storage.relational.conversations.history import SqlHistory
+from holdfast.storage.relational.conversations.short_term import SqlShortTerm
+from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
-from holdfast.storage.relational.facts import SqlFacts
+from holdfast.storage.relational.facts import SqlFacts, SqlSchemas
 from holdfast.storage.relational.feed import SqlFeed
-from holdfast.storage.relational.holds import SqlHolds
-from holdfast.storage.relational.identity import SqlIdentity
-from holdfast.storage.relational.jobs import SqlJobs, SqlLeases
 from holdfast.storage.relational.packs import SqlPacks
-from holdfast.storage.relational.provenance import SqlProvenance
+from holdfast.storage.relational.record_rows import SqlProvenance
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
-from holdfast.storage.relational.requests import RequestDatabase, SqlReplies
-from holdfast.storage.relational.rules import SqlRules
-from holdfast.storage.relational.schemas import SqlSchemas
-from holdfast.storage.relational.subject_reader import SqlSubjectReader
-from holdfast.storage.relational.subjects import SqlSubjects
+from holdfast.storage.relational.rules import SqlHolds, SqlRules
+from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 

@@ -20,7 +20,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.logs import LogFormat, install_logs
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.sweeping.priority import make_way
-from holdfast.storage.relational.jobs import SqlLeases
+from holdfast.storage.relational.coordination import SqlLeases
 
 _log = logging.getLogger("holdfast.scheduler")
 #: What this process is started as.

@@ -1,7 +1,7 @@
 -- name: head_of_erased
 -- An entry's text begins with {"chain":"…", the pseudonym in 32 hex digits; what is not hex digits is no pseudonym.
-SELECT CASE WHEN substr(audit.entry, 11, 32) ~ '^([0-9A-Fa-f]{2})*$' THEN decode(substr(audit.entry, 11, 32), 'hex') END,
-       chains.seq, chains.hash
+SELECT CASE WHEN substr(audit.entry, 11, 32) ~ '^([0-9A-Fa-f]{2})*$' THEN decode(substr(audit.entry, 11, 32), 'hex') END
+       AS alias, chains.seq, chains.hash
 FROM chains JOIN audit ON audit.subject = chains.subject AND audit.seq = chains.seq
 WHERE chains.subject = $1
 
@@ -34,11 +34,11 @@ SELECT NULL::bigint FROM (SELECT $1::text) AS asked
 -- name: all_chains
 -- An erased subject's pseudonym is known from what was sealed, or (it was erased since) from the chain alone.
 SELECT every.subject, chains.seq, chains.hash, chains.floor, chains.floor_hash,
-       sealed.alias, sealed.seq, sealed.hash,
+       sealed.alias AS sealed_alias, sealed.seq AS sealed_seq, sealed.hash AS sealed_hash,
        coalesce(subjects.alias, sealed.alias,
                 (SELECT CASE WHEN substr(entry, 11, 32) ~ '^([0-9A-Fa-f]{2})*$'
                              THEN decode(substr(entry, 11, 32), 'hex') END
-                 FROM audit WHERE audit.subject = chains.subject AND audit.seq = chains.seq))
+                 FROM audit WHERE audit.subject = chains.subject AND audit.seq = chains.seq)) AS alias
 FROM (SELECT subject FROM chains UNION SELECT subject FROM sealed UNION SELECT subject FROM audit) AS every
 LEFT JOIN chains ON chains.subject = every.subject
 LEFT JOIN sealed ON sealed.subject = every.subject

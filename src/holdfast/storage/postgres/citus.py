@@ -30,7 +30,7 @@ def distribute_tables(connection: Connection, schema: str, place: str) -> None:
         "WHERE relnamespace = %s::regnamespace",
         (schema,),
     )
-    spread = {row[0] for row in found}
+    spread = {name for (name,) in found}
     try:
         for table in EVERYWHERE:
             if table not in spread:

@@ -52,14 +52,14 @@ def prepare_schema(
         )
     version = _version(connection, schema)
     steps = migrations(PACKAGE)
-    if version > steps[-1][0]:
+    if version > steps[-1].number:
         raise StoreTooNewError(
-            f"{place} has schema version {version}, this version of Holdfast knows up to {steps[-1][0]}; "
+            f"{place} has schema version {version}, this version of Holdfast knows up to {steps[-1].number}; "
             f"upgrade with: {upgrade_command()}"
         )
     if version == 0:
         before_new()
-    if version < steps[-1][0]:
+    if version < steps[-1].number:
         connection.execute("SELECT pg_advisory_lock(%s)", (lock_key(schema, "migration"),))
         try:
             _migrate(connection, schema, place)
@@ -128,5 +128,4 @@ def _step(connection: Connection, number: int, script: str, place: str) -> None:
 
 
 def _one(connection: Connection, statement: str, *bindings: Any) -> Any:
-    row = connection.execute(statement.encode(), bindings).fetchone()
-    return None if row is None else row[0]
+    return next(iter(connection.execute(statement.encode(), bindings).fetchone() or (None,)))

@@ -1,8 +1,7 @@
 -- name: opened
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary,
+SELECT :SESSION, '' AS subject,
        coalesce((SELECT max(key) + 1 FROM history WHERE history.subject = $1
-                 AND key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1), sessions.no << 24)
+                 AND key BETWEEN sessions.no << :MESSAGE_BITS AND (sessions.no + 1 << :MESSAGE_BITS) - 1), sessions.no << :MESSAGE_BITS) AS next_key
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent' AND registry.id = $2
@@ -28,7 +27,7 @@ ORDER BY key DESC LIMIT nullif($4::bigint, -1)
 
 -- The 0 before a text that is stored as it is counts for nothing.
 -- name: messages_to_remove
-SELECT key, id, metadata, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END FROM history
+SELECT key, id, metadata, :STORED_SIZE AS size FROM history
 WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL
   AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($4::jsonb)))
 
@@ -41,23 +40,21 @@ WHERE subject = $1 AND key BETWEEN $2 AND $3
 UPDATE history SET purge_at = $2 WHERE subject = $1 AND key = $3
 
 -- name: binned_message
-SELECT history.key, history.purge_at, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END,
-       sessions.no, agent_id, session_id, state, sessions.subject
-FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+SELECT history.key, history.purge_at, :STORED_SIZE AS size, sessions.no AS session, agent_id, session_id, state
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 WHERE history.purge_at IS NOT NULL AND history.id = $1 AND history.subject = $2
 
 -- name: said
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at,
-       sessions.no, sessions.id, agent_id, session_id, state, version, sessions.created_at, updated_at, aged_from,
-       aged_from + delete_after, moved_at, reason, sessions.purge_at, bundle, messages, size, summary
-FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, '' AS subject, agent_id,
+       session_id, sessions.id AS session
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 JOIN profiles ON profiles.no = sessions.profile
 WHERE history.subject = $1 AND history.id = $2
 
 -- name: binned_messages
-SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
-       history.purge_at, history.key, sessions.subject
-FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, subjects.subject, agent_id,
+       nullif(session_id, '') AS session_id
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at > $1 AND (history.purge_at, history.key) > ($2, $3) AND sessions.state = 'active'
   AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
@@ -65,10 +62,10 @@ WHERE history.purge_at > $1 AND (history.purge_at, history.key) > ($2, $3) AND s
 ORDER BY history.purge_at, history.key LIMIT $6
 
 -- name: messages_to_purge
-SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
-       sessions.subject, octet_length(content) - CASE WHEN get_byte(content, 0) = 0 THEN 1 ELSE 0 END, sessions.no, sessions.id,
-       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= $1
-FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, '') AS session_id, metadata,
+       sessions.subject AS number, :STORED_SIZE AS size, sessions.no, sessions.id AS item_id,
+       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= $1 AS is_over
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at <= $1 AND (history.purge_at, history.key) > ($2, $3)
   AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE

@@ -34,8 +34,9 @@ from holdfast.storage.postgres.transactions import (
     at_one_go,
     begin_for,
     binary_cursor,
+    rows_of,
 )
-from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, T
+from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, R, Row, RowType, T
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
 _PATIENCE: Final = 10.0
@@ -117,7 +118,9 @@ class PostgresDatabase:
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
 
-    def ask(self, statement: str, bindings: Bindings = (), *, patience: float | None = None) -> list[Row]:
+    def ask(
+        self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
+    ) -> list[R]:
         """The rows of one statement, at one go; with ``patience``, ``StoreAwayError`` after so many seconds without a
         connection.
         """
@@ -128,7 +131,8 @@ class PostgresDatabase:
                 connection = self._get(patience)
                 try:
                     with cancelled_in_time(connection):
-                        return _asked(connection, known.text, known.bound(bindings))
+                        cursor = binary_cursor(connection).execute(known.text, known.bound(bindings))
+                        return rows_of(row, statement, cursor)
                 except psycopg.OperationalError:
                     if not connection.broken:  # those that broke while nobody used them are let go
                         raise
@@ -150,14 +154,14 @@ class PostgresDatabase:
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
         with self._writing() as tx:
-            tx.close_gate(tenant)
+            tx.lock_tenant(tenant)
             yield tx
 
     @contextmanager
     def alone(self, what: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
         with self._writing() as tx:
-            tx.take(what)
+            tx.lock(what)
             yield tx
 
     @contextmanager
@@ -221,9 +225,8 @@ class PostgresDatabase:
     def _commit(self, tx: PostgresTransaction, began: float) -> None:
         """End a transaction that began at a moment of ``time.monotonic``."""
         xid = tx.xid
-        if xid is None:  # it needed nobody's turn; but it may have written
-            row = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
-            xid = None if row is None else row[0]
+        if xid is None:  # it locked nobody; but it may have written
+            (xid,) = tx.connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone() or (None,)
         try:
             self._end(tx)
         except psycopg.OperationalError:
@@ -338,7 +341,7 @@ class PostgresDatabase:
             f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
             f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'; "
             "SET standard_conforming_strings = on; "
-            # what is read once a subject's turn has come must be what is there then
+            # what is read once a subject is locked must be what is there then
             "SET default_transaction_isolation = 'read committed'".encode()
         )
 
@@ -382,11 +385,6 @@ def _finish_write() -> None:
     """A write that has begun goes on to its end, whatever becomes of whoever waits for it."""
     if (deadline := current_deadline()) is not None:
         deadline.keep_on()
-
-
-def _asked(connection: Connection, text: bytes, values: Bindings) -> list[Row]:
-    """The rows of a statement, in the form in which a transaction reads them."""
-    return binary_cursor(connection).execute(text, values).fetchall()
 
 
 def with_defaults(parts: dict[str, str]) -> dict[str, Any]:

@@ -10,17 +10,17 @@ FROM (SELECT subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
 JOIN subjects ON subjects.no = number ORDER BY number
 
 -- name: census_of_agents
-SELECT agent_id, count(*) FROM records
+SELECT agent_id, count(*) AS records FROM records
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
   AND ($5::text = '[]' OR records.subject NOT IN (SELECT no FROM subjects
                                                   WHERE subjects.subject IN (SELECT jsonb_array_elements_text($5::jsonb))))
 GROUP BY agent_id
 
 -- name: due_of_subject
-SELECT key, aged_from, id, $9::text, version, agent_id, session_id, size, pack,
-       CASE WHEN $7::boolean THEN metadata ELSE '{}' END
+SELECT key, id, $9::text AS subject, version, agent_id, session_id, size, pack,
+       CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata, aged_from
 FROM records
-WHERE subject = $6::bigint >> 32 AND key BETWEEN $5 AND $6 AND profile = $1 AND state = $2
+WHERE subject = $6::bigint >> :KEY_BITS AND key BETWEEN $5 AND $6 AND profile = $1 AND state = $2
   AND aged_from > $3 AND aged_from <= $4
 ORDER BY key LIMIT $8
 
@@ -29,21 +29,21 @@ SELECT coalesce(sum(memories), 0)::bigint FROM scopes WHERE subject = $1
 
 -- What is named comes as the keys of objects: a name is found in them without looking at all of them.
 -- name: shares
-SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END,
-       CASE WHEN $6::jsonb ? agent_id THEN agent_id END,
-       CASE WHEN $7::jsonb ? session_id THEN session_id END,
-       CASE WHEN $8::jsonb ? id THEN id END,
-       count(*), sum(size)::bigint
+SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END AS subject,
+       CASE WHEN $6::jsonb ? agent_id THEN agent_id END AS agent_id,
+       CASE WHEN $7::jsonb ? session_id THEN session_id END AS session_id,
+       CASE WHEN $8::jsonb ? id THEN id END AS id,
+       count(*) AS records, sum(size)::bigint AS bytes
 FROM records
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
 GROUP BY 1, 2, 3, 4
 
 -- name: session_shares
-SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END,
-       CASE WHEN $6::jsonb ? agent_id THEN agent_id END,
-       CASE WHEN $7::jsonb ? session_id THEN session_id END,
-       CASE WHEN $8::jsonb ? id THEN id END,
-       count(*), sum(size)::bigint
+SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END AS subject,
+       CASE WHEN $6::jsonb ? agent_id THEN agent_id END AS agent_id,
+       CASE WHEN $7::jsonb ? session_id THEN session_id END AS session_id,
+       CASE WHEN $8::jsonb ? id THEN id END AS id,
+       count(*) AS records, sum(size)::bigint AS bytes
 FROM sessions
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
 GROUP BY 1, 2, 3, 4

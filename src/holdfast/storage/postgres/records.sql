@@ -1,5 +1,5 @@
 -- name: derived
-SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key
+SELECT :FACTS
 FROM records
 WHERE subject = $1 AND key = ANY (ARRAY(
     SELECT key FROM derivations
@@ -8,23 +8,23 @@ ORDER BY key
 
 -- What an agent wrote and nothing else was said of has no entry in an index: this reads what there is, in its order.
 -- name: of_agent
-SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key,
-       subjects.subject
+SELECT :FACTS, subjects.subject
 FROM records JOIN subjects ON subjects.no = records.subject
 WHERE (source IS NULL AND agent_id = $6 OR source = $1)
-  AND records.subject >= $2::bigint >> 32 AND records.subject <= $3::bigint >> 32 AND key > $2 AND key <= $3
+  AND records.subject >= $2::bigint >> :KEY_BITS AND records.subject <= $3::bigint >> :KEY_BITS AND key > $2 AND key <= $3
   AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
 ORDER BY records.subject, key LIMIT $5
 
 -- No row, if another was faster: then it is there to be found.
 -- name: new_subject
-INSERT INTO subjects (subject, alias) VALUES ($1, uuid_send(gen_random_uuid())) ON CONFLICT (subject) DO NOTHING RETURNING no
+INSERT INTO subjects (subject, alias) VALUES ($1, coalesce($2::bytea, uuid_send(gen_random_uuid())))
+ON CONFLICT (subject) DO NOTHING RETURNING no
 
 -- name: new_turn
 INSERT INTO turns (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
 
--- name: take_turn
-SELECT number, xid FROM take_turn($1, $2)
+-- name: subject_lock
+SELECT number, xid FROM subject_lock($1, $2)
 
 -- name: lock_subject
 SELECT subject FROM turns WHERE subject = $1 FOR NO KEY UPDATE
@@ -41,41 +41,34 @@ SELECT expect_opening($1, $2, $3, $4, $5, $6, $7)
 SELECT add_relying($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)
 
 -- name: put_scope
-INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> 3, $1, $2, $3, $4, $5, $6)
+INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3, $4, $5, $6)
 ON CONFLICT (subject, scope) DO UPDATE
 SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories = excluded.memories, bytes = excluded.bytes
 
 -- name: cursor
-SELECT subjects.no, coalesce(seq, 0), coalesce(next, 0), coalesce((SELECT version FROM books WHERE tenant = $3), 0),
-       EXISTS (SELECT 1 FROM registry WHERE tenant = $3 AND sort = 'agent' AND id = $4 AND state <> 'active'),
-       coalesce(memories, 0)
+SELECT subjects.no AS number, coalesce(seq, 0) AS seq, coalesce(next, 0) AS next,
+       coalesce((SELECT version FROM books WHERE tenant = $3), 0) AS rules,
+       EXISTS (SELECT 1 FROM registry WHERE tenant = $3 AND sort = 'agent' AND id = $4 AND state <> 'active') AS is_removed
 FROM subjects
-LEFT JOIN scopes ON scopes.subject = subjects.no AND scopes.scope = subjects.no << 3 | $2::bigint
+LEFT JOIN scopes ON scopes.subject = subjects.no AND scopes.scope = subjects.no << :KIND_BITS | $2::bigint
 WHERE subjects.subject = $1
 
 -- name: fetch
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle,
-       records.kind IN (4, 5) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent'
-                                          AND registry.id = records.agent_id AND registry.state <> 'active')
+SELECT :RECORD
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value
                     AND subject = (SELECT no FROM subjects WHERE subjects.subject = $2) OFFSET 0) AS records
 JOIN profiles ON profiles.no = records.profile
 WHERE state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $3)
+  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent'
+                                                    AND registry.id = records.agent_id AND registry.state <> 'active'))
 
 -- name: standing_all
-SELECT records.id, key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END,
-       pack, name, derived_from
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
+       pack, name, derived_from, records.id
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
-
--- name: replace
-UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
-                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
-WHERE subject = $12::bigint >> 32 AND key = $12
 
 -- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
 -- name: recycle_all
@@ -99,65 +92,34 @@ WHERE subject = $2 AND key = ANY (ARRAY(
                           AND version = (moves.value ->> 1)::bigint AND pack IS NULL OFFSET 0) AS known))
 RETURNING id, kind, size
 
--- name: move_keeping
-UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
-                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
-                   bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
-                   terms = $11, metadata = $12, content = packed($13), body = packed($14)
-WHERE subject = $15::bigint >> 32 AND key = $15
-
 -- name: oldest
-SELECT key, id, size, state, version, agent_id, session_id, metadata
+SELECT key, id, state, version, agent_id, session_id, metadata
 FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND (keep_for IS NULL OR aged_from + keep_for <= $3)
 ORDER BY dated_at, key LIMIT nullif($4::bigint, -1)
 
--- name: embed
-UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> 32 AND key = $4 AND version = $5
-
--- name: unembedded
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
-  AND (model IS DISTINCT FROM $3 OR vectors IS NULL)
-LIMIT $4
-
--- name: index_rows
-SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
-       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $1 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $3::bigint >> 32 AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
-ORDER BY key
-
--- name: index_row
-SELECT id, agent_id, session_id, created_at, updated_at, aged_from + delete_after,
-       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END, metadata,
-       CASE WHEN model = $1 THEN vectors END, terms, CASE WHEN octet_length(terms) = 0 THEN content END
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE id = $2 AND subject = $3 AND state IN ('active', 'archived')
-
 -- name: changed_ids
 SELECT DISTINCT value FROM changes, jsonb_array_elements_text(ids::jsonb)
-WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq > $2
+WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1 AND seq > $2
 
 -- name: log_change
-INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> 3, $1, $2, $3)
+INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3)
 
 -- name: entries
-SELECT records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, models.id, vectors, terms
+SELECT :RECORD
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 JOIN profiles ON profiles.no = records.profile
+
+-- name: encodings
+SELECT records.id, models.id AS model, vectors, terms
+FROM jsonb_array_elements_text($1::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 LEFT JOIN models ON models.code = records.model
 
 -- name: scope
-SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> 3 AND scope = $1
+SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1
 
 -- name: forget_changes
-DELETE FROM changes WHERE subject = $1::bigint >> 3 AND scope = $1 AND seq <= $2
+DELETE FROM changes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1 AND seq <= $2

@@ -1,11 +1,3 @@
--- name: new_turn
-INSERT INTO turns (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
-
--- name: there
-SELECT records.id, key, kind, state, version, size, agent_id, session_id, metadata, pack
-FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
-
 -- name: holders
 SELECT records.kind, records.name, records.id
 FROM jsonb_array_elements($1::jsonb) AS wanted

@@ -8,7 +8,7 @@ WHERE subject = $1
 ORDER BY key
 
 -- name: with_alias
-SELECT encode(alias, 'hex'), subject FROM subjects
+SELECT encode(alias, 'hex') AS alias, subject FROM subjects
 WHERE alias = ANY (ARRAY(SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb) AS given (value)))
   AND subject >= chr(2) ORDER BY no
 
@@ -19,16 +19,16 @@ UNION ALL
 SELECT agent_id, nullif(session_id, ''), id, '{}' FROM sessions WHERE subject = $1
 UNION ALL
 SELECT agent_id, nullif(session_id, ''), history.id, metadata
-FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> 24
+FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 WHERE history.subject = $1
 
 -- name: kinds
-SELECT kind, count(*), count(*) FILTER (WHERE state IN ('active', 'archived'))
+SELECT kind, count(*) AS records, count(*) FILTER (WHERE state IN ('active', 'archived')) AS live
 FROM records WHERE subject = $1 GROUP BY kind
 
 -- Rows of a subject, by the table they are in.
 -- name: rows
-SELECT 'memories', count(*) FROM records WHERE subject = $1
+SELECT 'memories' AS name, count(*) AS rows FROM records WHERE subject = $1
 UNION ALL SELECT 'facts', count(*) FROM facts WHERE subject = $1
 UNION ALL SELECT 'conversations', count(*) FROM sessions WHERE subject = $1
 UNION ALL SELECT 'messages', count(*) FROM history WHERE subject = $1
@@ -94,12 +94,12 @@ WHERE rules <> '[]' AND EXISTS (SELECT 1 FROM jsonb_array_elements_text(profiles
 WITH page AS MATERIALIZED (
     SELECT no, subject FROM subjects WHERE subject > $1 AND subject < $2 ORDER BY subject LIMIT $3
 )
-SELECT subject, NULL::bigint, 0::bigint, NULL::bigint FROM page
+SELECT subject, NULL::bigint AS kind, 0::bigint AS live, NULL::bigint AS latest FROM page
 UNION ALL
-SELECT page.subject, scope & 7, memories, created_at
+SELECT page.subject, scope & :LAST_KIND, memories, created_at
 FROM page JOIN scopes ON scopes.subject = page.no
 CROSS JOIN LATERAL (SELECT created_at FROM records
-                    WHERE records.subject = scopes.subject AND key BETWEEN scope << 29 AND (scope + 1 << 29) - 1
+                    WHERE records.subject = scopes.subject AND key BETWEEN scope << :COUNT_BITS AND (scope + 1 << :COUNT_BITS) - 1
                     ORDER BY key DESC LIMIT 1) AS latest
 UNION ALL
 SELECT page.subject, 0, count(*) FILTER (WHERE state = 'active'), max(updated_at)

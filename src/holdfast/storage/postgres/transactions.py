@@ -1,8 +1,8 @@
 """A transaction of PostgreSQL: statements by their names, and what it has to itself.
 
-A subject's writers take turns: each locks the subject's row of ``turns`` first. Before that it passes the tenant's
-gate, an advisory lock that writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is
-while they rely on it; whoever changes such a thing closes the gate.
+A subject has one writer at a time: each locks the subject's row of ``turns`` first. Before that it takes the tenant's
+lock, which writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is while they rely
+on it; whoever changes such a thing has that lock alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import RawCursor, errors
@@ -20,7 +20,18 @@ from psycopg.rows import tuple_row
 from holdfast.core.audit import PYTHON
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.optimistic import as_record
-from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, Row, statements
+from holdfast.storage.relational.database import (
+    AgainError,
+    Bindings,
+    DuplicateError,
+    Makers,
+    Question,
+    R,
+    Row,
+    RowType,
+    row_maker,
+    statements,
+)
 
 PACKAGE: Final = "holdfast.storage.postgres"
 #: Text that may be stored compressed is bytes here; where it is not compressed, a zero byte is before it.
@@ -38,6 +49,13 @@ BEGIN: Final = b"BEGIN"
 COMMITTED: Final = "COMMIT"
 #: The statements of a record that is added by itself.
 _ADD: Final = ["records.insert", "records.put_scope"]
+
+
+class Locked(NamedTuple):
+    """A subject that a transaction has to itself, and the transaction's name."""
+
+    number: int | None = None
+    xid: str | None = None
 
 
 class Statement:
@@ -89,6 +107,7 @@ def _shifted(text: bytes, by: int) -> bytes:
     return _PLACE.sub(lambda place: b"$%d" % (int(place[1]) + by), text)
 
 
+_MAKERS: Final[Makers] = {}
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
 
 
@@ -116,19 +135,26 @@ def binary_cursor(connection: Connection) -> RawCursor[Row]:
     return cursor
 
 
+def rows_of(row: RowType[R], statement: str, cursor: RawCursor[Row], page: list[Row] | None = None) -> list[R]:
+    """The rows that a statement gave: all of them, or a page."""
+    if (row, statement) not in _MAKERS:
+        _MAKERS[row, statement] = row_maker(row, statement, (column.name for column in cursor.description or ()))
+    return list(map(_MAKERS[row, statement], cursor.fetchall() if page is None else page))
+
+
 def begin_for(begin: bytes, schema: str, subject: Subject, first: Question | None, *, writes: bool) -> list[Piece]:
-    """What begins a transaction, takes a subject's turn or looks it up, and asks something."""
+    """What begins a transaction, locks a subject or looks it up, and asks something."""
     if writes:
-        turn = piece("records.take_turn", (gate_of(schema, subject), subject))
+        lock = piece("records.subject_lock", (tenant_lock(schema, subject), subject))
     else:
-        turn = piece("records.subject_no", (subject,))
-    # what is asked is a statement of its own: it sees what was committed before the turn came
-    return [(begin, ()), turn, *([] if first is None else [piece(*first)])]
+        lock = piece("records.subject_no", (subject,))
+    # what is asked is a statement of its own: it sees what was committed before the lock was had
+    return [(begin, ()), lock, *([] if first is None else [piece(*first)])]
 
 
-def gate_of(schema: str, subject: Subject) -> int:
-    """The lock that is the gate of a subject's tenant."""
-    return lock_key(schema, "gate", subject.tenant)
+def tenant_lock(schema: str, subject: Subject) -> int:
+    """The lock of a subject's tenant."""
+    return lock_key(schema, "tenant", subject.tenant)
 
 
 def lock_key(*names: str) -> int:
@@ -169,31 +195,37 @@ class PostgresTransaction:
         except errors.UniqueViolation as problem:
             raise DuplicateError(str(problem)) from problem
 
-    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+    def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
-        return self._execute(statement, bindings).fetchall()
+        return rows_of(row, statement, self._execute(statement, bindings))
 
-    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+    def find(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R | None:
         """The first row of a statement, if there is one."""
-        return self._execute(statement, bindings).fetchone()
+        return next(iter(self.all(row, statement, bindings)), None)
 
-    def first(self, statement: str, bindings: Bindings = ()) -> Row | None:
-        """The same, of the statement that a transaction for one subject was begun with."""
+    def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
+        """The one row of the statement that a transaction for one subject was begun with."""
         answer, self._answer = self._answer, None
-        self.found = answer or self.one(statement, bindings)
-        return self.found
+        self.found = answer or self._execute(statement, bindings).fetchone() or ()
+        return row(*self.found)
 
     def expect(self, row: Row) -> None:
         """How that statement will be answered once this is committed."""
         self.left = row
 
-    def value(self, statement: str, bindings: Bindings = ()) -> int:
-        """The number that a statement gives in its one row."""
-        row = self.one(statement, bindings)
-        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
-        return int(row[0])
+    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
+        """What a statement of one column gives."""
+        return [value for (value,) in self._execute(statement, bindings).fetchall()]
 
-    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        """What a statement of one column gives first; ``None`` if there is nothing."""
+        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
+
+    def number(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        return int(self.value(statement, bindings))
+
+    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
         """The rows of a statement as they come: by a cursor of the server's, since they may be many."""
         name = f"holdfast_{lock_key(statement, str(id(bindings)), str(len(self._numbers))) & 0xFFFFFFFF:x}"
         text = b"DECLARE " + name.encode() + b" NO SCROLL CURSOR FOR " + STATEMENTS[statement].text
@@ -201,7 +233,7 @@ class PostgresTransaction:
         self._cursor.execute(text, bindings)
         try:
             while page := self._cursor.execute(f"FETCH {_PAGE} FROM {name}".encode()).fetchall():
-                yield from page
+                yield from rows_of(row, statement, self._cursor, page)
         finally:
             if self.connection.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
                 self._cursor.execute(f"CLOSE {name}".encode())
@@ -259,7 +291,7 @@ class PostgresTransaction:
     @contextmanager
     def part(self) -> Iterator[None]:
         """A part of the transaction that is undone by itself if the block raises. A lock that it took is let go then:
-        whoever needs the subject again waits for its turn again.
+        whoever needs the subject again waits for it again.
         """
         self._catch_up()
         self._cursor.execute(b"SAVEPOINT part")
@@ -292,31 +324,31 @@ class PostgresTransaction:
         here on.
         """
         if subject not in self._numbers:
-            number = self._take_turn(subject) if self._writes else self.one("records.subject_no", (subject,))
-            if number is None or number[0] is None:
+            number = self._lock_subject(subject) if self._writes else self.value("records.subject_no", (subject,))
+            if number is None:
                 return None
-            self._numbers[subject] = number[0]
+            self._numbers[subject] = number
         return self._numbers[subject]
 
-    def _take_turn(self, subject: Subject) -> Row:
-        """Pass the tenant's gate, find the subject, and wait for its turn: in one go."""
-        row = self.one("records.take_turn", (gate_of(self._schema, subject), subject)) or (None, None)
-        self.xid = row[1]
-        return row
+    def _lock_subject(self, subject: Subject) -> int | None:
+        """Share the tenant's lock, find the subject, and wait for its lock: in one go."""
+        row = self.find(Locked, "records.subject_lock", (tenant_lock(self._schema, subject), subject)) or Locked()
+        self.xid = row.xid
+        return row.number
 
-    def begun_for(self, subject: Subject, row: Row | None, answer: Row | None = None) -> None:
-        """It was begun by taking a subject's turn, or by looking a subject up; with what that gave, and what was asked
-        first. For a subject that nobody has seen, no turn was taken: what was answered may not be so any more.
+    def begun_for(self, subject: Subject, found: Row | None, answer: Row | None = None) -> None:
+        """It was begun by locking a subject, or by looking it up; with what that gave, and what was asked first. A new
+        subject is not locked: what was answered may not be so any more.
         """
-        if row is not None and row[0] is not None:
-            self._numbers[subject] = row[0]
+        locked = Locked(*(found or ()))
+        if locked.number is not None:
+            self._numbers[subject] = locked.number
             self._answer = answer
-        if self._writes and row is not None:
-            self.xid = row[1]
+        self.xid = locked.xid
 
     def relies_on(self, subject: Subject, first: Question, expected: Row) -> None:
         """It has not begun yet, and goes on only if the first question would be answered as expected."""
-        self._relied = (gate_of(self._schema, subject), *first[1], as_record(expected))
+        self._relied = (tenant_lock(self._schema, subject), *first[1], as_record(expected))
         self._numbers[subject] = expected[0]
         self._answer = expected
 
@@ -327,28 +359,29 @@ class PostgresTransaction:
         if begun[-1].fetchone() != (True,):
             raise AgainError
 
-    def number_for(self, subject: Subject) -> int:
+    def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The same, for a subject seen before or not."""
         number = self.number_of(subject)
         while number is None:
-            row = self.one("records.new_subject", (subject,))
-            if row is not None:
-                self.run("records.new_turn", (row[0],))
+            made = self.value("records.new_subject", (subject, alias))
+            if made is not None:
+                self.run("records.new_turn", (made,))
             number = self.number_of(subject)  # or another was faster
         return number
 
-    def have(self, number: int) -> None:
+    def lock_subject(self, number: int) -> None:
         """Have a subject to itself, by its number."""
-        self.one("records.lock_subject", (number,))
+        self.value("records.lock_subject", (number,))
 
-    def close_gate(self, tenant: str) -> None:
-        """Wait until nobody is past a tenant's gate, and let nobody pass."""
-        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "gate", tenant)
+    def lock_tenant(self, tenant: str) -> None:
+        """Wait until nobody writes for a tenant's users, and let nobody write for them."""
+        self._lock("tenant", tenant)
 
-    def take(self, what: str) -> None:
+    def lock(self, what: str) -> None:
         """Wait for what only one may have."""
-        self._lock(b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)", "alone", what)
+        self._lock("alone", what)
 
-    def _lock(self, statement: bytes, *names: str) -> None:
-        row = self._cursor.execute(statement, (lock_key(self._schema, *names),)).fetchone()
-        self.xid = None if row is None else str(row[0])
+    def _lock(self, *names: str) -> None:
+        statement = b"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock($1)"
+        xid, _ = self._cursor.execute(statement, (lock_key(self._schema, *names),)).fetchone() or (None, None)
+        self.xid = xid

@@ -1,21 +1,56 @@
-"""API keys in a relational engine: the ``KeyStore``."""
+"""Who may do what, and what was done once: the ``KeyStore`` and the ``ReplyStore`` of a relational engine.
+
+A request that must be done once is one transaction: what the stores write meanwhile joins it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from itertools import count
+from typing import Final, NamedTuple
 
 from holdfast.core.access import ApiKey, Right, told_rights
 from holdfast.core.chain import Event
-from holdfast.core.content import to_json
+from holdfast.core.content import IdSource, to_json
+from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
+from holdfast.core.times import SECOND
+from holdfast.ports.access import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Bindings, Database, Names, Question, R, RowType, Transaction
 
 SQL: Final = Names("access")
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"
+#: How long a claim outlives a process that can no longer renew it, by the database's clock.
+LEASE: Final = 5 * SECOND
+_TRIES: Final = 8
+
+
+class KeyRow(NamedTuple):
+    """An API key, as it is stored; lists are JSON."""
+
+    id: str
+    tenant: str
+    name: str
+    rights: str
+    users: str | None
+    agents: str | None
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+    hashed: bytes
+
+
+class BoundKey(NamedTuple):
+    """An API key that is for some users."""
+
+    id: str
+    users: str
 
 
 class SqlKeys:
@@ -32,20 +67,20 @@ class SqlKeys:
 
     def get(self, key_id: str) -> tuple[ApiKey, bytes] | None:
         with self._database.read() as tx:
-            row = tx.one(SQL["get"], (key_id,))
-        return None if row is None else (_key(row[:-1]), bytes(row[-1]))
+            row = tx.find(KeyRow, SQL["get"], (key_id,))
+        return None if row is None else (_parse_key(row), bytes(row.hashed))
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
         with self._database.read() as tx:
-            rows = tx.rows(SQL["list"]) if tenant is None else tx.rows(SQL["list_of_tenant"], (tenant,))
-        return [_key(row) for row in rows]
+            rows = tx.all(KeyRow, SQL["list"]) if tenant is None else tx.all(KeyRow, SQL["list_of_tenant"], (tenant,))
+        return [_parse_key(row) for row in rows]
 
     def revoke(self, key_id: str, *, now: int, event: Event) -> ApiKey | None:
         with self._database.write() as tx:
             if not tx.run(SQL["revoke"], (key_id, now)):
                 return None
-            row = tx.one(SQL["get"], (key_id,))
-            key = _key((row or ())[:-1])
+            (row,) = tx.all(KeyRow, SQL["get"], (key_id,))
+            key = _parse_key(row)
             _note(tx, key, event)
             return key
 
@@ -55,17 +90,17 @@ class SqlKeys:
 
     def any(self, *, now: int) -> bool:
         with self._database.read() as tx:
-            return tx.value(SQL["valid"], (now,)) > 0
+            return tx.number(SQL["valid"], (now,)) > 0
 
 
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:
     """Let no key name a user any more; how many did. One that was for nobody else is removed: it must not become one
     for everybody.
     """
-    keys = tx.rows(SQL["bound_to"], (tenant, user_id))
-    for key_id, users in keys:
-        others = [one for one in json.loads(users) if one != user_id]
-        tx.run(SQL["bind"], (key_id, to_json(others))) if others else tx.run(SQL["remove"], (key_id,))
+    keys = tx.all(BoundKey, SQL["bound_to"], (tenant, user_id))
+    for key in keys:
+        others = [one for one in json.loads(key.users) if one != user_id]
+        tx.run(SQL["bind"], (key.id, to_json(others))) if others else tx.run(SQL["remove"], (key.id,))
     return len(keys)
 
 
@@ -78,10 +113,224 @@ def _listed(ids: Iterable[str] | None) -> str | None:
     return None if ids is None else to_json(sorted(ids))
 
 
-def _key(row: tuple[Any, ...]) -> ApiKey:
-    key_id, tenant, name, rights, users, agents, *moments = row
-    return ApiKey(key_id, tenant, name, frozenset(map(Right, json.loads(rights))), _ids(users), _ids(agents), *moments)
+def _parse_key(row: KeyRow) -> ApiKey:
+    rights = frozenset(map(Right, json.loads(row.rights)))
+    moments = (row.created_at, row.expires_at, row.revoked_at, row.last_used_at)
+    return ApiKey(row.id, row.tenant, row.name, rights, _parse_ids(row.users), _parse_ids(row.agents), *moments)
 
 
-def _ids(text: str | None) -> frozenset[str] | None:
+def _parse_ids(text: str | None) -> frozenset[str] | None:
     return None if text is None else frozenset(json.loads(text))
+
+
+class RequestDatabase:
+    """A ``Database`` whose transactions are parts of one, while a request is carried out that must be done once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.groups = database.groups
+        self.give_back = database.give_back
+        self.scrub = database.scrub
+        self.check_usable = database.check_usable
+        self.close = database.close
+        self.on_commit = database.on_commit
+        self.author = database.author
+
+    def _joined(self) -> SqlRequest | None:
+        """The request whose transaction writes join, if there is one."""
+        request = REQUEST.get()
+        if isinstance(request, SqlRequest) and request.is_joined and request.database is self._database:
+            return request
+        return None
+
+    def read(self, subject: Subject | None = None) -> AbstractContextManager[Transaction]:
+        """A view of the store as it is now, with what the request has written."""
+        request = self._joined()
+        tx = None if request is None else request.transaction
+        return self._database.read(subject) if tx is None else nullcontext(tx)
+
+    def ask(
+        self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
+    ) -> list[R]:
+        """The rows of one statement, with what the request has written."""
+        request = self._joined()
+        tx = None if request is None else request.transaction
+        if tx is not None:
+            return tx.all(row, statement, bindings)
+        return self._database.ask(row, statement, bindings, patience=patience)
+
+    def write(
+        self, subject: Subject | None = None, first: Question | None = None
+    ) -> AbstractContextManager[Transaction]:
+        """A transaction that writes, or the part of one that this is."""
+        request = self._joined()
+        return self._database.write(subject, first) if request is None else request.part()
+
+    @contextmanager
+    def govern(self, tenant: str) -> Iterator[Transaction]:
+        """A transaction, or the part of one, that changes what holds for all of a tenant's users."""
+        request = self._joined()
+        with self._database.govern(tenant) if request is None else request.part() as tx:
+            if request is not None:
+                tx.lock_tenant(tenant)
+            yield tx
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[Transaction]:
+        """A transaction, or the part of one, that changes what belongs to no tenant."""
+        request = self._joined()
+        with self._database.alone(what) if request is None else request.part() as tx:
+            if request is not None:
+                tx.lock(what)
+            yield tx
+
+    def part(self, tx: Transaction) -> AbstractContextManager[None]:
+        """A part of a transaction that stands or falls by itself."""
+        return self._database.part(tx)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what is written now is part of a transaction that is not committed yet when its block ends."""
+        return self._joined() is not None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return self._database.usable
+
+
+class SqlRequest:
+    """The ``OnceRequest`` of the relational engines.
+
+    The transaction begins with the first write, so that nothing is locked while a request is being read and embedded.
+    It begins with the claim: whoever sends the same request meanwhile waits there, and then finds the reply.
+    """
+
+    def __init__(self, database: Database, claim: Claim, leased: Callable[[Claim], None], *, joins: bool) -> None:
+        self.database = database
+        self.began_at = claim.now
+        self.in_steps = False
+        self.is_joined = True
+        self._claim = claim
+        self._leased = leased
+        self._joins = joins
+        self._open: tuple[ExitStack, Transaction] | None = None
+        self._ids = IdSource(_bits_from(claim.seed))
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction, once something was written."""
+        return None if self._open is None else self._open[1]
+
+    @contextmanager
+    def part(self) -> Iterator[Transaction]:
+        """A transaction's worth of writes: they stay together, and are undone together if the block raises."""
+        if self._open is not None:
+            _, tx = self._open
+            with self.database.part(tx):
+                yield tx
+            return
+        with ExitStack() as stack:
+            tx = stack.enter_context(self.database.write())
+            if not self.in_steps:
+                self._take(tx)
+            yield tx
+            self._open = stack.pop_all(), tx
+
+    def begin_steps(self) -> None:
+        if self._open is not None:
+            raise RuntimeError("the request has written before it said that it takes several transactions")
+        if not self.in_steps:
+            with self.database.write() as tx:
+                self._take(tx)
+            self.in_steps = True
+            self._leased(self._claim)
+        self.is_joined = False
+
+    def join_rest(self) -> None:
+        self.is_joined = self.is_joined or self._joins
+
+    def new_ids(self, count: int) -> list[str]:
+        return [self._ids.next(self.began_at) for _ in range(count)]
+
+    def keep(self, reply: bytes) -> None:
+        with self.part() as tx:
+            kept = (self._claim.row, self._claim.token, reply)
+            if not self.in_steps:
+                tx.later(SQL["keep"], kept)
+            elif not tx.run(SQL["keep"], kept):
+                raise ClaimedError(self._found(tx) or StoredReply(self._claim.fingerprint, 0, b"", None, True))
+        self._commit()
+
+    def release(self) -> None:
+        if self._open is None and not self.in_steps:
+            return
+        with self.part() as tx:
+            tx.run(SQL["release"], (self._claim.row, self._claim.token))
+        self._commit()
+
+    def abandon(self) -> None:
+        self.is_joined = False
+        opened, self._open = self._open, None
+        if opened is not None:
+            with suppress(_UndoneError), opened[0]:
+                raise _UndoneError
+
+    def _commit(self) -> None:
+        self.is_joined = False  # what is done because of the commit is done by itself
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[0].close()
+
+    def _take(self, tx: Transaction) -> None:
+        """Claim the request, or raise ``ClaimedError``."""
+        claim = self._claim
+        for _ in range(_TRIES):  # what is there may be given back before it is read
+            values = (claim.row, claim.fingerprint, claim.token, claim.now, claim.old, LEASE)
+            found = tx.find(StoredReply, SQL["claim"], values) or self._found(tx)
+            if found is not None and found.claim != claim.token:
+                raise ClaimedError(found)
+            if found is not None:
+                self.began_at = found.claimed_at
+                return
+        raise StaleError("the idempotency key keeps being claimed and given back by others; try again")
+
+    def _found(self, tx: Transaction) -> StoredReply | None:
+        return tx.find(StoredReply, SQL["claimed"], (self._claim.row, LEASE, self._claim.old))
+
+
+class SqlReplies:
+    """The ``ReplyStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, row: bytes, *, old: int) -> StoredReply | None:
+        return next(iter(self._database.ask(StoredReply, SQL["claimed"], (row, LEASE, old))), None)
+
+    def begin(self, claim: Claim, leased: Callable[[Claim], None], *, joins: bool = True) -> SqlRequest:
+        return SqlRequest(self._database, claim, leased, joins=joins)
+
+    def renew(self, claims: Sequence[Claim]) -> None:
+        with self._database.write() as tx:
+            for claim in sorted(claims):  # in one order, whoever does this
+                tx.run(SQL["renew"], (claim.row, claim.token, LEASE))
+
+    def forget(self, old: int, *, limit: int) -> int:
+        with self._database.write() as tx:
+            return tx.run(SQL["forget"], (old, limit))
+
+
+class _UndoneError(Exception):
+    """A transaction is to be undone."""
+
+
+def _bits_from(seed: bytes) -> Callable[[int], int]:
+    """Bits that look random, and are the same each time."""
+    numbers = count()
+
+    def bits(wanted: int) -> int:
+        digest = hashlib.sha256(seed + next(numbers).to_bytes(8, "big")).digest()
+        return int.from_bytes(digest, "big") >> (256 - wanted)
+
+    return bits

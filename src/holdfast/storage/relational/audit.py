@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import current_actor, is_own_actor, names_user
 from holdfast.core.chain import (
@@ -41,6 +41,45 @@ _STRIDE: Final = 1_000
 _FIRST_PLACE: Final = -(2**63)
 
 
+class HeadRow(NamedTuple):
+    """The last entry of a chain."""
+
+    alias: bytes | None
+    seq: int | None
+    hash: bytes | None
+
+
+class EntryRow(NamedTuple):
+    """An entry, as it is stored."""
+
+    text: bytes
+    hash: bytes
+    seq: int = 0
+
+
+class ChainRow(NamedTuple):
+    """A chain, and how far it was sealed; a chain that was tampered with may lack any of it."""
+
+    subject: int
+    seq: Any
+    hash: Any
+    floor: Any
+    floor_hash: Any
+    sealed_alias: Any
+    sealed_seq: Any
+    sealed_hash: Any
+    alias: Any
+
+
+class CutLimits(NamedTuple):
+    """How far a chain was sealed and cut."""
+
+    alias: bytes
+    sealed_seq: int
+    floor: int
+    floor_hash: bytes
+
+
 def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     """Put events at the end of a subject's chain, within the transaction that ``tx`` is in.
 
@@ -48,24 +87,24 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     """
     if not events:
         return
-    head = tx.one(SQL["head"], (subject,)) or tx.one(SQL["head_of_erased"], (subject,))
-    if head is None or head[0] is None:
+    head = tx.find(HeadRow, SQL["head"], (subject,)) or tx.find(HeadRow, SQL["head_of_erased"], (subject,))
+    if head is None or head.alias is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
-    alias, seq, hashed = head[0], head[1] or 0, head[2] or GENESIS
+    seq, hashed = head.seq or 0, head.hash or GENESIS
     actor = current_actor(tx.author)
     if not is_own_actor(actor):
         _check_actor(tx, subject, actor)
     entries = list(drafts(events))
-    numbers = tx.rows(SQL["numbers"], (len(entries),))
+    numbers = tx.values(SQL["numbers"], (len(entries),))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
-    for (no,), draft in zip(numbers, entries, strict=True):
+    for no, draft in zip(numbers, entries, strict=True):
         event = draft.event
         seq += 1
         shared = (event.action, id(event.detail))  # the same details object, the same text
         if shared not in closings:
             closings[shared] = closing_of(event, actor)
-        text = entry_text(alias, no, seq, draft, closings[shared])
+        text = entry_text(head.alias, no, seq, draft, closings[shared])
         hashed = link(hashed, text)
         added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
     tx.run_many(SQL["append"], added)
@@ -74,10 +113,9 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
 
 def _check_actor(tx: Transaction, subject: int, actor: str) -> None:
     """Refuse an author that names the user whose chain it is, or that is the id of another user of the tenant."""
-    row = tx.one(SQL["name"], (subject,))
-    whose = Subject.parse(row[0] if row else "")
+    whose = Subject.parse(tx.value(SQL["name"], (subject,)) or "")
     named = bool(whose.user_id) and names_user(actor, whose.user_id)
-    if named or tx.one(SQL["known"], (Subject(whose.tenant, actor),)):
+    if named or tx.value(SQL["known"], (Subject(whose.tenant, actor),)) is not None:
         raise InvalidInputError(
             f"author {actor!r} names a user, and the audit chain must not: it is kept when the user is erased; "
             "give a role or a department instead. Nothing was changed"
@@ -99,8 +137,8 @@ class SqlAudit:
 
     def of_item(self, subject: Subject, item: str) -> list[Entry]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["of_item"], (tx.number_of(subject), item))
-        return [entry for row in found for entry in parse_entries(*row) if entry.item == item]
+            found = tx.all(EntryRow, SQL["of_item"], (tx.number_of(subject), item))
+        return [entry for row in found for entry in parse_entries(row.text, row.hash) if entry.item == item]
 
     def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[Entry]:
         latest: list[Entry] = []
@@ -110,8 +148,8 @@ class SqlAudit:
                 asked, whose = SQL["tail_of_tenant"], tenant
             else:
                 asked, whose = SQL["tail_of_subject"], tx.number_of(subject)
-            for row in tx.stream(asked, (whose, limit)):
-                latest += reversed(parse_entries(*row))
+            for row in tx.each(EntryRow, asked, (whose, limit)):
+                latest += reversed(parse_entries(row.text, row.hash))
                 if len(latest) >= limit:
                     break
         return latest[:limit][::-1]
@@ -122,7 +160,8 @@ class SqlAudit:
 
     def sizes(self) -> Sizes:
         with self._database.read() as tx:
-            return Sizes(*tx.rows(SQL["sizes"])[0])
+            (sizes,) = tx.all(Sizes, SQL["sizes"])
+            return sizes
 
     # --- sealing -----------------------------------------------------------------------------------------------
 
@@ -156,23 +195,24 @@ class SqlAudit:
     def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[Finding]:
         with self._database.read() as tx:
             written, sealed, pace = 0, Seal(), _Pace(progress)
-            for row in tx.stream(SQL["all_chains"]):
-                chain = None if row[1] is None else Chain(*row[1:5])
-                head = None if row[5] is None else Head(row[0], *row[5:8])
+            for row in tx.each(ChainRow, SQL["all_chains"]):
+                chain = None if row.seq is None else Chain(row.seq, row.hash, row.floor, row.floor_hash)
+                sealed_at = (row.sealed_seq, row.sealed_hash)
+                head = None if row.sealed_alias is None else Head(row.subject, row.sealed_alias, *sealed_at)
                 written += chain.seq if chain else 0
                 if head is not None:
                     sealed.add(head)
-                entries = pace.count(tx.stream(SQL["links"], (row[0], _FIRST_PLACE)))
-                if chain is None or row[8] is None:
-                    name = f"subject number {row[0]}" if row[8] is None else row[8].hex()
+                entries = pace.count(tx.each(Link, SQL["links"], (row.subject, _FIRST_PLACE)))
+                if chain is None or row.alias is None:
+                    name = f"subject number {row.subject}" if row.alias is None else row.alias.hex()
                     yield Finding(name, head.seq if head else 0, "the chain's end is gone, or all of the chain")
                 else:
-                    yield from check_chain(row[8], chain, head, entries)
+                    yield from check_chain(row.alias, chain, head, entries)
             pace.end()
             counted = _written(tx, "audit")
             if counted is not None and counted != written:
                 yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
-            stored = (Checkpoint(*row) for row in tx.stream(SQL["checkpoints"]))
+            stored = tx.each(Checkpoint, SQL["checkpoints"])
             yield from check_checkpoints(stored, sealed, _written(tx, "audit_checkpoints"))
 
     # --- cutting -----------------------------------------------------------------------------------------------
@@ -181,13 +221,13 @@ class SqlAudit:
         removed = after = 0
         while True:
             with self._database.read() as tx:
-                due = [row[0] for row in tx.rows(SQL["overdue"], (after, before, _CHAINS_AT_ONCE))]
+                due = tx.values(SQL["overdue"], (after, before, _CHAINS_AT_ONCE))
             if not due:
                 return removed
             room = _ENTRIES_AT_ONCE
             with self._database.write() as tx:
                 for subject in due:
-                    tx.have(subject)
+                    tx.lock_subject(subject)
                     room -= _cut_chain(tx, subject, before, at, room)
                     if room == 0:  # the rest of this chain comes with the next transaction
                         break
@@ -202,10 +242,10 @@ class _Pace:
         self._progress = progress
         self._since = 0
 
-    def count(self, entries: Iterable[tuple[Any, ...]]) -> Iterator[Link]:
+    def count(self, entries: Iterable[Link]) -> Iterator[Link]:
         """Some entries, counted as they go by."""
-        for row in entries:
-            yield Link._make(row)
+        for entry in entries:
+            yield entry
             self._since += 1
             if self._since == _STRIDE:
                 self.end()
@@ -218,21 +258,20 @@ class _Pace:
 
 
 def _last_checkpoints(tx: Transaction, limit: int | None) -> list[Checkpoint]:
-    found = tx.rows(SQL["last_checkpoints"], (-1 if limit is None else limit,))
-    return [Checkpoint(*row) for row in reversed(found)]
+    return tx.all(Checkpoint, SQL["last_checkpoints"], (-1 if limit is None else limit,))[::-1]
 
 
 def _written(tx: Transaction, table: str) -> int | None:
     """How many rows were ever written to a table, where the engine counts them."""
-    row = tx.one(SQL["written"], (table,))
-    return None if row is None or row[0] is None else int(row[0])
+    count: int | None = tx.value(SQL["written"], (table,))
+    return count
 
 
 def _sealed(tx: Transaction) -> Seal:
     """All heads as they are sealed."""
     seal = Seal()
-    for row in tx.stream(SQL["sealed"]):
-        seal.add(Head(*row))
+    for head in tx.each(Head, SQL["sealed"]):
+        seal.add(head)
     return seal
 
 
@@ -241,15 +280,14 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
 
     What does not verify is evidence, and is left as it is.
     """
-    limits = tx.one(SQL["cut_limits"], (subject,))
+    limits = tx.find(CutLimits, SQL["cut_limits"], (subject,))
     if limits is None:
         return 0
-    alias, sealed_seq, floor, floor_hash = limits
-    walk = Walk(alias, floor, floor_hash)
-    upto, upto_hash = floor, floor_hash
-    for row in tx.stream(SQL["links"], (subject, floor + 1)):
-        entry = Link(*row)
-        if entry.at >= before or entry.seq > min(sealed_seq, floor + most):
+    floor = limits.floor
+    walk = Walk(limits.alias, floor, limits.floor_hash)
+    upto, upto_hash = floor, limits.floor_hash
+    for entry in tx.each(Link, SQL["links"], (subject, floor + 1)):
+        if entry.at >= before or entry.seq > min(limits.sealed_seq, floor + most):
             break
         if walk.step(entry):
             return 0
@@ -259,4 +297,4 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
     append(tx, subject, [cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
     tx.run(SQL["cut"], (subject, upto))
     tx.run(SQL["move_floor"], (upto, upto_hash, subject))
-    return int(upto - floor)
+    return upto - floor

@@ -1,38 +1,51 @@
 """What the relational stores ask of a database: transactions, and statements by their names.
 
 Statements lie in ``.sql`` files that are named after the stores: in ``sql``, written once for all engines, or beside
-each engine where they differ, with the same names, parameters and columns. What is read inside a transaction that
-writes stays as it is until that ends: SQLite has one writer at a time, PostgreSQL one for each subject, and none of a
-tenant while that tenant is being governed.
+each engine where they differ, with the same names, parameters and columns. A statement's rows are read into a class
+whose fields have the names of its columns. What is read inside a transaction that writes stays as it is until that
+ends: SQLite has one writer at a time, PostgreSQL one for each subject, and none of a tenant while that is governed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from importlib import resources
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import InDoubtError
-from holdfast.core.records import Subject
+from holdfast.core.records import OWN, TYPES, Subject
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"^--.*\n?", re.MULTILINE)
 _SHARED: Final = "holdfast.storage.relational.sql"
-#: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY`` and some
-#: words of our own: ``IN LIST($1)`` (a JSON list), ``packed($1)`` (a text that may be compressed), ``:NOW`` (the
-#: database's clock).
+#: What a record's key is made of: the subject's number, the kind's and a count. A message's: the session's and a count.
+KIND_BITS: Final = 3
+COUNT_BITS: Final = 29
+MESSAGE_BITS: Final = 24
+LAST_KIND: Final = (1 << KIND_BITS) - 1
+#: Words that statements and migrations use with a colon before them, beside those that ``.sql`` files define.
+_WORDS: Final = {
+    "KIND_BITS": str(KIND_BITS),
+    "COUNT_BITS": str(COUNT_BITS),
+    "KEY_BITS": str(KIND_BITS + COUNT_BITS),
+    "LAST_KIND": str(LAST_KIND),
+    "MESSAGE_BITS": str(MESSAGE_BITS),
+    "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
+}
+_WORD: Final = re.compile(r"(?<!:):([A-Z_]+)\b")
+#: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY``, and
+#: ``IN LIST($1)`` for a JSON list, ``packed($1)`` for a text that may be compressed.
 _DIALECTS: Final = {
     "holdfast.storage.postgres": (
         (r" IN LIST\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements_text(\1::jsonb)))"),
         (r" INDEXED BY \w+", ""),
-        (":NOW", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"),
     ),
     "holdfast.storage.sqlite": (
         (r" IN LIST\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
         (r"packed\((\$\d+)\)", r"\1"),
-        (":NOW", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
         (r"convert_to\(([\w.]+), 'UTF8'\)", r"CAST(\1 AS BLOB)"),
         (r"::\w+", ""),
         (r"\$(\d+)", r"?\1"),
@@ -51,30 +64,47 @@ def statements(package: str) -> dict[str, str]:
     """
     dialect = _DIALECTS.get(package)
     found = {} if dialect is None else _read(_SHARED)
-    for pattern, words in dialect or ():
-        found = {name: re.sub(pattern, words, text) for name, text in found.items()}
-    return found | _read(package)
+    for pattern, replacement in dialect or ():
+        found = {name: re.sub(pattern, replacement, text) for name, text in found.items()}
+    found |= _read(package)
+    words = _WORDS | {name.partition(".")[2]: text for name, text in found.items()}
+    return {name: _fill(text, words) for name, text in found.items() if not name.partition(".")[2].isupper()}
+
+
+def _fill(text: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda word: words[word[1]], text)
 
 
 def _read(package: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in resources.files(package).iterdir():
         if file.name.endswith(".sql"):
-            parts = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+            parts = [_COMMENT.sub("", part) for part in _NAME.split(file.read_text(encoding="utf-8"))[1:]]
             stem = file.name.removesuffix(".sql")
             found |= {f"{stem}.{name}": body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
     return found
 
 
+class Migration(NamedTuple):
+    """A step from one version of a schema to the next."""
+
+    number: int
+    script: str
+
+
 @cache
-def migrations(package: str) -> list[tuple[int, str]]:
+def migrations(package: str) -> list[Migration]:
     """The numbered migrations of an engine, in order."""
     folder = resources.files(package).joinpath("migrations")
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return [(int(name.split("_")[0]), folder.joinpath(name).read_text(encoding="utf-8")) for name in files]
+    texts = ((name, folder.joinpath(name).read_text(encoding="utf-8")) for name in files)
+    return [Migration(int(name.partition("_")[0]), _fill(text, _WORDS)) for name, text in texts]
 
 
 Row = tuple[Any, ...]
+R = TypeVar("R")
+#: A class with a field for each column of a statement, in their order; fields that have defaults may be left out.
+RowType = Callable[..., R]
 Bindings = Sequence[Any]
 #: A statement and what it is asked with.
 Question = tuple[str, Bindings]
@@ -94,6 +124,25 @@ class AgainError(Exception):
     def __init__(self, doubt: InDoubtError | None = None) -> None:
         super().__init__("to be done again")
         self.doubt = doubt
+
+
+#: Stands in rows that do not say whose they are.
+NOBODY: Final = Subject.parse("")
+#: How an engine makes the rows of a statement, once its columns were found to be the fields of the row.
+Makers = dict[tuple[object, str], Callable[[Row], Any]]
+
+
+def row_maker(row: Any, statement: str, columns: Iterable[str]) -> Callable[[Row], Any]:
+    """How rows are made of what a statement gives; ``TypeError`` unless its columns are their first fields."""
+    names = tuple(columns)
+    if row.__match_args__[: len(names)] != names:
+        raise TypeError(f"{statement} gives {', '.join(names)}; {row.__name__} has {', '.join(row.__match_args__)}")
+    hint = row.__annotations__.get("subject")
+    if "subject" in names and "Subject" in (hint, getattr(hint, "__forward_arg__", None)):
+        place = names.index("subject")
+        return lambda values: row(*values[:place], Subject.parse(values[place]), *values[place + 1 :])
+    whole = hasattr(row, "_make") and len(names) == len(row.__match_args__)
+    return partial(tuple.__new__, row) if whole else lambda values: row(*values)
 
 
 class Names:
@@ -116,25 +165,31 @@ class Transaction(Protocol):
     def is_alone(self) -> bool:
         """Whether nobody else writes anything in the store meanwhile."""
 
-    def rows(self, statement: str, bindings: Bindings = (), /) -> list[Row]:
+    def all(self, row: RowType[R], statement: str, bindings: Bindings = (), /) -> list[R]:
         """All rows of a statement."""
 
-    def one(self, statement: str, bindings: Bindings = (), /) -> Row | None:
+    def find(self, row: RowType[R], statement: str, bindings: Bindings = (), /) -> R | None:
         """The first row of a statement, if there is one."""
 
-    def first(self, statement: str, bindings: Bindings = (), /) -> Row | None:
-        """The same, of the statement that a transaction for one subject was begun with."""
+    def each(self, row: RowType[R], statement: str, bindings: Bindings = (), /) -> Iterator[R]:
+        """The rows of a statement as they come, for when they are too many to hold."""
+
+    def first(self, row: RowType[R], statement: str, bindings: Bindings = (), /) -> R:
+        """The one row of the statement that a transaction for one subject was begun with."""
 
     def expect(self, row: Row, /) -> None:
         """How that statement will be answered once this is committed: the next write may rely on it, and raises
         ``AgainError`` if it should not have.
         """
 
-    def value(self, statement: str, bindings: Bindings = (), /) -> int:
-        """The number that a statement gives in its one row."""
+    def values(self, statement: str, bindings: Bindings = (), /) -> list[Any]:
+        """What a statement of one column gives."""
 
-    def stream(self, statement: str, bindings: Bindings = (), /) -> Iterator[Row]:
-        """The rows of a statement as they come, for when they are too many to hold."""
+    def value(self, statement: str, bindings: Bindings = (), /) -> Any:
+        """What a statement of one column gives first; ``None`` if there is nothing."""
+
+    def number(self, statement: str, bindings: Bindings = (), /) -> int:
+        """The number that a statement gives in its one row."""
 
     def run(self, statement: str, bindings: Bindings = (), /) -> int:
         """Carry out a statement; how many rows it changed."""
@@ -153,16 +208,16 @@ class Transaction(Protocol):
         here on.
         """
 
-    def number_for(self, subject: Subject, /) -> int:
-        """The same, for a subject seen before or not."""
+    def number_for(self, subject: Subject, /, *, alias: bytes | None = None) -> int:
+        """The same, for a subject seen before or not; one that was not has the pseudonym ``alias``, or a new one."""
 
-    def have(self, number: int, /) -> None:
+    def lock_subject(self, number: int, /) -> None:
         """Have a subject to itself, by its number."""
 
-    def close_gate(self, tenant: str, /) -> None:
+    def lock_tenant(self, tenant: str, /) -> None:
         """Let nobody else write for a tenant's users until the transaction ends."""
 
-    def take(self, what: str, /) -> None:
+    def lock(self, what: str, /) -> None:
         """Wait for what only one transaction may have at a time."""
 
     def then(self, do: Callable[[], object], /) -> None:
@@ -186,7 +241,9 @@ class Database(Protocol):
     def read(self, subject: Subject | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 
-    def ask(self, statement: str, bindings: Bindings = (), /, *, patience: float | None = None) -> list[Row]:
+    def ask(
+        self, row: RowType[R], statement: str, bindings: Bindings = (), /, *, patience: float | None = None
+    ) -> list[R]:
         """The rows of one statement, which is a consistent view by itself and needs no transaction around it.
 
         With ``patience``, ``StoreAwayError`` where no connection is to be had within so many seconds.

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts, Window
@@ -17,20 +17,111 @@ from holdfast.core.times import SECOND
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
+from holdfast.storage.relational.conversations.history import PurgedRow
+from holdfast.storage.relational.conversations.sessions import SQL as CONVERSATIONS
+from holdfast.storage.relational.conversations.sessions import Place as SessionPlace
+from holdfast.storage.relational.conversations.sessions import SessionRow, hold_on
 from holdfast.storage.relational.database import Database, Names, Transaction
-from holdfast.storage.relational.moves import KINDS, Mover, held_of
-from holdfast.storage.relational.rules import read_book, version_of
+from holdfast.storage.relational.moves import Mover, held_of
+from holdfast.storage.relational.profiles import ProfileRow, read_book, version_of
+from holdfast.storage.relational.record_rows import KINDS
 from holdfast.storage.relational.scopes import START, all_keys
-from holdfast.storage.relational.sessions import SQL as CONVERSATIONS
-from holdfast.storage.relational.sessions import as_session, hold_on
 
 SQL: Final = Names("dues")
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
-#: Stands for conversations where a kind's number is asked for.
-_HISTORY_CODE: Final = 8
 _SOME: Final = 1_000
 Place = tuple[int, int]
+
+
+class CensusRow(NamedTuple):
+    """How much of a subject is due; without a kind, of conversations."""
+
+    subject: Subject
+    records: int
+    bytes: int
+    mark: int
+    check_mark: int
+    kind: int | None = None
+
+    def census(self, kind: str) -> Census:
+        """The same, as callers know it."""
+        return Census(kind, self.subject, self.records, self.bytes, self.mark, self.check_mark)
+
+
+class DueRow(NamedTuple):
+    """A record that is due; without a kind, a conversation."""
+
+    key: int
+    id: str
+    subject: Subject
+    version: int
+    agent_id: str
+    session_id: str | None
+    size: int
+    pack: int | None
+    metadata: str
+    aged_from: int
+    purge_at: int | None = None
+    state: str = ""
+    kind: int | None = None
+
+    def facts(self, kind: str, state: State) -> RecordFacts:
+        """What is decided by."""
+        user_id = self.subject.user_id
+        metadata = json.loads(self.metadata) if self.metadata != "{}" else {}
+        thing = Held(user_id, self.agent_id, self.session_id, self.id, metadata)
+        when = (self.version, self.aged_from, self.purge_at)
+        return RecordFacts(self.id, kind, self.subject, thing, state, *when, self.size, self.pack is not None)
+
+
+class AgentCount(NamedTuple):
+    """How many records of an agent are due."""
+
+    agent_id: str
+    records: int
+
+
+class ShareRow(NamedTuple):
+    """How much is due of what a hold names; the other parts are empty."""
+
+    subject: int | None
+    agent_id: str | None
+    session_id: str | None
+    id: str | None
+    records: int
+    bytes: int
+
+
+class TotalRow(NamedTuple):
+    """How many records moved, and why."""
+
+    kind: str
+    state: str
+    cause: str
+    records: int
+
+
+class HoldingRow(NamedTuple):
+    """How much the store holds of a kind."""
+
+    kind: int
+    bytes: int
+    memories: int
+
+
+class AgesRow(NamedTuple):
+    """How many records are of an age, and the sum of what their ages count from."""
+
+    records: int
+    total: int
+
+
+class NumberedProfile(NamedTuple):
+    """A profile and its kind."""
+
+    no: int
+    kind: str
 
 
 class SqlDues:
@@ -45,20 +136,20 @@ class SqlDues:
 
     def tenants(self) -> list[str]:
         with self._database.read() as tx:
-            return [row[0] for row in tx.rows(SQL["tenants"])]
+            return tx.values(SQL["tenants"])
 
     def profiles(self, tenant: str) -> list[Profile]:
         with self._database.read() as tx:
             book = read_book(tx, tenant)
-            found = tx.rows(SQL["profiles"], (tenant,))
-            together = [(no, kind, book.together(kind, json.loads(names))) for no, kind, names in found]
+            found = tx.all(ProfileRow, SQL["profiles"], (tenant,))
+            together = [(row.no, row.kind, book.together(row.kind, json.loads(row.rules))) for row in found]
         return [Profile(no, kind, resolve(kind, rules, book.defaults), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         statement = SQL["session_census" if profile.kind == HISTORY else "census"]
         with self._database.read() as tx:
-            found = tx.rows(statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
-        return [Census(profile.kind, Subject.parse(row[0]), *row[1:]) for row in found if not is_tombstone(row[0])]
+            found = tx.all(CensusRow, statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
+        return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
 
     def census_of_agents(
         self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
@@ -67,16 +158,16 @@ class SqlDues:
             return {}
         where = (profile.number, state, *_bounds(window), to_json(sorted(without)))
         with self._database.read() as tx:
-            return dict(tx.rows(SQL["census_of_agents"], where))
+            return dict(tx.all(AgentCount, SQL["census_of_agents"], where))
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: Place = START, limit: int, tags: bool
     ) -> Page:
         statement = SQL["sessions_due" if profile.kind == HISTORY else "due"]
         with self._database.read() as tx:
-            found = tx.rows(statement, (profile.number, state, *_bounds(window), *after, tags, limit))
-        standings = [_standing(row, profile.kind, state, row[1], None) for row in found if not is_tombstone(row[3])]
-        return Page(standings, _last(found))
+            found = tx.all(DueRow, statement, (profile.number, state, *_bounds(window), *after, tags, limit))
+        last = (found[-1].aged_from, found[-1].key) if found else START
+        return Page([row.facts(profile.kind, state) for row in found if not is_tombstone(row.subject)], last)
 
     def due_of(
         self,
@@ -92,30 +183,29 @@ class SqlDues:
         with self._database.read() as tx:
             first, last = all_keys(tx.number_of(subject) or 0)
             where = (profile.number, state, *_bounds(window), max(first, after + 1), last, tags, limit, subject)
-            found = tx.rows(SQL["due_of_subject"], where)
-        standings = [_standing(row, profile.kind, state, row[1], None) for row in found]
-        return standings, found[-1][0] if found else after
+            found = tx.all(DueRow, SQL["due_of_subject"], where)
+        return [row.facts(profile.kind, state) for row in found], found[-1].key if found else after
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["bin_census"], (now, tenant))
-            found += tx.rows(SQL["session_bin_census"], (now, tenant))
-        return [Census(_kind(code), Subject.parse(subject), *rest) for subject, code, *rest in found]
+            found = tx.all(CensusRow, SQL["bin_census"], (now, tenant))
+            found += tx.all(CensusRow, SQL["session_bin_census"], (now, tenant))
+        return [row.census(_kind(row.kind)) for row in found]
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
         totals: dict[Subject, list[int]] = {}
         after = START
         with self._database.read() as tx:
-            movers: dict[Subject, Mover] = {}
-            while found := tx.rows(CONVERSATIONS["messages_to_purge"], (now, *after, tenant, _SOME)):
-                after = (found[-1][2], found[-1][0])
+            movers: dict[str, Mover] = {}
+            while found := tx.all(PurgedRow, CONVERSATIONS["messages_to_purge"], (now, *after, tenant, _SOME)):
+                after = found[-1].place
                 for row in found:
-                    subject = Subject.parse(row[3])
-                    mover = movers.get(subject) or Mover(tx, subject, row[7], now=now)
-                    movers[subject] = mover
+                    mover = movers.get(row.subject) or Mover(tx, row.subject, row.number, now=now)
+                    movers[row.subject] = mover
                     if not _is_kept(tx, mover, row):
-                        total = totals.setdefault(subject, [0, 0, 0, 0])
-                        for place, amount in enumerate((1, row[8], zlib.crc32(row[1].encode()), row[2] // SECOND)):
+                        total = totals.setdefault(row.subject, [0, 0, 0, 0])
+                        marks = (zlib.crc32(row.id.encode()), row.purge_at // SECOND)
+                        for place, amount in enumerate((1, row.size, *marks)):
                             total[place] += amount
         return [Census("message", subject, *total) for subject, total in sorted(totals.items())]
 
@@ -124,30 +214,31 @@ class SqlDues:
     ) -> Page:
         statement = SQL["sessions_binned" if sessions else "binned"]
         with self._database.read() as tx:
-            found = tx.rows(statement, (now, tenant, *after, tags, limit))
-        standings = [_standing(row[:10], _kind(row[10]), State(row[11]), row[12], row[1]) for row in found]
-        return Page(standings, _last(found))
+            found = tx.all(DueRow, statement, (now, tenant, *after, tags, limit))
+        last = (found[-1].purge_at or 0, found[-1].key) if found else START
+        return Page([row.facts(_kind(row.kind), State(row.state)) for row in found], last)
 
     def binned_sessions(
         self, tenant: str, subject: Subject | None = None, *, after: tuple[int, str] | None = None, limit: int
     ) -> list[Session]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["bin_of_sessions"], (tenant, subject, limit, *(after or (-(2**63), ""))))
-        return [as_session(Subject.parse(row[-1]), row[:-1]) for row in found]
+            where = (tenant, subject, limit, *(after or (_FIRST, "")))
+            found = tx.all(SessionRow, SQL["bin_of_sessions"], where)
+        return [row.session(row.subject) for row in found]
 
     def live(self, subject: Subject) -> int:
         with self._database.read() as tx:
-            return tx.value(SQL["live_of_subject"], (tx.number_of(subject) or 0,))
+            return tx.number(SQL["live_of_subject"], (tx.number_of(subject) or 0,))
 
     def expired(self, subject: Subject, kind: str, now: int) -> int:
         tenant = subject.tenant
         with self._database.read() as tx:
             keys = all_keys(tx.number_of(subject) or 0)
-            return tx.value(SQL["expired"], (tenant, kind, now, *keys))
+            return tx.number(SQL["expired"], (tenant, kind, now, *keys))
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
         with self._database.read() as tx:
-            return tx.value(SQL["live_of_agent"], (agent_id, tenant))
+            return tx.number(SQL["live_of_agent"], (agent_id, tenant))
 
     def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
         statement = SQL["session_shares" if profile.kind == HISTORY else "shares"]
@@ -155,41 +246,43 @@ class SqlDues:
             numbers = ((tx.number_of(Subject(tenant, user_id)), user_id) for user_id in named.users)
             users = {number: user_id for number, user_id in numbers if number is not None}
             sets = (to_json(dict.fromkeys(sorted(names), 1)) for names in (map(str, users), *named[1:]))
-            found = tx.rows(statement, (profile.number, state, *_bounds(window), *sets))
-        return [
-            Share(Held(users.get(number, ""), agent_id or "", session_id or "", item_id or "", {}), records, size)
-            for number, agent_id, session_id, item_id, records, size in found
-        ]
+            found = tx.all(ShareRow, statement, (profile.number, state, *_bounds(window), *sets))
+        things = (
+            Held(users.get(row.subject or 0, ""), row.agent_id or "", row.session_id or "", row.id or "", {})
+            for row in found
+        )
+        return [Share(thing, row.records, row.bytes) for thing, row in zip(things, found, strict=True)]
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         for profile in self.profiles(tenant):
             with self._database.read() as tx:
                 yield from _oldest_due(tx, profile, now)
         with self._database.read() as tx:
-            row = tx.one(SQL["earliest_binned"], (now, tenant))
-        if row is not None and row[0] is not None:
-            yield "bin", row[0]
+            earliest: int | None = tx.value(SQL["earliest_binned"], (now, tenant))
+        if earliest is not None:
+            yield "bin", earliest
 
     def totals(self) -> list[tuple[str, str, str, int]]:
         with self._database.read() as tx:
-            return [(row[0], row[1], row[2], row[3]) for row in tx.rows(SQL["totals"])]
+            return [(row.kind, row.state, row.cause, row.records) for row in tx.all(TotalRow, SQL["totals"])]
 
     def holdings(self) -> list[tuple[str, int, int]]:
         with self._database.read() as tx:
-            return [(_kind(code), size, count) for code, size, count in tx.rows(SQL["bytes_by_kind"])]
+            found = tx.all(HoldingRow, SQL["bytes_by_kind"])
+        return [(_kind(row.kind), row.bytes, row.memories) for row in found]
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
         limits = [_LAST, *sorted(bounds, reverse=True), _FIRST]
         counts: dict[str, tuple[list[int], int]] = {}
         with self._database.read() as tx:
-            for number, kind in tx.rows(SQL["every_profile"]):
-                found, total = counts.get(kind, ([0] * (len(limits) - 1), 0))
+            for profile in tx.all(NumberedProfile, SQL["every_profile"]):
+                found, total = counts.get(profile.kind, ([0] * (len(limits) - 1), 0))
                 for place, (newest, oldest) in enumerate(pairwise(limits)):
                     for state in (State.ACTIVE, State.ARCHIVED):
-                        count, ages = tx.one(SQL["ages"], (number, state, oldest, newest)) or (0, 0)
-                        found[place] += count
-                        total += int(ages) * SECOND
-                counts[kind] = (found, total)
+                        (ages,) = tx.all(AgesRow, SQL["ages"], (profile.no, state, oldest, newest))
+                        found[place] += ages.records
+                        total += int(ages.total) * SECOND
+                counts[profile.kind] = (found, total)
         return counts
 
     def give_back(self, pages: int) -> int:
@@ -199,44 +292,31 @@ class SqlDues:
 def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
     """When the record that has waited longest for its move was due, for each state."""
     if profile.kind == HISTORY:
-        found = [(State.ACTIVE, tx.one(SQL["earliest_session"], (profile.number,)))]
+        found = [(State.ACTIVE, tx.value(SQL["earliest_session"], (profile.number,)))]
     else:
         states = (State.ACTIVE, State.ARCHIVED)
-        found = [(state, tx.one(SQL["earliest"], (profile.number, state))) for state in states]
+        found = [(state, tx.value(SQL["earliest"], (profile.number, state))) for state in states]
     life = profile.life
-    for state, row in found:
+    for state, earliest in found:
         times = [life.delete_after] + ([life.archive_after] if state is State.ACTIVE else [])
-        due = [row[0] + after for after in times if row and row[0] is not None and after is not None]
+        due = [earliest + after for after in times if earliest is not None and after is not None]
         if due and min(due) <= now:
             yield profile.kind, min(due)
 
 
-def _is_kept(tx: Transaction, mover: Mover, row: tuple[Any, ...]) -> bool:
+def _is_kept(tx: Transaction, mover: Mover, row: PurgedRow) -> bool:
     """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
-    _, message_id, _, subject, agent_id, session_id, metadata, _, _, number, item_id, over = row
-    if (
-        mover.holds
-        and standing(held_of(Subject.parse(subject), agent_id, session_id, message_id, metadata), mover.holds)
-        is not None
-    ):
-        return True
-    return bool(over) and hold_on(tx, mover, (number, item_id, agent_id, session_id)) is None
+    if mover.holds:
+        thing = held_of(row.subject, row.agent_id, row.session_id, row.id, row.metadata)
+        if standing(thing, mover.holds) is not None:
+            return True
+    place = SessionPlace(row.no, row.item_id, row.agent_id, row.session_id or "")
+    return bool(row.is_over) and hold_on(tx, mover, place) is None
 
 
 def _bounds(window: Window) -> Place:
     return (_FIRST if window.after is None else window.after), window.upto
 
 
-def _last(found: list[tuple[Any, ...]]) -> Place:
-    return (found[-1][1], found[-1][0]) if found else START
-
-
-def _kind(code: int) -> str:
-    return HISTORY if code == _HISTORY_CODE else KINDS[code].name.value
-
-
-def _standing(row: tuple[Any, ...], kind: str, state: State, aged_from: int, purge_at: int | None) -> RecordFacts:
-    _, _, item_id, key, version, agent_id, session_id, size, packed, metadata = row
-    subject = Subject.parse(key)
-    thing = Held(subject.user_id, agent_id, session_id, item_id, json.loads(metadata) if metadata != "{}" else {})
-    return RecordFacts(item_id, kind, subject, thing, state, version, aged_from, purge_at, size, packed is not None)
+def _kind(code: int | None) -> str:
+    return HISTORY if code is None else KINDS[code].name.value

@@ -1,10 +1,10 @@
-"""Facts of entities in a relational engine: the ``FactStore``."""
+"""Facts of entities and schemas of collections in a relational engine: the ``FactStore`` and the ``SchemaStore``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.core.content import to_json
 from holdfast.core.records import Fact, Subject, succession
@@ -25,8 +25,8 @@ class SqlFacts:
             number = tx.number_for(subject)
             known: dict[tuple[str, str], dict[str, Fact]] = {}
             for source in dict.fromkeys(fact.source for fact in facts):
-                for row in tx.rows(SQL["of_source"], (number, source)):
-                    known.setdefault((source, row[2]), {})[row[0]] = as_fact(row)
+                for row in tx.all(Fact, SQL["of_source"], (number, source)):
+                    known.setdefault((source, row.name), {})[row.id] = parse_fact(row)
             for fact in facts:
                 same = known.setdefault((fact.source, fact.name), {})
                 ended, new = succession(list(same.values()), fact, replacing=replacing)
@@ -52,8 +52,8 @@ class SqlFacts:
             number = tx.number_of(subject)
             for entity_id in entity_ids:
                 for statement in ("of_source", "of_target"):
-                    for row in tx.rows(SQL[statement], (number, entity_id)):
-                        found[row[0]] = as_fact(row)
+                    for row in tx.all(Fact, SQL[statement], (number, entity_id)):
+                        found[row.id] = parse_fact(row)
         return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
 
 
@@ -62,6 +62,25 @@ def _row(fact: Fact) -> tuple[object, ...]:
     return fact.id, fact.source, fact.name, fact.target, value, fact.since, fact.until, fact.recorded_at
 
 
-def as_fact(row: Sequence[Any]) -> Fact:
-    """A stored fact as callers know it."""
-    return Fact(row[0], row[1], row[2], row[3], None if row[4] is None else json.loads(row[4]), *row[5:])
+def parse_fact(row: Fact) -> Fact:
+    """A fact as callers know it, whose value was stored as JSON."""
+    return row if row.value is None else row._replace(value=json.loads(row.value))
+
+
+class SqlSchemas:
+    """The ``SchemaStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, tenant: str, collection: str, schema: str | None) -> None:
+        with self._database.write() as tx:
+            if schema is None:
+                tx.run(SQL["remove_schema"], (tenant, collection))
+            else:
+                tx.run(SQL["put_schema"], (tenant, collection, schema))
+
+    def get(self, tenant: str, collection: str) -> str | None:
+        with self._database.read() as tx:
+            schema: str | None = tx.value(SQL["schema"], (tenant, collection))
+        return schema

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.core.content import unpack
 from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
-from holdfast.storage.relational.database import Database, Row
-from holdfast.storage.relational.moves import known_model, model_code
-from holdfast.storage.relational.records import as_record
+from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.moves import find_standing, known_model, model_code
+from holdfast.storage.relational.record_rows import RecordRow, as_record
 from holdfast.storage.relational.scopes import SQL, Tally, context_query, key_range, read_context
 
-#: The numbers that a cursor has.
-_CURSOR: Final = 5
 #: Rows of a whole scope are read this many at a time.
 _PAGE: Final = 2_000
+
+
+class CursorRow(NamedTuple):
+    """How far a scope has come."""
+
+    number: int
+    seq: int
+    next: int
+    rules: int
+    is_removed: bool
 
 
 class SqlFeed:
@@ -31,17 +38,17 @@ class SqlFeed:
         self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
     ) -> Changes[PageT]:
         agent = scope.agent_id if "agent" in kind.scope else None
-        if since is not None and len(since) == _CURSOR:  # nothing has changed, nearly always
-            found = self._database.ask(SQL["cursor"], (scope.subject, kind.code, scope.tenant, agent or ""))
-            if found and found[0][:_CURSOR] == since:
+        if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
+            asked = (scope.subject, kind.code, scope.tenant, agent or "")
+            if self._database.ask(CursorRow, SQL["cursor"], asked) == [since]:
                 return Changes(since, False, [], [])
         with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            opened = read_context(tx, kind, context_query(scope.subject, kind, () if agent is None else (agent,)))
-            tally = Tally(tx, number, kind, opened.counts)
-            removed, rules = opened.is_removed, opened.version
+            context = read_context(tx, context_query(scope.subject, kind, () if agent is None else (agent,)))
+            tally = Tally(tx, number, kind, context.counts)
+            removed, rules = context.is_removed, context.version
             cursor = (number, tally.seq, tally.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
@@ -49,19 +56,17 @@ class SqlFeed:
                 return Changes(cursor, True, [], [])
             code = known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor:
-                stored = tx.stream(SQL["index_rows"], (code, *key_range(number, kind)))
+                stored = tx.each(IndexRow, SQL["index_rows"], (code, *key_range(number, kind)))
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-            new = tx.rows(SQL["index_rows"], (code, *key_range(number, kind, since[2])))
-            live = _as_index_rows(new, agent)
-            ids = [row[0] for row in tx.rows(SQL["changed_ids"], (tally.scope, since[1]))]
+            live = _readable(tx.all(IndexRow, SQL["index_rows"], (code, *key_range(number, kind, since[2]))), agent)
             there = {row.id for row in live}
             gone = []
-            for record_id in ids:
-                row = tx.one(SQL["index_row"], (code, record_id, number))
-                if row is None:
+            for record_id in tx.values(SQL["changed_ids"], (tally.scope, since[1])):
+                one = tx.find(IndexRow, SQL["index_row"], (code, record_id, number))
+                if one is None:
                     gone.append(record_id)
                 elif record_id not in there:
-                    live += _as_index_rows([row], agent)
+                    live += _readable([one], agent)
             return Changes(cursor, False, [read(live)], gone)
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
@@ -70,7 +75,7 @@ class SqlFeed:
             if number is None:
                 return []
             code = known_model(tx, model)
-            found = tx.rows(SQL["unembedded"], (*key_range(number, kind), code, limit))
+            found = tx.all(RecordRow, SQL["unembedded"], (*key_range(number, kind), code, limit))
             return [as_record(subject, row) for row in found]
 
     def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
@@ -81,11 +86,11 @@ class SqlFeed:
             tally = Tally(tx, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
-                row = tx.one(SQL["standing"], (record_id, number, False))
-                if row is not None and row[3] == version:
+                row = find_standing(tx, record_id, number)
+                if row is not None and row.version == version:
                     model = model_code(tx, encoding.model)
-                    tx.run(SQL["embed"], (model, encoding.vectors, encoding.terms, row[0], version))
-                    tally.changed(record_id)
+                    tx.run(SQL["embed"], (model, encoding.vectors, encoding.terms, row.key, version))
+                    tally.note_change(record_id)
                     written += 1
             tally.save()
             return written
@@ -98,27 +103,24 @@ class SqlFeed:
 
     def is_current(self, model: str) -> bool:
         with self._database.read() as tx:
-            return tx.one(SQL["current_model"]) == (model,)
+            return bool(tx.value(SQL["current_model"]) == model)
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["subjects_of_tenant"], (tenant,))
-        return (Subject.parse(row[0]) for row in found)
+            return iter(tx.values(SQL["subjects_of_tenant"], (tenant,)))
 
 
-def _pages(stored: Iterator[Row], agent: str | None) -> Iterator[list[IndexRow]]:
+def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
     """Stored rows as recall reads them, those of one agent if one is given, in pages."""
     while page := list(islice(stored, _PAGE)):
-        yield _as_index_rows(page, agent)
+        yield _readable(page, agent)
 
 
-def _as_index_rows(rows: Iterable[Row], agent: str | None) -> list[IndexRow]:
-    """Stored rows have the columns of ``IndexRow``, in their order; but a text may be compressed."""
+def _readable(rows: list[IndexRow], agent: str | None) -> list[IndexRow]:
+    """Rows as recall reads them, those of one agent if one is given: a text is stored as it may be compressed."""
     if agent is not None:
-        rows = [row for row in rows if row[1] == agent]
-    # ``IndexRow._make`` does the same, but is a call of Python for each of a hundred thousand rows
-    found: list[IndexRow] = list(map(partial(tuple.__new__, IndexRow), rows))
-    for place, row in enumerate(found):
+        rows = [row for row in rows if row.agent_id == agent]
+    for place, row in enumerate(rows):
         if row.text is not None:
-            found[place] = row._replace(text=unpack(row.text))
-    return found
+            rows[place] = row._replace(text=unpack(row.text))
+    return rows

@@ -6,22 +6,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
-from holdfast.core.content import pack, to_json
+from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError
 from holdfast.core.holds import Held, Hold, excess, standing
-from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Keeping, Kind, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.records import LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import DuplicateError, Names, Row, Transaction
-from holdfast.storage.relational.scopes import SQL, Tally, limits
+from holdfast.storage.relational.database import DuplicateError, Names, Transaction
+from holdfast.storage.relational.record_rows import KINDS, STATES, Stored, to_stored
+from holdfast.storage.relational.scopes import SQL, Counts, Tally, limits
 
 PACKS: Final = Names("packs")
-KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
 #: Why something does not come back, as the audit chain says it.
@@ -31,7 +31,43 @@ REFUSALS: Final = {
     Outcome.PARTED: "its agent is in the recycle bin",
 }
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
-_STATES: Final = {state.value: state for state in State}
+
+
+class StandingRow(NamedTuple):
+    """A record as a move finds it; its metadata only where there are holds to ask."""
+
+    key: int
+    kind: int
+    state: str
+    version: int
+    size: int
+    agent_id: str
+    session_id: str | None
+    metadata: str
+    pack: int | None
+    name: str | None
+    derived_from: str | None
+    id: str
+
+
+class MovedRow(NamedTuple):
+    """A record that was moved with others like it."""
+
+    id: str
+    kind: int
+    size: int
+
+
+class ThingRow(NamedTuple):
+    """A record that is in the way, or is asked for as the oldest."""
+
+    key: int
+    id: str
+    state: str
+    version: int
+    agent_id: str
+    session_id: str | None
+    metadata: str
 
 
 class Mover:
@@ -53,7 +89,7 @@ class Mover:
         """The short-term windows that end with conversations that were moved."""
         self.holds = standing_holds(tx, subject) if is_held else []
 
-    def tally(self, kind: Kind, counts: tuple[int, int, int, int, int] | None = None) -> Tally:
+    def tally(self, kind: Kind, counts: Counts | None = None) -> Tally:
         """The counting row of a kind."""
         if kind.code not in self._tallies:
             self._tallies[kind.code] = Tally(self._tx, self.number, kind, counts)
@@ -61,27 +97,25 @@ class Mover:
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        return self._move(move, self._tx.one(SQL["standing"], (move.id, self.number, bool(self.holds))))
+        return self._move(move, find_standing(self._tx, move.id, self.number, with_metadata=bool(self.holds)))
 
-    def _move(self, move: Move, row: Row | None) -> Outcome:
+    def _move(self, move: Move, row: StandingRow | None) -> Outcome:
         """The same for a record as it stands."""
-        if row is None or (row[2], row[3]) != (move.source, move.version) or move.target not in NEXT[move.source]:
+        if row is None or (row.state, row.version) != (move.source, move.version):
             return Outcome.STALE
-        key, code, _, _, size, agent_id, session_id, metadata, packed, name, _ = row
-        if move.target is State.DELETED and packed is not None:
-            return Outcome.STALE  # part of it still lies elsewhere
-        kind = KINDS[code]
+        if move.target not in NEXT[move.source] or (move.target is State.DELETED and row.pack is not None):
+            return Outcome.STALE  # in the latter case, part of it still lies elsewhere
+        kind = KINDS[row.kind]
         if move.target in LIVE and move.source not in LIVE:
-            if "agent" in kind.scope and is_removed(self._tx, self.subject.tenant, agent_id):
+            if "agent" in kind.scope and is_removed(self._tx, self.subject.tenant, row.agent_id):
                 return self.answer(move, kind.name.value, Outcome.PARTED)
-            self.make_way(kind, name)
+            self.make_way(kind, row.name)
         if self.holds and _is_removal(move):
-            thing = held_of(self.subject, agent_id, session_id, move.id, metadata)
-            hold = standing(thing, self.holds)
+            hold = standing(held_of(self.subject, row.agent_id, row.session_id, move.id, row.metadata), self.holds)
             if hold is not None:
                 self.refuse(move, kind.name.value, hold=hold.id)
                 return Outcome.HELD
-        outcome = self._carry_out(move, kind, key, size, packed, named=name is not None)
+        outcome = self._carry_out(move, kind, row)
         return self.answer(move, kind.name.value, outcome)
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
@@ -90,9 +124,8 @@ class Mover:
         """
         if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
             listed = to_json([move.id for move in moves])
-            known = {
-                row[0]: row[1:] for row in self._tx.rows(SQL["standing_all"], (listed, self.number, bool(self.holds)))
-            }
+            asked = (listed, self.number, bool(self.holds))
+            known = {row.id: row for row in self._tx.all(StandingRow, SQL["standing_all"], asked)}
             return [self._move(move, known.pop(move.id, None)) for move in moves]
         if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
             return [self.move(move) for move in moves]
@@ -105,21 +138,22 @@ class Mover:
         listed = to_json([[move.id, move.version] for move in moves])
         if first.target is State.RECYCLED:
             how = (self._now, first.reason, first.purge_at, first.bundle, first.aged_from)
-            found = self._tx.rows(SQL["recycle_all"], (*how, listed, self.number, first.source))
+            found = self._tx.all(MovedRow, SQL["recycle_all"], (*how, listed, self.number, first.source))
         else:
-            found = self._tx.rows(SQL["erase_all"], (listed, self.number, first.source))
-        moved = {record_id: (KINDS[code], size) for record_id, code, size in found}
+            found = self._tx.all(MovedRow, SQL["erase_all"], (listed, self.number, first.source))
+        moved = {row.id: row for row in found}
         for move in moves:
             if move.id in moved:
-                self._removed(move, *moved[move.id])
+                self._note_removal(move, moved[move.id])
         return [Outcome.DONE if move.id in moved else Outcome.STALE for move in moves]
 
-    def _removed(self, move: Move, kind: Kind, size: int) -> None:
+    def _note_removal(self, move: Move, row: MovedRow) -> None:
         """What goes with a removal that has been written."""
+        kind = KINDS[row.kind]
         if move.source in LIVE:
             tally = self.tally(kind)
-            tally.count(-1, -size)
-            tally.changed(move.id)
+            tally.count(-1, -row.size)
+            tally.note_change(move.id)
         if kind.name is MemoryType.ENTITY and move.target is State.DELETED:
             self._tx.run(SQL["forget_facts"], (self.number, move.id))
         self._note(move, kind.name.value)
@@ -141,44 +175,45 @@ class Mover:
         """
         if name is None:
             return
-        row = self._tx.one(SQL["expired_by_name"], (self.number, kind.code, name, self._now))
+        row = self._tx.find(ThingRow, SQL["expired_by_name"], (self.number, kind.code, name, self._now))
         if row is not None:
-            key, record_id, state, version, agent_id, session_id, metadata = row
-            thing = held_of(self.subject, agent_id, session_id, record_id, metadata)
+            thing = held_of(self.subject, row.agent_id, row.session_id, row.id, row.metadata)
             if standing(thing, self.holds) is not None:
-                self._tx.run(SQL["give_up_name"], (key,))
+                self._tx.run(SQL["give_up_name"], (row.key,))
                 return
             reason = "its time was over, and its name was wanted"
-            purge_at = self._now + BIN
-            self.move(Move(record_id, version, _STATES[state], State.RECYCLED, reason, Cause.RULE, purge_at=purge_at))
+            move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE)
+            self.move(move._replace(purge_at=self._now + BIN))
 
-    def _carry_out(self, move: Move, kind: Kind, key: int, size: int, packed: int | None, *, named: bool) -> Outcome:
+    def _carry_out(self, move: Move, kind: Kind, row: StandingRow) -> Outcome:
         tally = self.tally(kind)
         entering = (move.target in LIVE) - (move.source in LIVE)
-        stored = None if move.keeping is None else _stored(move.keeping)
-        grown = 0 if stored is None else stored[0] - size
-        wanted = size + grown if entering > 0 else grown
+        keeping = move.keeping
+        stored = None if keeping is None else to_stored(keeping.content, keeping.metadata, keeping.body)
+        grown = 0 if stored is None else stored.size - row.size
+        wanted = row.size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:
             if kind.code not in self._limits:
                 self._limits[kind.code] = limits(self._tx, self.subject, kind)
             if excess(tally.usage(self._limits[kind.code]), max(0, entering), wanted):
                 return Outcome.FULL
-        if move.keeping is not None and not self._can_fill(move.keeping.pack):
+        if keeping is not None and not self._can_fill(keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
         try:
-            with self._tx.attempt() if entering > 0 and named else nullcontext():  # only names can be taken
-                self._write(move, kind, key, stored)
+            is_named = row.name is not None  # only names can be taken
+            with self._tx.attempt() if entering > 0 and is_named else nullcontext():
+                self._write(move, kind, row.key, stored)
         except DuplicateError:
             return Outcome.TAKEN
-        if packed is not None and (move.keeping is not None or move.target is State.DELETING):
-            self._tx.run(PACKS["spoil"], (packed,))
+        if row.pack is not None and (keeping is not None or move.target is State.DELETING):
+            self._tx.run(PACKS["spoil"], (row.pack,))
         if move.source in LIVE or move.target in LIVE:
-            tally.count(entering, entering * size + (grown if move.target in LIVE else 0))
-            tally.changed(move.id)
+            tally.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
+            tally.note_change(move.id)
         self._note(move, kind.name.value)
         return Outcome.DONE
 
-    def _write(self, move: Move, kind: Kind, key: int, stored: tuple[Any, ...] | None) -> None:
+    def _write(self, move: Move, kind: Kind, key: int, stored: Stored | None) -> None:
         if move.target is State.DELETED:
             self._tx.run(SQL["erase"], (key,))
             if kind.name is MemoryType.ENTITY:
@@ -188,10 +223,12 @@ class Mover:
         if move.keeping is None or stored is None:
             self._tx.run(SQL["move"], (*values, key))
             return
-        model = move.keeping.encoding.model
-        if model not in self._models:
-            self._models[model] = model_code(self._tx, model)
-        kept = (move.keeping.pack, stored[0], self._models[model], *stored[1:])
+        encoding = move.keeping.encoding
+        if encoding.model not in self._models:
+            self._models[encoding.model] = model_code(self._tx, encoding.model)
+        model = self._models[encoding.model]
+        texts = (stored.metadata, stored.content, stored.body)
+        kept = (move.keeping.pack, stored.size, model, encoding.vectors, encoding.terms, *texts)
         # What is live already takes no name that it has not, so nothing is in its way, and nobody waits for the answer.
         write = self._tx.later if move.source in LIVE else self._tx.run
         write(SQL["move_keeping"], (*values, *kept, key))
@@ -199,7 +236,7 @@ class Mover:
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
         if number is not None and number not in self._packs:
-            self._packs[number] = self._tx.one(PACKS["is_writing"], (number,)) is not None
+            self._packs[number] = self._tx.value(PACKS["is_writing"], (number,)) is not None
         return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:
@@ -248,14 +285,26 @@ class Mover:
 
 def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
     """Whether an agent is in the recycle bin."""
-    return tx.one(SQL["removed_agent"], (tenant, agent_id)) is not None
+    return removed_until(tx, tenant, agent_id) is not None
+
+
+def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
+    """Until when an agent is in the recycle bin; ``None`` if it is not there."""
+    until: int | None = tx.value(SQL["removed_agent"], (tenant, agent_id))
+    return until
+
+
+def find_standing(
+    tx: Transaction, record_id: str, number: int | None, *, with_metadata: bool = False
+) -> StandingRow | None:
+    """A subject's record as it is now."""
+    return tx.find(StandingRow, SQL["standing"], (record_id, number, with_metadata))
 
 
 def standing_holds(tx: Transaction, subject: Subject) -> list[Hold]:
     """The holds that may cover something of a subject."""
     tenant, user_id = subject.tenant, subject.user_id
-    found = tx.rows(SQL["standing_holds"], (tenant, user_id))
-    return [Hold(*row) for row in found]
+    return tx.all(Hold, SQL["standing_holds"], (tenant, user_id))
 
 
 def held_of(subject: Subject, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
@@ -275,24 +324,10 @@ def _action(move: Move) -> Action:
     return Action.REHYDRATED if move.target is State.ACTIVE else Action(move.target.value)
 
 
-def _stored(keeping: Keeping) -> tuple[Any, ...]:
-    """What a record is from now on, as it is stored; its size first."""
-    body = None if keeping.body is None else to_json(keeping.body)
-    size = len(keeping.content.encode()) + (0 if body is None else len(body.encode()))
-    return (
-        size,
-        keeping.encoding.vectors,
-        keeping.encoding.terms,
-        to_json(keeping.metadata),
-        pack(keeping.content),
-        None if body is None else pack(body),
-    )
-
-
 def known_model(tx: Transaction, model: str) -> int | None:
     """The code of a model that has been seen before."""
-    row = tx.one(SQL["model"], (model,))
-    return None if row is None else int(row[0])
+    code: int | None = tx.value(SQL["model"], (model,))
+    return code
 
 
 def model_code(tx: Transaction, model: str | None) -> int | None:
@@ -300,7 +335,7 @@ def model_code(tx: Transaction, model: str | None) -> int | None:
     if model is None:
         return None
     code = known_model(tx, model)
-    return code if code is not None else tx.value(SQL["new_model"], (model,))
+    return code if code is not None else tx.number(SQL["new_model"], (model,))
 
 
 @contextmanager

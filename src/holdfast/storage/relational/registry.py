@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
@@ -20,24 +20,51 @@ from holdfast.ports.conversations import SessionWindow, ShortTermStore
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
 from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Names, Row, Transaction
-from holdfast.storage.relational.holds import SQL as HOLDS
-from holdfast.storage.relational.jobs import check_lease
-from holdfast.storage.relational.moves import KINDS, Mover, held_of, standing_holds
-from holdfast.storage.relational.rules import Profiles
-from holdfast.storage.relational.sessions import end_windows, hold_on, move_session
+from holdfast.storage.relational.conversations.sessions import Place, end_windows, hold_on, move_session
+from holdfast.storage.relational.coordination import check_lease
+from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.moves import Mover, held_of, standing_holds
+from holdfast.storage.relational.profiles import SQL as RULES
+from holdfast.storage.relational.profiles import Profiles
+from holdfast.storage.relational.record_rows import KINDS
 
 SQL: Final = Names("registry")
 AGENT: Final = "agent"
 _ATTEMPTS: Final = 5
 #: Before everything there is.
 _FIRST: Final = ("", 0)
-_METADATA: Final = 6
-_SIZE: Final = 10
-_PURGE_AT: Final = 11
 _PAGE: Final = 1_000
 #: Tenant, sort and id.
 Where = tuple[str, str, str]
+
+
+class OwnRow(NamedTuple):
+    """What is an agent's own: a record, or (without a kind) a conversation."""
+
+    place: str
+    key: int
+    subject: Subject
+    number: int
+    id: str
+    state: str
+    version: int
+    size: int
+    kind: int | None
+    messages: int
+    session_id: str | None
+    metadata: str
+    purge_at: int | None
+    previous: str | None
+    hidden_from: int | None = None
+
+    @property
+    def kind_name(self) -> str:
+        """What sort of thing it is."""
+        return HISTORY if self.kind is None else KINDS[self.kind].name.value
+
+    def counts(self) -> dict[str, int]:
+        """What is counted of it, first of all the thing itself."""
+        return {"sessions": 1, "messages": self.messages} if self.kind is None else {self.kind_name: 1}
 
 
 class SqlRegistry:
@@ -68,7 +95,8 @@ class SqlRegistry:
                 known = None
             tx.run(SQL["put"], (tenant, sort, entry_id, description, to_json(metadata), now))
             _note(tx, (tenant, sort, entry_id), Action.REGISTERED if known is None else Action.CHANGED, now=now)
-            return _known(tx, tenant, sort, entry_id)
+            (entry,) = _read(tx, (tenant, sort, entry_id))
+            return entry
 
     def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
         with self._database.read() as tx:
@@ -93,13 +121,13 @@ class SqlRegistry:
                 _note(tx, where, Action.RECYCLED, now=now, reason=reason)
             else:
                 _note(tx, where, Action.REFUSED, now=now, to=State.RECYCLED.value, hold=hold.id)
-            row = tx.one(SQL["get"], where) or ()
+            entries = _read(tx, where)
         if hold is not None:
             raise HeldError(
                 f"{sort} {entry_id!r} is kept by hold {hold.id} ({hold.reason}) and was not removed; "
                 f"release the hold first: holdfast hold release {hold.id}"
             )
-        return _entry(row)
+        return entries[0]
 
     def restore(self, tenant: str, sort: str, entry_id: str, *, now: int) -> Registered:
         where = (tenant, sort, entry_id)
@@ -116,7 +144,8 @@ class SqlRegistry:
                 )
             tx.run(SQL["restore"], (now, *where))
             _note(tx, where, Action.RESTORED, now=now)
-            return _known(tx, *where)
+            (entry,) = _read(tx, where)
+            return entry
 
     def follow(
         self,
@@ -136,20 +165,19 @@ class SqlRegistry:
         last: tuple[str, int] | None = None
         for attempt in range(_ATTEMPTS):  # what another changed between the look and the move is looked at again
             with self._database.read() as tx:
-                found = tx.rows(SQL[f"{statement}_{what}"], where)
+                found = tx.all(OwnRow, SQL[f"{statement}_{what}"], where)
             if attempt == 0 and len(found) == limit:
-                last = (found[-1][0], found[-1][1])
-            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: Subject.parse(row[2]))]
+                last = (found[-1].place, found[-1].key)
+            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: row.subject)]
             stale = 0
             for group in self._database.groups(theirs):
                 ended: list[SessionWindow] = []
                 with self._database.write() as tx:
                     check_lease(tx, lease)
-                    for outcome, row in self._move_all(tx, entry, group, ended, records=what == "records", now=now):
+                    for outcome, row in self._move_all(tx, entry, group, ended, now=now):
                         if outcome is Outcome.DONE:
-                            counted = _counted(row, records=what == "records")
-                            moved.update(counted)
-                            sizes[next(iter(counted))] += row[_SIZE]
+                            moved.update(counts := row.counts())
+                            sizes[next(iter(counts))] += row.size
                         elif outcome is Outcome.STALE and attempt < _ATTEMPTS - 1:
                             stale += 1
                         elif attempt == 0 or outcome is Outcome.STALE:
@@ -163,12 +191,11 @@ class SqlRegistry:
         self,
         tx: Transaction,
         entry: Registered,
-        group: Sequence[tuple[Subject, list[Row]]],
+        group: Sequence[tuple[Subject, list[OwnRow]]],
         ended: list[SessionWindow],
         *,
-        records: bool,
         now: int,
-    ) -> Iterator[tuple[Outcome, Row]]:
+    ) -> Iterator[tuple[Outcome, OwnRow]]:
         for subject, mine in group:
             number = tx.number_of(subject)
             _check_unchanged(tx, entry)
@@ -176,27 +203,18 @@ class SqlRegistry:
                 continue
             mover = Mover(tx, subject, number, now=now)
             for row in mine:
-                yield self._move(tx, mover, entry, row, records=records, now=now), row
+                yield self._move(tx, mover, entry, row, now=now), row
             mover.save()
             ended += mover.ended
 
-    def _move(
-        self,
-        tx: Transaction,
-        mover: Mover,
-        entry: Registered,
-        row: tuple[Any, ...],
-        *,
-        records: bool,
-        now: int,
-    ) -> Outcome:
+    def _move(self, tx: Transaction, mover: Mover, entry: Registered, row: OwnRow, *, now: int) -> Outcome:
         if entry.state is not State.RECYCLED:
-            move = _restoring(row, now)
-        elif entry.unfinished is None and _is_held(tx, mover, entry, row, records=records):
+            move = _restore_move(row, now)
+        elif entry.unfinished is None and _is_held(tx, mover, entry, row):
             return Outcome.HELD  # it was refused, and written down, when the agent went
         else:
-            move = _removing(entry, row, now)
-        if records:
+            move = _removal(entry, row, now)
+        if row.kind is not None:
             return mover.move(move)
         return move_session(tx, self._profiles, mover, move, now=now)
 
@@ -207,11 +225,11 @@ class SqlRegistry:
 
     def unfinished(self, tenant: str) -> list[Registered]:
         with self._database.read() as tx:
-            return [_entry(row) for row in tx.rows(SQL["unfinished"], (tenant,))]
+            return [_parse(row) for row in tx.all(Registered, SQL["unfinished"], (tenant,))]
 
     def due(self, tenant: str, *, now: int) -> list[Registered]:
         with self._database.read() as tx:
-            return [_entry(row) for row in tx.rows(SQL["due"], (tenant, now))]
+            return [_parse(row) for row in tx.all(Registered, SQL["due"], (tenant, now))]
 
     def outlook(self, entry: Registered, *, at: int) -> Outlook:
         where = (entry.tenant, entry.sort, entry.id)
@@ -220,15 +238,13 @@ class SqlRegistry:
             stays = _hold_on(tx, where, entry.metadata) is not None
             held = _Holds(tx, entry)
             for what in ("records", "sessions") if entry.sort == AGENT else ():
-                records = what == "records"
                 for row in _pages(tx, SQL[f"own_{what}"], (entry.id, entry.tenant)):
-                    if held.keep(row, records=records):
+                    if held.keep(row):
                         stays = True
                     else:
-                        kind = KINDS[row[7]].name.value if records else HISTORY
-                        own.append(Own(kind, Subject.parse(row[2]), row[4], row[6], row[_SIZE]))
+                        own.append(Own(row.kind_name, row.subject, row.id, row.version, row.size))
                 staying = _pages(tx, SQL[f"staying_{what}"], (entry.bundle, entry.tenant), (at, held.any))
-                stays = stays or any(row[_PURGE_AT] > at or held.keep(row, records=records) for row in staying)
+                stays = stays or any((row.purge_at or 0) > at or held.keep(row) for row in staying)
         return Outlook(own, stays)
 
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
@@ -242,7 +258,7 @@ class SqlRegistry:
 
     def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
         with self._database.read() as tx:
-            return [_entry(row) for row in tx.rows(SQL["list"], (tenant, sort, include_removed))]
+            return [_parse(row) for row in tx.all(Registered, SQL["list"], (tenant, sort, include_removed))]
 
 
 class _Holds:
@@ -252,27 +268,27 @@ class _Holds:
         self._tx = tx
         self._entry = entry
         self._movers: dict[str, Mover] = {}
-        self.any = tx.one(HOLDS["holds"], (entry.tenant, False)) is not None
+        self.any = tx.find(Hold, RULES["holds"], (entry.tenant, False)) is not None
         """Whether any hold stands in the tenant."""
 
-    def keep(self, row: Row, *, records: bool) -> bool:
+    def keep(self, row: OwnRow) -> bool:
         """Whether a hold keeps a record, or a conversation."""
         if not self.any:
             return False
-        mover = self._movers.get(row[2]) or Mover(self._tx, Subject.parse(row[2]), row[3], now=0)
-        self._movers[row[2]] = mover
-        return _is_held(self._tx, mover, self._entry, row, records=records)
+        mover = self._movers.get(row.subject) or Mover(self._tx, row.subject, row.number, now=0)
+        self._movers[row.subject] = mover
+        return _is_held(self._tx, mover, self._entry, row)
 
 
-def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[Row]:
+def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[OwnRow]:
     """All rows of a statement that gives some of what lies after a place."""
     after: tuple[str, int] = _FIRST
     while True:
-        found = tx.rows(statement, (*whose, *after, _PAGE, *more))
+        found = tx.all(OwnRow, statement, (*whose, *after, _PAGE, *more))
         yield from found
         if len(found) < _PAGE:
             return
-        after = (found[-1][0], found[-1][1])
+        after = (found[-1].place, found[-1].key)
 
 
 def _is_over(entry: Registered, now: int) -> bool:
@@ -283,7 +299,7 @@ def _is_over(entry: Registered, now: int) -> bool:
 def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
     """Forget an entry whose time is over, unless a hold keeps it, or something of its own is left; whether it went."""
     where = (entry.tenant, entry.sort, entry.id)
-    left = tx.value(SQL["bundle_left"], (entry.bundle,))
+    left = tx.number(SQL["bundle_left"], (entry.bundle,))
     if left or (entry.sort == AGENT and _has_own(tx, entry.tenant, entry.id)):
         return False
     if _hold_on(tx, where, entry.metadata) is not None:
@@ -293,32 +309,27 @@ def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
     return True
 
 
-def _counted(row: Row, *, records: bool) -> dict[str, int]:
-    return {KINDS[row[7]].name.value: 1} if records else {"sessions": 1, "messages": row[7]}
-
-
-def _removing(entry: Registered, row: tuple[Any, ...], now: int) -> Move:
+def _removal(entry: Registered, row: OwnRow, now: int) -> Move:
     """Into the bin until the agent leaves it; what a hold kept for longer has its own time there."""
     purge_at = entry.purge_at if entry.purge_at is not None and entry.purge_at > now else now + BIN
     reason = removal_reason(entry.id)
-    return Move(
-        row[4], row[6], State(row[5]), State.RECYCLED, reason, Cause.AGENT, purge_at=purge_at, bundle=entry.bundle
-    )
+    move = Move(row.id, row.version, State(row.state), State.RECYCLED, reason, Cause.AGENT)
+    return move._replace(purge_at=purge_at, bundle=entry.bundle)
 
 
-def _restoring(row: tuple[Any, ...], now: int) -> Move:
+def _restore_move(row: OwnRow, now: int) -> Move:
     """Back to where it was. If its time is over, that counts anew: it would be gone at once otherwise."""
-    over = row[9] is not None and row[9] <= now
-    target = State(row[8] or State.ACTIVE)
-    aged_from = now if over else None
-    return Move(row[4], row[6], State.RECYCLED, target, "its agent was restored", Cause.RESTORE, aged_from=aged_from)
+    is_over = row.hidden_from is not None and row.hidden_from <= now
+    target = State(row.previous or State.ACTIVE)
+    move = Move(row.id, row.version, State.RECYCLED, target, "its agent was restored", Cause.RESTORE)
+    return move._replace(aged_from=now if is_over else None)
 
 
-def _is_held(tx: Transaction, mover: Mover, entry: Registered, row: tuple[Any, ...], *, records: bool) -> bool:
-    if records:
-        thing = held_of(mover.subject, entry.id, row[8], row[4], row[9])
+def _is_held(tx: Transaction, mover: Mover, entry: Registered, row: OwnRow) -> bool:
+    if row.kind is not None:
+        thing = held_of(mover.subject, entry.id, row.session_id, row.id, row.metadata)
         return standing(thing, mover.holds) is not None
-    return hold_on(tx, mover, (row[1], row[4], entry.id, row[0])) is not None
+    return hold_on(tx, mover, Place(row.key, row.id, entry.id, row.session_id or "")) is not None
 
 
 def _check_unchanged(tx: Transaction, entry: Registered) -> None:
@@ -331,7 +342,8 @@ def _check_unchanged(tx: Transaction, entry: Registered) -> None:
 
 def _has_own(tx: Transaction, tenant: str, agent_id: str) -> bool:
     """Whether an agent has live memories or conversations of its own."""
-    return any(tx.one(SQL[statement], (agent_id, tenant, *_FIRST, 1)) for statement in ("own_records", "own_sessions"))
+    where = (agent_id, tenant, *_FIRST, 1)
+    return any(tx.all(OwnRow, SQL[statement], where) for statement in ("own_records", "own_sessions"))
 
 
 def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | None:
@@ -349,15 +361,13 @@ def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: 
 
 
 def _get(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered | None:
-    row = tx.one(SQL["get"], (tenant, sort, entry_id))
-    return None if row is None else _entry(row)
+    return next(iter(_read(tx, (tenant, sort, entry_id))), None)
 
 
-def _known(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered:
-    row = tx.one(SQL["get"], (tenant, sort, entry_id))
-    return _entry(row or ())
+def _read(tx: Transaction, where: Where) -> list[Registered]:
+    return [_parse(row) for row in tx.all(Registered, SQL["get"], where)]
 
 
-def _entry(row: tuple[Any, ...]) -> Registered:
-    entry = Registered(*row)
-    return entry._replace(state=State(entry.state), metadata=parse_json_object(row[_METADATA]))
+def _parse(row: Registered) -> Registered:
+    metadata: Any = row.metadata  # as JSON
+    return row._replace(state=State(row.state), metadata=parse_json_object(metadata))

@@ -1,8 +1,4 @@
-"""Rules in a relational engine: the ``RuleStore``, and the profiles that records carry.
-
-A profile is what the rules come to for all records that the same rules select. Rules for the whole tenant are in every
-profile of their kind without being named there, so that one of those is a change of a few profiles and of no record.
-"""
+"""Rules and holds in a relational engine: the ``RuleStore`` and the ``HoldStore``."""
 
 from __future__ import annotations
 
@@ -10,138 +6,76 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from holdfast.core.audit import Action
+from holdfast.core.audit import Action, current_actor
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
-from holdfast.core.errors import RulesChangedError
-from holdfast.core.records import TYPES, Scope, Subject
-from holdfast.core.rules import (
-    DEFAULTS,
-    HISTORY,
-    Labels,
-    Life,
-    Rule,
-    Selection,
-    Terms,
-    dump_defaults,
-    labels_of,
-    load_defaults,
-    resolve,
-    shown_terms,
-)
+from holdfast.core.holds import Hold
+from holdfast.core.records import Scope, Subject
+from holdfast.core.rules import HISTORY, Labels, Life, Rule, Terms, dump_defaults, shown_terms
 from holdfast.core.version import VERSION, is_newer
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.profiles import (
+    SQL,
+    Book,
+    DefaultsRow,
+    ProfileRow,
+    Profiles,
+    read_book,
+    read_defaults,
+    scope_of,
+    turn_page,
+)
+from holdfast.storage.relational.record_rows import KINDS
 from holdfast.storage.relational.scopes import all_keys
 
-SQL: Final = Names("rules")
 _log = logging.getLogger("holdfast.rules")
-_KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 _BATCH: Final = 1_000
 
 
-class Book:
-    """A tenant's rules, by their numbers, and the defaults beside them, as of a version."""
+class BookRow(NamedTuple):
+    """The version of a tenant's rules."""
 
-    def __init__(self, version: int, rules: dict[int, Rule], defaults: Mapping[str, Terms]) -> None:
-        self.version = version
-        self.rules = rules
-        self.defaults = defaults
-        self.singled = frozenset(rule.memory_id for rule in rules.values() if rule.memory_id is not None)
-        self.is_selective = any(rule.selection is not None and not rule.is_spent for rule in rules.values())
-        """Whether a rule looks at the labels of records."""
-        self._wide: dict[str, list[Rule]] = {}
-        self._narrow: dict[str | None, list[tuple[int, Rule]]] = defaultdict(list)
-        for number, rule in rules.items():
-            if not rule.is_wide and (rule.selection is None or not rule.is_spent):
-                self._narrow[rule.user_id].append((number, rule))
-
-    def selecting(
-        self, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
-    ) -> list[int]:
-        """The numbers of the rules below the tenant's that select something, in order."""
-        whom = (scope.user_id, scope.agent_id, scope.session_id, memory_id, labels)
-        return sorted(
-            number
-            for whose in (None, scope.user_id)
-            for number, rule in self._narrow.get(whose, ())
-            if rule.governs(kind) and rule.selects(*whom)
-        )
-
-    def labels(self, metadata: str) -> Labels | None:
-        """The labels of a record by its stored metadata, where a rule looks at them."""
-        return labels_of(json.loads(metadata)) if self.is_selective and metadata != "{}" else None
-
-    def life(self, kind: str, numbers: Sequence[int]) -> Life:
-        """What the tenant's rules and these come to."""
-        return resolve(kind, self.together(kind, numbers), self.defaults)
-
-    def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
-        """The tenant's rules for a kind, and these."""
-        if kind not in self._wide:
-            wide = (rule for rule in self.rules.values() if rule.is_wide)
-            self._wide[kind] = [rule for rule in wide if rule.governs(kind)]
-        return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules)]
+    version: int
 
 
-class Profiles:
-    """Finds the profile of a record. Rules are read once for each version of a tenant's book."""
+class OtherDefaults(NamedTuple):
+    """A tenant with other defaults, and the version of Holdfast that they are of."""
 
-    def __init__(self) -> None:
-        self._books: dict[str, Book] = {}
-        self._numbers: dict[tuple[str, str, str], int] = {}
-        self._made: WeakKeyDictionary[Transaction, set[tuple[str, str, str]]] = WeakKeyDictionary()
+    tenant: str
+    software: str
 
-    def known(self, tenant: str, version: int) -> Book | None:
-        """The tenant's rules in a version, if they were read before."""
-        book = self._books.get(tenant)
-        return None if book is None or book.version != version else book
 
-    def book(self, tx: Transaction, tenant: str, version: int | None = None) -> Book:
-        """The tenant's rules as they are now, in the version that they are known to have."""
-        if version is None:
-            version = version_of(tx, tenant)
-        book = self._books.get(tenant)
-        if book is None or book.version != version:
-            book = self._books[tenant] = read_book(tx, tenant)
-        return book
+class SubjectRow(NamedTuple):
+    """A subject and its number."""
 
-    def find(
-        self,
-        tx: Transaction,
-        kind: str,
-        scope: Scope,
-        memory_id: str | None = None,
-        labels: Labels | None = None,
-        *,
-        book: Book | None = None,
-    ) -> int:
-        """The number of the profile for something of this scope; made if there is none yet."""
-        book = book or self.book(tx, scope.tenant)
-        key = to_json(book.selecting(kind, scope, memory_id, labels))
-        where = (scope.tenant, kind, key)
-        if where in self._numbers:
-            return self._numbers[where]
-        made = self._made.setdefault(tx, set())
-        row = tx.one(SQL["profile"], where)
-        if row is not None:
-            if where not in made:  # what this transaction has made may yet be undone
-                self._numbers[where] = int(row[0])
-            return int(row[0])
-        made.add(where)
-        tx.run(SQL["open_book"], (scope.tenant, dump_defaults(), VERSION))
-        life = read_book(tx, scope.tenant).life(kind, json.loads(key))
-        return tx.value(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
+    subject: Subject
+    no: int
 
-    def life(
-        self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
-    ) -> Life:
-        """How long something of this scope lives."""
-        book = self.book(tx, scope.tenant)
-        return book.life(kind, book.selecting(kind, scope, memory_id, labels))
+
+class AssignedRow(NamedTuple):
+    """A record and its profile."""
+
+    key: int
+    id: str
+    kind: int
+    profile: int
+    agent_id: str
+    session_id: str | None
+    metadata: str
+
+
+class AssignedSession(NamedTuple):
+    """A session and its profile."""
+
+    no: int
+    id: str
+    profile: int
+    agent_id: str
+    session_id: str
 
 
 class SqlRules:
@@ -157,13 +91,13 @@ class SqlRules:
 
     def defaults(self, tenant: str) -> Mapping[str, Terms]:
         with self._database.read() as tx:
-            return _defaults(tx, tenant)
+            return read_defaults(tx, tenant)
 
     def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
         mine = dump_defaults()
         with self._database.read() as tx:
-            others = tx.rows(SQL["other_defaults"], (mine,))
-        adopted = [tenant for tenant, version in others if not is_newer(version) and self._adopt(tenant, mine, now())]
+            others = tx.all(OtherDefaults, SQL["other_defaults"], (mine,))
+        adopted = [one.tenant for one in others if not is_newer(one.software) and self._adopt(one.tenant, mine, now())]
         if adopted:
             _log.warning(
                 "how long things live by default has changed with this version of Holdfast, for %d tenants",
@@ -174,14 +108,14 @@ class SqlRules:
     def _adopt(self, tenant: str, mine: str, now: int) -> bool:
         """Let a tenant's book have these defaults, and its profiles say what they come to; ``False`` if it does."""
         with self._database.govern(tenant) as tx:
-            known = tx.one(SQL["defaults"], (tenant,))
-            if known is None or known[0] == mine or is_newer(known[1]):  # another was faster
+            known = tx.find(DefaultsRow, SQL["defaults"], (tenant,))
+            if known is None or known.defaults == mine or is_newer(known.software):  # another was faster
                 return False
-            before = _defaults(tx, tenant)
+            before = read_defaults(tx, tenant)
             tx.run(SQL["put_defaults"], (tenant, mine, VERSION))
             book = read_book(tx, tenant)
-            for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
-                tx.run(SQL["put_life"], (*book.life(kind, json.loads(names))[:3], profile))
+            for row in tx.all(ProfileRow, SQL["profiles"], (tenant,)):
+                tx.run(SQL["put_life"], (*book.life(row.kind, json.loads(row.rules))[:3], row.no))
             changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
             detail = {
                 "from": {kind: shown_terms(before[kind]) for kind in changed},
@@ -191,8 +125,8 @@ class SqlRules:
         return True
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
-        found = self._database.ask(SQL["book"], (scope.tenant,))
-        book = self._profiles.known(scope.tenant, int(found[0][0]) if found else 0)
+        found = self._database.ask(BookRow, SQL["book"], (scope.tenant,))
+        book = self._profiles.known(scope.tenant, found[0].version if found else 0)
         if book is not None:
             return book.life(kind, book.selecting(kind, scope, memory_id, labels))
         with self._database.read() as tx:
@@ -228,35 +162,36 @@ class SqlRules:
             tx.number_of(subject)
             where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
             if rule.memory_id is None:
-                found = tx.rows(SQL["records_to_assign"], where)
+                found = tx.all(AssignedRow, SQL["records_to_assign"], where)
             else:
-                found = tx.rows(SQL["record_to_assign"], (rule.memory_id, number))
+                found = tx.all(AssignedRow, SQL["record_to_assign"], (rule.memory_id, number))
             profiles = Profiles()
             book = profiles.book(tx, rule.tenant)
-            for key, record_id, code, profile, agent_id, session_id, metadata in found:
-                scope = scope_of(subject, agent_id, session_id)
-                labels = book.labels(metadata)
-                right = profiles.find(tx, _KINDS[code].name.value, scope, record_id, labels, book=book)
-                if right != profile:
-                    tx.run(SQL["assign_record"], (right, key))
+            for row in found:
+                scope = scope_of(subject, row.agent_id, row.session_id)
+                kind = KINDS[row.kind].name.value
+                right = profiles.find(tx, kind, scope, row.id, book.labels(row.metadata), book=book)
+                if right != row.profile:
+                    tx.run(SQL["assign_record"], (right, row.key))
             whole = len(found) == _BATCH
-            return (found[-1][0] + 1 if whole else last + 1), len(found)
+            return (found[-1].key + 1 if whole else last + 1), len(found)
 
     def _assign_sessions(self, rule: Rule, subject: Subject, number: int) -> int:
         with self._database.write() as tx:
             tx.number_of(subject)
-            found = tx.rows(SQL["sessions_to_assign"], (number, rule.agent_id or "", rule.session_id or ""))
+            where = (number, rule.agent_id or "", rule.session_id or "")
+            found = tx.all(AssignedSession, SQL["sessions_to_assign"], where)
             profiles = Profiles()
-            for session, item_id, profile, agent_id, session_id in found:
-                right = profiles.find(tx, HISTORY, scope_of(subject, agent_id, session_id or None), item_id)
-                if right != profile:
-                    tx.run(SQL["assign_session"], (number, right, session))
+            for row in found:
+                right = profiles.find(tx, HISTORY, scope_of(subject, row.agent_id, row.session_id or None), row.id)
+                if right != row.profile:
+                    tx.run(SQL["assign_session"], (number, right, row.no))
             return len(found)
 
     def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
         if not changes:
             return []
-        tenant = changes[0][0].tenant
+        tenant = next(rule.tenant for rule, _ in changes)
         with self._database.govern(tenant) as tx:
             before = read_book(tx, tenant)
             numbers = {rule.id: number for number, rule in before.rules.items()}
@@ -276,7 +211,7 @@ def _propose(tx: Transaction, rule: Rule, now: int) -> int:
     where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
     selection = "" if rule.selection is None else rule.selection.text()
     found = (rule.id, rule.tenant, rule.kind, *where, selection, to_json(rule.pending), now)
-    return tx.value(SQL["put_rule"], found)
+    return tx.number(SQL["put_rule"], found)
 
 
 def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> set[int]:
@@ -284,7 +219,7 @@ def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> 
     if book.rules[number].selection is None:
         tx.run(SQL["settle_rule"], (now, number))
         return set()
-    ended = {row[0] for row in tx.rows(SQL["retire_selections"], (now, tenant, number))}
+    ended = set(tx.values(SQL["retire_selections"], (now, tenant, number)))
     tx.run(SQL["settle_selection"], (now, number, tenant))
     return ended
 
@@ -292,10 +227,10 @@ def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> 
 def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> None:
     """Let the profiles that know some rules say what those come to now."""
     wide = [book.rules[number] for number in changed if book.rules[number].is_wide]
-    for profile, kind, names in tx.rows(SQL["profiles"], (tenant,)):
-        numbers = json.loads(names)
-        if not changed.isdisjoint(numbers) or any(rule.governs(kind) for rule in wide):
-            tx.run(SQL["put_life"], (*book.life(kind, numbers)[:3], profile))
+    for row in tx.all(ProfileRow, SQL["profiles"], (tenant,)):
+        numbers = json.loads(row.rules)
+        if not changed.isdisjoint(numbers) or any(rule.governs(row.kind) for rule in wide):
+            tx.run(SQL["put_life"], (*book.life(row.kind, numbers)[:3], row.no))
 
 
 def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:
@@ -312,66 +247,42 @@ def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequen
         append(tx, chain, chains[chain])
 
 
-def read_book(tx: Transaction, tenant: str) -> Book:
-    """The tenant's rules, read anew."""
-    found = {row[0]: _rule(tenant, row) for row in tx.rows(SQL["rules"], (tenant,))}
-    return Book(version_of(tx, tenant), found, _defaults(tx, tenant))
-
-
-def _defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
-    """The defaults that hold for a tenant; those of this version, where nothing was ever kept."""
-    row = tx.one(SQL["defaults"], (tenant,))
-    return DEFAULTS if row is None else load_defaults(row[0])
-
-
-def turn_page(tx: Transaction, tenant: str) -> None:
-    """Let everyone who has read a tenant's rules read them again."""
-    tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
-
-
-def _subjects(tx: Transaction, rule: Rule) -> list[tuple[Subject, int]]:
+def _subjects(tx: Transaction, rule: Rule) -> list[SubjectRow]:
     """The subjects that a rule may select something of."""
     if rule.user_id is not None:
         subject = Subject(rule.tenant, rule.user_id)
         number = tx.number_of(subject)
-        return [] if number is None else [(subject, number)]
-    found = tx.rows(SQL["subjects_of"], (rule.tenant,))
-    return [(Subject.parse(subject), number) for number, subject in found]
+        return [] if number is None else [SubjectRow(subject, number)]
+    return tx.all(SubjectRow, SQL["subjects_of"], (rule.tenant,))
 
 
-def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
-    """The scope of something of a subject."""
-    return Scope(subject.tenant, subject.user_id, agent_id, session_id)
+class SqlHolds:
+    """The ``HoldStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, hold: Hold, event: Event) -> Hold:
+        with self._database.govern(hold.tenant) as tx:
+            hold = replace(hold, author=hold.author or current_actor(tx.author))
+            whom = (hold.user_id, hold.agent_id, hold.session_id, hold.memory_id, hold.tag)
+            tx.run(SQL["add_hold"], (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
+            _note_hold(tx, hold, event)
+            return hold
+
+    def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
+        with self._database.read() as tx:
+            return tx.all(Hold, SQL["holds"], (tenant, released))
+
+    def release(self, tenant: str, hold_id: str, *, now: int, event: Event) -> Hold | None:
+        with self._database.govern(tenant) as tx:
+            if not tx.run(SQL["release_hold"], (now, current_actor(tx.author), tenant, hold_id)):
+                return None
+            (hold,) = tx.all(Hold, SQL["hold"], (tenant, hold_id))
+            _note_hold(tx, hold, event)
+            return hold
 
 
-def _rule(tenant: str, row: tuple[Any, ...]) -> Rule:
-    _, rule_id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection = row
-    return Rule(
-        id=rule_id,
-        tenant=tenant,
-        kind=kind,
-        terms=Terms(*json.loads(terms)),
-        user_id=user_id or None,
-        agent_id=agent_id or None,
-        session_id=session_id or None,
-        memory_id=memory_id or None,
-        version=version,
-        pending=None if pending is None else Terms(*json.loads(pending)),
-        updated_at=updated_at,
-        selection=Selection.parsed(selection) if selection else None,
-    )
-
-
-def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
-    """``RulesChangedError`` if the rules that moves were decided by are no longer in force; for use inside the
-    transaction that relies on it, once it has the subject to itself.
-    """
-    tenant = subject.tenant
-    if version is not None and version_of(tx, tenant) != version:
-        raise RulesChangedError(f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew")
-
-
-def version_of(tx: Transaction, tenant: str) -> int:
-    """The version of a tenant's book."""
-    row = tx.one(SQL["book"], (tenant,))
-    return 0 if row is None else int(row[0])
+def _note_hold(tx: Transaction, hold: Hold, event: Event) -> None:
+    """On the chain of the user whom it is about, else on the tenant's."""
+    append(tx, tx.number_for(Subject(hold.tenant, hold.user_id or "")), [event])

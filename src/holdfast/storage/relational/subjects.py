@@ -1,4 +1,4 @@
-"""Subjects that are erased, in a relational engine: the ``SubjectStore``.
+"""Subjects: how they are erased, and all that is kept of one (the ``SubjectStore`` and the ``SubjectReader``).
 
 Whoever is erased loses their name first, in one transaction that nobody else of the tenant writes beside. What is left
 is a tombstone: the pseudonym, and a mark by which a name can be told to have been this one. The rows go after that, in
@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
-from holdfast.core.chain import Event, parse_entries
+from holdfast.core.chain import Entry, Event, parse_entries
 from holdfast.core.content import to_json
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import Cause, State, Subject
+from holdfast.core.records import Cause, Fact, Kind, Record, State, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import DAY, SECOND
+from holdfast.ports.conversations import Session
 from holdfast.ports.subjects import (
     MARK_DAYS,
     ErasureMark,
     Found,
+    KeptMessage,
+    SetQuota,
     Tombstone,
+    UserSummary,
     mark_erasure,
     read_tombstone,
     tombstone_for,
@@ -32,11 +36,22 @@ from holdfast.ports.subjects import (
 from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.audit import SQL as AUDIT
-from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.audit import EntryRow, append
+from holdfast.storage.relational.conversations.sessions import (
+    MessageRow,
+    SessionRow,
+    as_message,
+    find_by_id,
+    message_keys,
+)
 from holdfast.storage.relational.database import Database, Names, Transaction
-from holdfast.storage.relational.moves import KINDS, held_of, standing_holds
-from holdfast.storage.relational.rules import turn_page
+from holdfast.storage.relational.dues import TotalRow
+from holdfast.storage.relational.facts import parse_fact
+from holdfast.storage.relational.moves import find_standing, held_of, standing_holds
+from holdfast.storage.relational.profiles import turn_page
+from holdfast.storage.relational.record_rows import KINDS, RecordRow, as_record
 from holdfast.storage.relational.scopes import SQL as RECORDS
+from holdfast.storage.relational.scopes import all_keys, key_range, read_alias
 
 SQL: Final = Names("subjects")
 _NAMELESS: Final = "an erased user"
@@ -44,6 +59,91 @@ _NAMELESS: Final = "an erased user"
 _PATIENCE_SECONDS: Final = 0.5
 #: What refers to another table goes before that: messages are found by their conversations.
 _BATCHED: Final = tuple(f"remove_{table.name}" for table in reversed(TABLES) if table.erase is Erase.BATCHES)
+
+
+class AliasRow(NamedTuple):
+    """A subject and its pseudonym."""
+
+    alias: str
+    subject: Subject
+
+
+class TombstoneRow(NamedTuple):
+    """A subject that is being erased."""
+
+    no: int
+    subject: Subject
+
+
+class ErasureRow(NamedTuple):
+    """That a user was erased, and how long ago."""
+
+    salt: bytes
+    digest: bytes
+    age: int
+
+
+class LedgerRow(NamedTuple):
+    """The last entry of the ledger that the store was held against."""
+
+    no: int
+    hash: str
+
+
+class KindRow(NamedTuple):
+    """How many records there are of a kind, and how many are live."""
+
+    kind: int
+    records: int
+    live: int
+
+
+class CountRow(NamedTuple):
+    """How many rows there are of a sort."""
+
+    name: str
+    rows: int
+
+
+class JobWords(NamedTuple):
+    """What is known of a job's last run."""
+
+    name: str
+    result: str | None
+    error: str | None
+
+
+class MemoryHold(NamedTuple):
+    """A hold on one memory."""
+
+    id: str
+    memory_id: str
+
+
+class Thing(NamedTuple):
+    """What a hold may be on."""
+
+    agent_id: str
+    session_id: str | None
+    id: str
+    metadata: str
+
+
+class UserRow(NamedTuple):
+    """How much a user has of a kind; of kind 0, conversations."""
+
+    subject: Subject
+    kind: int | None
+    live: int
+    latest: int | None
+
+
+class KindQuota(NamedTuple):
+    """A quota that was set for a user."""
+
+    kind: int
+    max_memories: int | None
+    max_bytes: int | None
 
 
 class SqlSubjects:
@@ -66,7 +166,7 @@ class SqlSubjects:
     ) -> tuple[Tombstone | None, Found]:
         with self._database.govern(subject.tenant) as tx:
             number = tx.number_of(subject)
-            known = None if number is None else _alias(tx, number)
+            known = read_alias(tx, number)
             if alias not in (None, known):
                 return None, Found({}, {})  # another was faster
             hold = None if even_held else _hold_on(tx, subject, number)
@@ -91,19 +191,19 @@ class SqlSubjects:
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         with self._database.read() as tx:
-            found = tx.rows(SQL["with_alias"], (to_json(list(aliases)),))
-        return [(alias, Subject.parse(subject)) for alias, subject in found]
+            found = tx.all(AliasRow, SQL["with_alias"], (to_json(list(aliases)),))
+        return [(row.alias, row.subject) for row in found]
 
     # --- what is being erased --------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Tombstone]:
         with self._database.read() as tx:
-            return [read_tombstone(*row) for row in tx.rows(SQL["tombstones"])]
+            return [read_tombstone(row.no, row.subject) for row in tx.all(TombstoneRow, SQL["tombstones"])]
 
     def found(self, tombstone: Tombstone) -> Found:
         with self._database.read() as tx:
-            rows = tx.rows(AUDIT["tail_of_subject"], (tombstone.number, 1))
-        detail = parse_entries(*rows[0])[-1].detail if rows else {}
+            last = tx.find(EntryRow, AUDIT["tail_of_subject"], (tombstone.number, 1))
+        detail = {} if last is None else parse_entries(last.text, last.hash)[-1].detail
         return Found(detail.get("rows", {}), detail.get("kinds", {}))
 
     def forget_name(self, tombstone: Tombstone) -> None:
@@ -112,7 +212,7 @@ class SqlSubjects:
 
     def objects(self, tombstone: Tombstone) -> list[str]:
         with self._database.read() as tx:
-            return [row[0] for row in tx.rows(SQL["pack_names"], (tombstone.number,))]
+            return tx.values(SQL["pack_names"], (tombstone.number,))
 
     def forget_objects(self, tombstone: Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
@@ -142,8 +242,9 @@ class SqlSubjects:
     # --- what other processes are told -----------------------------------------------------------------------------
 
     def erased_within(self, seconds: float) -> list[ErasureMark]:
-        rows = self._database.ask(SQL["recent_erasures"], (int(seconds * SECOND),), patience=_PATIENCE_SECONDS)
-        return [ErasureMark(bytes(salt), bytes(digest), age / SECOND) for salt, digest, age in rows]
+        since = (int(seconds * SECOND),)
+        rows = self._database.ask(ErasureRow, SQL["recent_erasures"], since, patience=_PATIENCE_SECONDS)
+        return [ErasureMark(bytes(row.salt), bytes(row.digest), row.age / SECOND) for row in rows]
 
     def forget_marks(self) -> None:
         with self._database.alone("erasures") as tx:
@@ -153,8 +254,8 @@ class SqlSubjects:
 
     def ledger_seen(self) -> tuple[int, str] | None:
         with self._database.read() as tx:
-            row = tx.one(SQL["seen"])
-        return None if row is None else (int(row[0]), str(row[1]))
+            row = tx.find(LedgerRow, SQL["seen"])
+        return None if row is None else (row.no, row.hash)
 
     def see_ledger(self, number: int, entry_hash: str) -> None:
         with self._database.alone("ledger") as tx:
@@ -165,12 +266,12 @@ def _detach(
     tx: Transaction, subject: Subject, number: int, alias: str, *, now: int, even_standing: bool
 ) -> tuple[Tombstone, Found]:
     """Take a subject's name away, and everything that is found by the name."""
-    counted = [(KINDS[code].name.value, *counts) for code, *counts in tx.rows(SQL["kinds"], (number,))]
-    kinds = {kind: count for kind, count, _ in counted}
+    counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, SQL["kinds"], (number,))]
+    kinds = {kind: row.records for kind, row in counted}
     rows = _rows(tx, number)
     rows |= _remove_named(tx, subject, number, even_standing=even_standing)
     tenant = tx.number_for(Subject(subject.tenant))
-    moves = [(kind, State.RECYCLED, live) for kind, _, live in counted]  # out of sight now, and gone
+    moves = [(kind, State.RECYCLED, row.live) for kind, row in counted]  # out of sight now, and gone
     moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
     _keep_totals(tx, number, tenant, moves)
     tx.run(SQL["remove_scopes"], (number,))  # what the store holds is counted without them from now on
@@ -190,7 +291,7 @@ def _leave_mark(tx: Transaction, subject: Subject) -> None:
 def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standing: bool) -> dict[str, int]:
     """Remove what names a user in clear, wherever it is; how much of what there was."""
     tenant, user_id = subject.tenant, subject.user_id
-    named = [row[0] for row in tx.rows(SQL["sessions_named"], (tenant,))]
+    named = tx.values(SQL["sessions_named"], (tenant,))
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
     rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
     if rules:
@@ -200,7 +301,7 @@ def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standi
         "rules": rules,
         "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
         "api keys": unbind(tx, tenant, user_id),
-        "job results": sum(_reword(tx, subject, *row) for row in tx.rows(SQL["job_words"])),
+        "job results": sum(_reword(tx, subject, row) for row in tx.all(JobWords, SQL["job_words"])),
     }
 
 
@@ -208,29 +309,30 @@ def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, e
     """Remove the holds that name a user, a session that is theirs alone, or a memory of theirs; how many."""
     tenant, user_id = subject.tenant, subject.user_id
     removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing, own))
-    for hold, memory_id in tx.rows(SQL["holds_on_memories"], (tenant, even_standing)):
-        if tx.one(RECORDS["standing"], (memory_id, number, False)) is not None:
-            removed += tx.run(SQL["remove_hold"], (hold,))
+    for hold in tx.all(MemoryHold, SQL["holds_on_memories"], (tenant, even_standing)):
+        if find_standing(tx, hold.memory_id, number) is not None:
+            removed += tx.run(SQL["remove_hold"], (hold.id,))
     return removed
 
 
-def _reword(tx: Transaction, subject: Subject, job: str, result: str | None, error: str | None) -> bool:
+def _reword(tx: Transaction, subject: Subject, job: JobWords) -> bool:
     """Let what is known of a job's last run say nothing of a user; whether it did."""
     tenant, user_id = subject.tenant, subject.user_id
-    said: dict[str, Any] = json.loads(result or "{}")
+    said: dict[str, Any] = json.loads(job.result or "{}")
     asides = said.get("set_aside", [])
     others = [aside for aside in asides if (aside.get("tenant"), aside.get("user_id")) != (tenant, user_id)]
-    reworded = None if error is None else error.replace(repr(user_id), repr(_NAMELESS))
-    if len(others) == len(asides) and reworded == error:
+    reworded = None if job.error is None else job.error.replace(repr(user_id), repr(_NAMELESS))
+    if len(others) == len(asides) and reworded == job.error:
         return False
-    tx.run(SQL["reword_job"], (None if result is None else to_json({**said, "set_aside": others}), reworded, job))
+    result = None if job.result is None else to_json({**said, "set_aside": others})
+    tx.run(SQL["reword_job"], (result, reworded, job.name))
     return True
 
 
 def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tuple[str, State, int]]) -> None:
     """Count what a subject's records went through with the tenant's own: a count of what happened never falls."""
-    for kind, state, cause, count in tx.rows(SQL["totals"], (number,)):
-        tx.run(RECORDS["count_moves"], (tenant, kind, state, cause, count))
+    for total in tx.all(TotalRow, SQL["totals"], (number,)):
+        tx.run(RECORDS["count_moves"], (tenant, *total))
     for kind, state, count in moves:
         if count:
             tx.run(RECORDS["count_moves"], (tenant, kind, state.value, Cause.ERASURE.value, count))
@@ -244,8 +346,9 @@ def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | No
     if named is not None or not holds or number is None:
         return named
     tagged = any(hold.tag is not None for hold in holds)
-    for agent_id, session_id, item_id, metadata in tx.stream(SQL["things"], (number,)):
-        hold = standing(held_of(subject, agent_id, session_id, item_id, metadata if tagged else "{}"), holds)
+    for row in tx.each(Thing, SQL["things"], (number,)):
+        metadata = row.metadata if tagged else "{}"
+        hold = standing(held_of(subject, row.agent_id, row.session_id, row.id, metadata), holds)
         if hold is not None:
             return hold
     return None
@@ -262,8 +365,8 @@ def _refuse(tx: Transaction, subject: Subject, hold: Hold, *, now: int, once: bo
     """Write down that a hold keeps a user from being erased; ``once``, unless that is the last that was written."""
     number = tx.number_for(subject)
     detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
-    last = tx.one(AUDIT["tail_of_subject"], (number, 1)) if once else None
-    if last is None or parse_entries(*last)[-1].detail != detail:
+    last = tx.find(EntryRow, AUDIT["tail_of_subject"], (number, 1)) if once else None
+    if last is None or parse_entries(last.text, last.hash)[-1].detail != detail:
         append(tx, number, [Event(now, Action.REFUSED, None, detail)])
 
 
@@ -272,18 +375,96 @@ def own_sessions(tx: Transaction, subject: Subject, number: int, names: Sequence
 
     Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
     """
-    theirs = {row[0] for row in tx.rows(SQL["sessions_of"], (number, to_json(list(names))))} if names else set()
+    theirs = set(tx.values(SQL["sessions_of"], (number, to_json(list(names))))) if names else set()
     if not theirs:
         return frozenset()
     tenant = subject.tenant
-    others = tx.rows(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
-    return frozenset(theirs.difference(row[0] for row in others))
+    others = tx.values(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
+    return frozenset(theirs.difference(others))
 
 
 def _rows(tx: Transaction, number: int) -> dict[str, int]:
-    return {str(name): int(count) for name, count in tx.rows(SQL["rows"], (number,))}
+    return {row.name: row.rows for row in tx.all(CountRow, SQL["rows"], (number,))}
 
 
-def _alias(tx: Transaction, number: int) -> str:
-    row = tx.one(SQL["alias"], (number,)) or (b"",)
-    return str(row[0].hex())
+#: A page of records, messages or audit entries has at most so many bytes, or one of them.
+_BYTES: Final = 4 * 1024 * 1024
+
+
+class SqlSubjectReader:
+    """The ``SubjectReader`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def alias(self, subject: Subject) -> str | None:
+        with self._database.read() as tx:
+            return read_alias(tx, tx.number_of(subject))
+
+    def users(self, tenant: str, *, after: str = "", limit: int) -> list[UserSummary]:
+        found: list[UserSummary] = []
+        place = Subject(tenant, after)
+        while len(found) < limit:
+            rows = self._database.ask(UserRow, SQL["users"], (place, f"{tenant}0", limit))
+            if not rows:
+                break
+            page: dict[Subject, list[UserRow]] = {row.subject: [] for row in rows}
+            for row in rows:
+                if row.latest is not None:
+                    page[row.subject].append(row)
+            found += [_summarize(subject, kinds) for subject, kinds in sorted(page.items()) if kinds]
+            place = max(page)
+        return found[:limit]
+
+    def size(self, subject: Subject) -> int:
+        with self._database.read() as tx:
+            number = tx.number_of(subject) or 0
+            return tx.number(SQL["size"], (number, *all_keys(number)))
+
+    def records(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject) or 0
+            first, last = key_range(number, kind)
+            found = tx.all(RecordRow, SQL["records"], (number, max(first, after + 1), last, limit, _BYTES))
+        return [as_record(subject, row) for row in found], found[-1].key if found else after
+
+    def sessions(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
+        with self._database.read() as tx:
+            found = tx.all(SessionRow, SQL["sessions"], (tx.number_of(subject), after, limit))
+        return [row.session(subject) for row in found], found[-1].no if found else after
+
+    def messages(self, subject: Subject, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            session = find_by_id(tx, number, item_id)
+            if number is None or session is None:
+                return [], after
+            _, first, last = message_keys(number, session.no)
+            found = tx.all(MessageRow, SQL["messages"], (number, max(first, after + 1), last, limit, _BYTES))
+        return [KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
+
+    def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
+        with self._database.read() as tx:
+            found = tx.all(Fact, SQL["facts"], (tx.number_of(subject), after, limit))
+        return [parse_fact(row) for row in found], found[-1].id if found else after
+
+    def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Entry], int]:
+        with self._database.read() as tx:
+            found = tx.all(EntryRow, SQL["audit"], (tx.number_of(subject), after, limit, _BYTES))
+        entries = [entry for row in found for entry in parse_entries(row.text, row.hash)]
+        return entries, found[-1].seq if found else after
+
+    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
+        with self._database.read() as tx:
+            found = tx.all(KindQuota, SQL["quotas"], (tenant, user_id))
+        return [SetQuota(KINDS[row.kind], row.max_memories, row.max_bytes) for row in found]
+
+    def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
+        with self._database.read() as tx:
+            return own_sessions(tx, subject, tx.number_of(subject) or 0, names)
+
+
+def _summarize(subject: Subject, rows: list[UserRow]) -> UserSummary:
+    kinds = {KINDS[row.kind].name: row.live for row in sorted(rows) if row.kind}
+    sessions = sum(row.live for row in rows if not row.kind)
+    return UserSummary(subject.partition("/")[2], kinds, sessions, max(row.latest or 0 for row in rows))

@@ -1,6 +1,6 @@
 -- name: head_of_erased
 -- An entry's text begins with {"chain":"…", the pseudonym in 32 hex digits.
-SELECT unhex(substr(audit.entry, 11, 32)), chains.seq, chains.hash
+SELECT unhex(substr(audit.entry, 11, 32)) AS alias, chains.seq, chains.hash
 FROM chains JOIN audit ON audit.subject = chains.subject AND audit.seq = chains.seq
 WHERE chains.subject = ?
 
@@ -36,9 +36,9 @@ SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = ?), 0)
 -- name: all_chains
 -- An erased subject's pseudonym is known from what was sealed, or (it was erased since) from the chain alone.
 SELECT every.subject, chains.seq, chains.hash, chains.floor, chains.floor_hash,
-       sealed.alias, sealed.seq, sealed.hash,
+       sealed.alias AS sealed_alias, sealed.seq AS sealed_seq, sealed.hash AS sealed_hash,
        ifnull(ifnull(subjects.alias, sealed.alias),
-              (SELECT unhex(substr(entry, 11, 32)) FROM audit WHERE subject = chains.subject AND seq = chains.seq))
+              (SELECT unhex(substr(entry, 11, 32)) FROM audit WHERE subject = chains.subject AND seq = chains.seq)) AS alias
 FROM (SELECT subject FROM chains UNION SELECT subject FROM sealed UNION SELECT DISTINCT subject FROM audit
       ORDER BY subject) AS every
 LEFT JOIN chains ON chains.subject = every.subject

@@ -1,8 +1,7 @@
 -- name: opened
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary,
+SELECT :SESSION, '' AS subject,
        ifnull((SELECT max(key) + 1 FROM history
-               WHERE key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1), sessions.no << 24)
+               WHERE key BETWEEN sessions.no << :MESSAGE_BITS AND (sessions.no + 1 << :MESSAGE_BITS) - 1), sessions.no << :MESSAGE_BITS) AS next_key
 FROM sessions CROSS JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND state = 'active' AND aside = 0
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?2
@@ -26,7 +25,7 @@ WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL
 ORDER BY key DESC LIMIT ?4
 
 -- name: messages_to_remove
-SELECT key, id, metadata, length(CAST(content AS BLOB)) FROM history
+SELECT key, id, metadata, :STORED_SIZE AS size FROM history
 WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL AND id IN (SELECT value FROM json_each(?4))
 
 -- name: messages_to_hold
@@ -37,37 +36,35 @@ WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND (?4 OR id IN (SELECT value FR
 UPDATE history SET purge_at = ?2 WHERE ?1 IS NOT NULL AND key = ?3
 
 -- name: binned_message
-SELECT history.key, history.purge_at, length(CAST(content AS BLOB)), sessions.no, agent_id, session_id, state,
-       sessions.subject
-FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+SELECT history.key, history.purge_at, :STORED_SIZE AS size, sessions.no AS session, agent_id, session_id, state
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> :MESSAGE_BITS
 WHERE history.purge_at IS NOT NULL AND history.id = ? AND sessions.subject = ?
 
 -- Those in the recycle bin have an index of their own.
 -- name: said
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at,
-       sessions.no, sessions.id, agent_id, session_id, state, version, sessions.created_at, updated_at, aged_from,
-       aged_from + delete_after, moved_at, reason, sessions.purge_at, bundle, messages, size, summary
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, '' AS subject, agent_id,
+       session_id, sessions.id AS session
 FROM (SELECT no AS number FROM sessions WHERE subject = ?1 AND state = 'active'
       UNION ALL
       SELECT no FROM sessions WHERE subject = ?1 AND state IN ('recycled', 'deleting')) AS theirs
-CROSS JOIN history ON history.key BETWEEN theirs.number << 24 AND (theirs.number + 1 << 24) - 1
-CROSS JOIN sessions ON sessions.no = theirs.number CROSS JOIN profiles ON profiles.no = sessions.profile
+CROSS JOIN history ON history.key BETWEEN theirs.number << :MESSAGE_BITS AND (theirs.number + 1 << :MESSAGE_BITS) - 1
+CROSS JOIN sessions ON sessions.no = theirs.number
 WHERE history.id = ?2
 
 -- name: binned_messages
-SELECT history.id, role, content, history.created_at, metadata, subjects.subject, agent_id, nullif(session_id, ''),
-       history.purge_at, history.key, sessions.subject
-FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, subjects.subject, agent_id,
+       nullif(session_id, '') AS session_id
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> :MESSAGE_BITS
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at > ?1 AND (history.purge_at, history.key) > (?2, ?3) AND sessions.state = 'active'
   AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0' AND (?5 IS NULL OR subjects.subject = ?5)
 ORDER BY history.purge_at, history.key LIMIT ?6
 
 -- name: messages_to_purge
-SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, ''), metadata,
-       sessions.subject, length(CAST(content AS BLOB)), sessions.no, sessions.id,
-       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= ?1
-FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> 24
+SELECT history.key, history.id, history.purge_at, subjects.subject, agent_id, nullif(session_id, '') AS session_id, metadata,
+       sessions.subject AS number, :STORED_SIZE AS size, sessions.no, sessions.id AS item_id,
+       sessions.state IN ('recycled', 'deleting') AND sessions.purge_at <= ?1 AS is_over
+FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> :MESSAGE_BITS
 CROSS JOIN subjects ON subjects.no = sessions.subject
 WHERE history.purge_at <= ?1 AND (history.purge_at, history.key) > (?2, ?3)
   AND subjects.subject >= ?4 || '/' AND subjects.subject < ?4 || '0'

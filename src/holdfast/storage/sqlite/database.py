@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -30,7 +30,19 @@ from holdfast.core.records import Subject
 from holdfast.core.times import Deadline, check_deadline, current_deadline
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import Bindings, DuplicateError, Question, Row, T, migrations, statements
+from holdfast.storage.relational.database import (
+    Bindings,
+    DuplicateError,
+    Makers,
+    Question,
+    R,
+    Row,
+    RowType,
+    T,
+    migrations,
+    row_maker,
+    statements,
+)
 from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
@@ -40,6 +52,7 @@ _IDLE_READERS: Final = 8
 _SCRUB_SECONDS: Final = 2.0
 _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
 _SQL: Final = statements(_PACKAGE)
+_MAKERS: Final[Makers] = {}
 #: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
 _STEPS: Final = 4_000
 #: How often a write that waits for this process's own writers looks at the deadline.
@@ -182,11 +195,13 @@ class Database:
                     connection.execute("COMMIT")
                 self._give_back(connection)
 
-    def ask(self, statement: str, bindings: Bindings = (), *, patience: float | None = None) -> list[Row]:
+    def ask(
+        self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
+    ) -> list[R]:
         """The rows of one statement. No reader ever waits, so that patience is not needed."""
         del patience
         with self.read() as tx:
-            return tx.rows(statement, bindings)
+            return tx.all(row, statement, bindings)
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
@@ -205,7 +220,7 @@ class Database:
     def check(self) -> list[str]:
         """What SQLite itself finds wrong with the file; empty if all is well."""
         with self.read() as tx:
-            found = [str(row[0]) for row in tx.connection.execute("PRAGMA quick_check(20)")]
+            found = [str(problem) for (problem,) in tx.connection.execute("PRAGMA quick_check(20)")]
         return [] if found == ["ok"] else found
 
     def give_back(self, pages: int) -> int:
@@ -227,7 +242,8 @@ class Database:
             while True:  # SQLite waits for readers and writers, but not for another who empties the log
                 busy = True
                 with suppress(apsw.BusyError):
-                    busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0])
+                    ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    busy = bool(is_busy)
                 if not busy or time.monotonic() > deadline:
                     return not busy
                 time.sleep(0.01)
@@ -269,7 +285,7 @@ class Database:
             self._only_read = ReadOnlyFile(self.path, configure)
             self._writer = self._only_read.connect()
             try:
-                if self._version(self._writer) < migrations(_PACKAGE)[-1][0]:
+                if self._version(self._writer) < migrations(_PACKAGE)[-1].number:
                     self._only_read.refuse()
             except BaseException:
                 self._writer.close()
@@ -289,10 +305,10 @@ class Database:
             self._before_new()
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         steps = migrations(_PACKAGE)
-        if version < steps[-1][0] or connection.pragma("journal_mode") != "wal":
+        if version < steps[-1].number or connection.pragma("journal_mode") != "wal":
             self._to_wal(connection, new=version == 0)
         self._configure(connection)
-        if version < steps[-1][0]:
+        if version < steps[-1].number:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 version = self._version(connection)  # another process may have been faster
@@ -317,7 +333,7 @@ class Database:
                 f"{self.path} is an SQLite database, but not Holdfast's; "
                 "name another file in HOLDFAST_URL or HOLDFAST_HOME"
             )
-        newest = migrations(_PACKAGE)[-1][0]
+        newest = migrations(_PACKAGE)[-1].number
         if version > newest:
             raise StoreTooNewError(
                 f"{self.path} has schema version {version}, this version of Holdfast knows up to {newest}; "
@@ -411,41 +427,54 @@ class SqliteTransaction:
         self.author = author
         self._after: list[Callable[[], object]] = []
 
-    def rows(self, statement: str, bindings: Bindings = ()) -> list[Row]:
+    def _execute(self, statement: str, bindings: Bindings) -> apsw.Cursor:
+        try:
+            return self.connection.execute(_SQL[statement], bindings)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
+        """The rows of a statement as they come."""
+        cursor = self._execute(statement, bindings)
+        if (row, statement) not in _MAKERS:
+            try:
+                columns = [name for name, *_ in cursor.get_description()]
+            except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
+                return iter(())
+            _MAKERS[row, statement] = row_maker(row, statement, columns)
+        return map(_MAKERS[row, statement], cursor)
+
+    def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
-        try:
-            return self.connection.execute(_SQL[statement], bindings).fetchall()
-        except apsw.ConstraintError as problem:
-            raise _duplicate(problem) from problem
+        return list(self.each(row, statement, bindings))
 
-    def one(self, statement: str, bindings: Bindings = ()) -> Row | None:
+    def find(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R | None:
         """The first row of a statement, if there is one."""
-        try:
-            return self.connection.execute(_SQL[statement], bindings).fetchone()
-        except apsw.ConstraintError as problem:
-            raise _duplicate(problem) from problem
+        return next(self.each(row, statement, bindings), None)
 
-    first = one
+    def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
+        """The one row of the statement that a transaction was begun with: here it is asked now."""
+        (found,) = self.all(row, statement, bindings)
+        return found
 
     def expect(self, row: Row) -> None:
         """Nothing to remember: asking costs next to nothing."""
 
-    def value(self, statement: str, bindings: Bindings = ()) -> int:
-        """The number that a statement gives in its one row."""
-        row = self.one(statement, bindings)
-        assert row is not None  # noqa: S101 - such a statement (a RETURNING, a count) always has a row
-        return int(row[0])
+    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
+        """What a statement of one column gives."""
+        return [value for (value,) in self._execute(statement, bindings)]
 
-    def stream(self, statement: str, bindings: Bindings = ()) -> Iterator[Row]:
-        """The rows of a statement as they come."""
-        return self.connection.execute(_SQL[statement], bindings)
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        """What a statement of one column gives first; ``None`` if there is nothing."""
+        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
+
+    def number(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        return int(self.value(statement, bindings))
 
     def run(self, statement: str, bindings: Bindings = ()) -> int:
         """Carry out a statement; how many rows it changed."""
-        try:
-            self.connection.execute(_SQL[statement], bindings)
-        except apsw.ConstraintError as problem:
-            raise _duplicate(problem) from problem
+        self._execute(statement, bindings)
         return self.connection.changes()
 
     def later(self, statement: str, bindings: Bindings = ()) -> None:
@@ -465,21 +494,21 @@ class SqliteTransaction:
 
     def number_of(self, subject: Subject) -> int | None:
         """The number of a subject that has been seen before."""
-        row = self.one("records.subject_no", (subject,))
-        return None if row is None else int(row[0])
+        number: int | None = self.value("records.subject_no", (subject,))
+        return number
 
-    def number_for(self, subject: Subject) -> int:
+    def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The number of a subject, seen before or not."""
         number = self.number_of(subject)
-        return self.value("records.new_subject", (subject,)) if number is None else number
+        return self.number("records.new_subject", (subject, alias)) if number is None else number
 
-    def have(self, number: int) -> None:
+    def lock_subject(self, number: int) -> None:
         """There is one writer at a time."""
 
-    def close_gate(self, tenant: str) -> None:
+    def lock_tenant(self, tenant: str) -> None:
         """There is one writer at a time."""
 
-    def take(self, what: str) -> None:
+    def lock(self, what: str) -> None:
         """There is one writer at a time."""
 
     def then(self, do: Callable[[], object]) -> None:

@@ -10,37 +10,38 @@ FROM (SELECT subject AS number, count(*) AS records, sum(size) AS bytes,
 JOIN subjects ON subjects.no = number ORDER BY number
 
 -- name: census_of_agents
-SELECT agent_id, count(*) FROM records INDEXED BY records_due
+SELECT agent_id, count(*) AS records FROM records INDEXED BY records_due
 WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4
   AND (?5 = '[]' OR subject NOT IN (SELECT no FROM subjects WHERE subjects.subject IN (SELECT value FROM json_each(?5))))
 GROUP BY agent_id
 
 -- name: due_of_subject
-SELECT key, aged_from, id, ?9, version, agent_id, session_id, size, pack, CASE WHEN ?7 THEN metadata ELSE '{}' END
+SELECT key, id, ?9 AS subject, version, agent_id, session_id, size, pack, CASE WHEN ?7 THEN metadata ELSE '{}' END AS metadata,
+       aged_from
 FROM records
 WHERE key BETWEEN ?5 AND ?6 AND profile = ?1 AND +state = ?2 AND aged_from > ?3 AND aged_from <= ?4
 ORDER BY key LIMIT ?8
 
 -- name: live_of_subject
-SELECT ifnull(sum(memories), 0) FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7
+SELECT ifnull(sum(memories), 0) FROM scopes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND
 
 -- What is named comes as the keys of objects: a name is found in them without looking at all of them.
 -- name: shares
-SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END,
-       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END,
-       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END,
-       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END,
-       count(*), sum(size)
+SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END AS subject,
+       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END AS agent_id,
+       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END AS session_id,
+       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END AS id,
+       count(*) AS records, sum(size) AS bytes
 FROM records INDEXED BY records_due
 WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4
 GROUP BY 1, 2, 3, 4
 
 -- name: session_shares
-SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END,
-       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END,
-       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END,
-       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END,
-       count(*), sum(size)
+SELECT CASE WHEN subject IN (SELECT CAST(key AS INTEGER) FROM json_each(?5)) THEN subject END AS subject,
+       CASE WHEN agent_id IN (SELECT key FROM json_each(?6)) THEN agent_id END AS agent_id,
+       CASE WHEN session_id IN (SELECT key FROM json_each(?7)) THEN session_id END AS session_id,
+       CASE WHEN id IN (SELECT key FROM json_each(?8)) THEN id END AS id,
+       count(*) AS records, sum(size) AS bytes
 FROM sessions INDEXED BY sessions_due
 WHERE profile = ?1 AND state = ?2 AND state = 'active' AND aged_from > ?3 AND aged_from <= ?4
 GROUP BY 1, 2, 3, 4

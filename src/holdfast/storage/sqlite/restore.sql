@@ -1,11 +1,3 @@
--- There is one writer at a time: nobody needs to be told whose turn it is.
--- name: new_turn
-SELECT no FROM subjects WHERE no = ?
-
--- name: there
-SELECT records.id, records.key, kind, state, version, size, agent_id, session_id, metadata, pack
-FROM json_each(?1) AS wanted CROSS JOIN records ON records.id = wanted.value AND subject = ?2
-
 -- name: holders
 SELECT kind, name, records.id
 FROM json_each(?1) AS wanted CROSS JOIN records
@@ -22,6 +14,6 @@ SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
 SELECT id, key FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 
 -- name: message_anywhere
-SELECT 1 FROM history JOIN sessions ON sessions.no = history.key >> 24
+SELECT 1 FROM history JOIN sessions ON sessions.no = history.key >> :MESSAGE_BITS
 JOIN subjects ON subjects.no = sessions.subject
 WHERE history.id = ?1 AND subjects.subject >= ?2 || '/' AND subjects.subject < ?2 || '0' LIMIT 1

@@ -8,52 +8,52 @@ WHERE ?1 IS NOT NULL
 ORDER BY key
 
 -- name: with_alias
-SELECT lower(hex(alias)), subject FROM subjects
+SELECT lower(hex(alias)) AS alias, subject FROM subjects
 WHERE alias IN (SELECT unhex(value) FROM json_each(?)) AND subject >= char(2) ORDER BY no
 
 -- What a hold may be on: memories, conversations, and messages.
 -- name: things
 SELECT agent_id, session_id, id, metadata FROM records
-WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 AND state != 'deleting'
+WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1 AND state != 'deleting'
 UNION ALL
 SELECT agent_id, nullif(session_id, ''), id, '{}' FROM sessions WHERE subject = ?1
 UNION ALL
 SELECT agent_id, nullif(session_id, ''), history.id, metadata
-FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << :MESSAGE_BITS AND ((sessions.no + 1) << :MESSAGE_BITS) - 1
 WHERE subject = ?1
 
 -- name: kinds
-SELECT kind, count(*), count(*) FILTER (WHERE state IN ('active', 'archived'))
-FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 GROUP BY kind
+SELECT kind, count(*) AS records, count(*) FILTER (WHERE state IN ('active', 'archived')) AS live
+FROM records WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1 GROUP BY kind
 
 -- Rows of a subject, by the table they are in.
 -- name: rows
-SELECT 'memories', count(*) FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1
+SELECT 'memories' AS name, count(*) AS rows FROM records WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1
 UNION ALL SELECT 'facts', count(*) FROM facts WHERE subject = ?1
 UNION ALL SELECT 'conversations', count(*) FROM sessions WHERE subject = ?1
 UNION ALL
 SELECT 'messages', count(*)
-FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << :MESSAGE_BITS AND ((sessions.no + 1) << :MESSAGE_BITS) - 1
 WHERE subject = ?1
 UNION ALL
 SELECT 'short-term messages', count(*)
 FROM short_windows CROSS JOIN short_messages ON short_messages.window = short_windows.no WHERE subject = ?1
 UNION ALL SELECT 'notes of cold objects', count(*) FROM packs WHERE subject = ?1
 UNION ALL
-SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7)
-                             + (SELECT count(*) FROM changes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7)
+SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND)
+                             + (SELECT count(*) FROM changes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND)
                              + (SELECT count(*) FROM derivations WHERE subject = ?1)
                              + (SELECT count(*) FROM short_windows WHERE subject = ?1)
                              + (SELECT count(*) FROM totals WHERE subject = ?1)
 
 -- name: remove_records
 DELETE FROM records
-WHERE key IN (SELECT key FROM records WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 ORDER BY key LIMIT ?2)
+WHERE key IN (SELECT key FROM records WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1 ORDER BY key LIMIT ?2)
 
 -- name: remove_history
 DELETE FROM history
 WHERE key IN (SELECT history.key
-              FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND ((sessions.no + 1) << 24) - 1
+              FROM sessions CROSS JOIN history ON history.key BETWEEN sessions.no << :MESSAGE_BITS AND ((sessions.no + 1) << :MESSAGE_BITS) - 1
               WHERE subject = ?1 LIMIT ?2)
 
 -- name: remove_sessions
@@ -64,14 +64,14 @@ DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE subjec
 
 -- name: remove_changes
 DELETE FROM changes
-WHERE (scope, seq) IN (SELECT scope, seq FROM changes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7 LIMIT ?2)
+WHERE (scope, seq) IN (SELECT scope, seq FROM changes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND LIMIT ?2)
 
 -- name: remove_scopes
-DELETE FROM scopes WHERE scope BETWEEN ?1 << 3 AND (?1 << 3) + 7
+DELETE FROM scopes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND
 
 -- name: sessions_of
 SELECT session_id FROM records
-WHERE key BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1 AND session_id IN (SELECT value FROM json_each(?2))
+WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1 AND session_id IN (SELECT value FROM json_each(?2))
 UNION SELECT session_id FROM sessions WHERE subject = ?1 AND session_id IN (SELECT value FROM json_each(?2))
 UNION SELECT session_id FROM short_windows WHERE subject = ?1 AND session_id IN (SELECT value FROM json_each(?2))
 
@@ -95,11 +95,11 @@ WHERE rules != '[]' AND EXISTS (SELECT 1 FROM json_each(profiles.rules) WHERE va
 -- many are live, and when the newest was made or last active.
 -- name: users
 WITH page AS MATERIALIZED (SELECT no, subject FROM subjects WHERE subject > ?1 AND subject < ?2 ORDER BY subject LIMIT ?3),
-counts AS (SELECT page.subject, scope & 7 AS kind, memories,
-                  (SELECT created_at FROM records WHERE key BETWEEN scope << 29 AND (scope + 1 << 29) - 1
+counts AS (SELECT page.subject, scope & :LAST_KIND AS kind, memories,
+                  (SELECT created_at FROM records WHERE key BETWEEN scope << :COUNT_BITS AND (scope + 1 << :COUNT_BITS) - 1
                    ORDER BY key DESC LIMIT 1) AS latest
-           FROM page CROSS JOIN scopes ON scope BETWEEN no << 3 AND no << 3 | 7)
-SELECT subject, NULL, 0, NULL FROM page
+           FROM page CROSS JOIN scopes ON scope BETWEEN no << :KIND_BITS AND no << :KIND_BITS | :LAST_KIND)
+SELECT subject, NULL AS kind, 0 AS live, NULL AS latest FROM page
 UNION ALL
 SELECT subject, kind, memories, latest FROM counts WHERE latest IS NOT NULL
 UNION ALL

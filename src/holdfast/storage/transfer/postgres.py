@@ -109,8 +109,8 @@ class PostgresReader:
         }
 
     def _number(self, statement: sql.Composed) -> int:
-        row = self._connection.execute(statement).fetchone()
-        return 0 if row is None else int(row[0])
+        (number,) = self._connection.execute(statement).fetchone() or (0,)
+        return int(number)
 
 
 class PostgresSource:
@@ -212,8 +212,8 @@ class PostgresTarget:
     def _check(self, tx: PostgresTransaction, table: Table, mark: Mark) -> None:
         """Refuse to go on from a mark that another process has moved."""
         query = f"SELECT said FROM {COPYING} WHERE name = %s".encode()  # noqa: S608
-        row = tx.connection.execute(query, (table.name,)).fetchone()
-        if (Mark() if row is None else Mark(**json.loads(row[0]))) != mark:
+        (known,) = tx.connection.execute(query, (table.name,)).fetchone() or ("{}",)
+        if Mark(**json.loads(known)) != mark:
             raise StoreBusyError(f"another process is copying into {self.place}; wait for it, or end it and try again")
 
     @staticmethod
@@ -309,8 +309,7 @@ def _used(connection: Connection) -> list[str]:
 
 
 def _is_there(connection: Connection, table: str) -> bool:
-    row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
-    return row is not None and row[0] is not None
+    return connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() not in (None, (None,))
 
 
 def _in_use_error(place: str, used: Sequence[str]) -> ConflictError:

@@ -57,9 +57,10 @@ class SqliteReader:
 
     def _check_subjects(self, rows: Iterator[Row], table: Table) -> Iterator[Row]:
         for row in rows:
-            if row[0] is None:
+            subject, number, *_ = row
+            if subject is None:
                 raise StorageError(
-                    f"{self._place} has a row of {table.name} that belongs to nobody (number {row[1]}); "
+                    f"{self._place} has a row of {table.name} that belongs to nobody (number {number}); "
                     "a sound store has none: restore a backup, and migrate that"
                 )
             yield row
@@ -77,8 +78,8 @@ class SqliteReader:
         }
 
     def _number(self, statement: str) -> int:
-        (row,) = self._connection.execute(statement)
-        return int(row[0])
+        ((number,),) = self._connection.execute(statement)
+        return int(number)
 
 
 class SqliteSource:

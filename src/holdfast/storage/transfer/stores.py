@@ -13,7 +13,7 @@ from holdfast.ports.backups import Origin, RowMerger, RowReader, RowWriter
 from holdfast.ports.objects import ObjectStore
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.database import Database, migrations
-from holdfast.storage.relational.restore_rows import SqlMerger
+from holdfast.storage.relational.restore.rows import SqlMerger
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 from holdfast.storage.sqlite.database import SqliteTransaction
 from holdfast.storage.transfer.sqlite import SqliteReader, SqliteSource, SqliteWriter, trial_store
@@ -69,7 +69,7 @@ def open_target(url: str, settings: Settings) -> PostgresTarget:
 
 def schema_versions() -> tuple[int, int]:
     """The numbers of the last migrations that this version knows, of SQLite and of PostgreSQL."""
-    sqlite, postgres = (migrations(f"holdfast.storage.{engine}")[-1][0] for engine in ("sqlite", "postgres"))
+    sqlite, postgres = (migrations(f"holdfast.storage.{engine}")[-1].number for engine in ("sqlite", "postgres"))
     return sqlite, postgres
 
 

@@ -22,7 +22,7 @@ CREATE TABLE turns (
 -- One row for each subject and kind: what it holds, and how far its changes have come.
 CREATE TABLE scopes (
     subject  bigint NOT NULL,
-    scope    bigint NOT NULL,                        -- subject number << 3 | kind
+    scope    bigint NOT NULL,                        -- subject number and kind
     seq      bigint NOT NULL DEFAULT 0,              -- counts the transactions that changed it
     floor    bigint NOT NULL DEFAULT 0,              -- changes up to here are no longer listed
     next     bigint NOT NULL DEFAULT 0,              -- count for the next record's key
@@ -131,7 +131,7 @@ CREATE UNIQUE INDEX records_by_name ON records (subject, kind, name)
     WHERE name IS NOT NULL AND state IN ('active', 'archived');
 CREATE INDEX records_due ON records (profile, state, aged_from, key) WHERE state IN ('active', 'archived');
 CREATE INDEX records_binned ON records (purge_at, key) WHERE state IN ('recycled', 'deleting');
-CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (4, 5);
+CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (:OWN_KINDS);
 CREATE INDEX records_by_bundle ON records (bundle, key) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack, key) WHERE pack IS NOT NULL;
 CREATE INDEX records_by_source ON records (source, key) WHERE source IS NOT NULL;
@@ -453,11 +453,11 @@ CREATE TABLE replies (
 
 CREATE INDEX replies_by_age ON replies (claimed_at);
 
--- How a write begins: past the tenant's gate, which governing closes, and alone with its subject; and by which number it
--- can be asked about later. Each statement sees what was committed before it.
-CREATE FUNCTION take_turn(gate bigint, wanted text, OUT number bigint, OUT xid text) LANGUAGE plpgsql AS $$
+-- How a write begins: with the tenant's lock, which writers share, and alone with its subject; and by which number it can
+-- be asked about later. Each statement sees what was committed before it.
+CREATE FUNCTION subject_lock(tenant_lock bigint, wanted text, OUT number bigint, OUT xid text) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(gate);
+    PERFORM pg_advisory_xact_lock_shared(tenant_lock);
     xid := pg_current_xact_id()::text;
     SELECT no INTO number FROM subjects WHERE subject = wanted;
     IF number IS NOT NULL THEN
@@ -478,7 +478,7 @@ CREATE FUNCTION opening(
 BEGIN
     SELECT no INTO number FROM subjects WHERE subject = whose;
     SELECT scopes.seq, scopes.floor, scopes.next, scopes.memories, scopes.bytes INTO seq, floor, next, memories, bytes
-    FROM scopes WHERE scopes.subject = number AND scopes.scope = (number << 3 | of_kind);
+    FROM scopes WHERE scopes.subject = number AND scopes.scope = (number << :KIND_BITS | of_kind);
     IF NOT FOUND THEN
         seq := 0; floor := 0; next := 0; memories := 0; bytes := 0;
     END IF;
@@ -496,12 +496,12 @@ BEGIN
 END
 $$;
 
--- Takes a subject's turn; whether a write is then opened by what it was expected to be.
+-- Locks a subject; whether a write is then opened by what it was expected to be.
 CREATE FUNCTION expect_opening(
-    gate bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text
+    tenant_lock bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM take_turn(gate, whose);
+    PERFORM subject_lock(tenant_lock, whose);
     RETURN expected IS NOT DISTINCT FROM (
         SELECT actual::text FROM opening(whose, whose_tenant, whose_user, of_kind, agents) AS actual
     );
@@ -510,7 +510,7 @@ $$;
 
 -- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise nothing is done.
 CREATE FUNCTION add_relying(
-    gate bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text,
+    tenant_lock bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text,
     record_key bigint, record_subject bigint, record_kind bigint, record_profile bigint,
     record_id text, record_agent_id text, record_session_id text, record_name text,
     record_created_at bigint, record_updated_at bigint, record_dated_at bigint, record_aged_from bigint,
@@ -521,7 +521,7 @@ CREATE FUNCTION add_relying(
     counted_bytes bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT expect_opening(gate, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
+    IF NOT expect_opening(tenant_lock, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
         RETURN false;
     END IF;
     INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,

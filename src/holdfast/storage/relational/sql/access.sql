@@ -7,11 +7,11 @@ SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_
 FROM api_keys WHERE id = $1
 
 -- name: list
-SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at
+SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at, hashed
 FROM api_keys ORDER BY created_at, id
 
 -- name: list_of_tenant
-SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at
+SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at, hashed
 FROM api_keys WHERE tenant = $1 ORDER BY created_at, id
 
 -- name: revoke
@@ -44,14 +44,12 @@ SET fingerprint = excluded.fingerprint,
     reply = NULL
 WHERE replies.claimed_at <= $5
    OR (replies.reply IS NULL AND replies.fingerprint = excluded.fingerprint
-       AND replies.leased_until NOT BETWEEN :NOW
-                                        AND :NOW + $6)
-RETURNING fingerprint, claimed_at, claim, reply, TRUE
+       AND replies.leased_until NOT BETWEEN :NOW AND :NOW + $6)
+RETURNING fingerprint, claimed_at, claim, reply AS body, TRUE AS is_leased
 
 -- name: claimed
-SELECT fingerprint, claimed_at, claim, reply,
-       reply IS NULL AND leased_until BETWEEN :NOW
-                                          AND :NOW + $2
+SELECT fingerprint, claimed_at, claim, reply AS body,
+       reply IS NULL AND leased_until BETWEEN :NOW AND :NOW + $2 AS is_leased
 FROM replies WHERE id = $1 AND claimed_at > $3
 
 -- name: renew

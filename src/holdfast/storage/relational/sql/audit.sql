@@ -19,24 +19,25 @@ ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
 
 -- name: of_item
 -- Entries about it alone, and those about several items among which it may be.
-SELECT convert_to(entry, 'UTF8'), hash
+SELECT convert_to(entry, 'UTF8') AS text, hash
 FROM (SELECT no, entry, hash FROM audit WHERE subject = $1 AND item = $2 AND last_item IS NULL
       UNION ALL
       SELECT no, entry, hash FROM audit WHERE subject = $1 AND item <= $2 AND last_item >= $2) AS found
 ORDER BY no
 
 -- name: tail_of_subject
-SELECT convert_to(entry, 'UTF8'), hash FROM audit WHERE subject = $1 ORDER BY seq DESC LIMIT $2
+SELECT convert_to(entry, 'UTF8') AS text, hash FROM audit WHERE subject = $1 ORDER BY seq DESC LIMIT $2
 
 -- name: tail_of_tenant
 -- Newest first through all entries, for the few that are asked for.
-SELECT convert_to(audit.entry, 'UTF8'), audit.hash
+SELECT convert_to(audit.entry, 'UTF8') AS text, audit.hash
 FROM audit JOIN subjects ON subjects.no = audit.subject
 WHERE (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
 ORDER BY audit.no DESC LIMIT $2
 
 -- name: sizes
-SELECT (SELECT count(*) FROM chains), (SELECT count(*) FROM audit), (SELECT count(*) FROM audit_checkpoints)
+SELECT (SELECT count(*) FROM chains) AS chains, (SELECT count(*) FROM audit) AS entries,
+       (SELECT count(*) FROM audit_checkpoints) AS checkpoints
 
 -- name: sealed
 SELECT subject, alias, seq, hash FROM sealed ORDER BY subject
@@ -48,8 +49,9 @@ INSERT INTO audit_checkpoints (no, at, chains, entries, root, hash) VALUES ($1, 
 SELECT no, at, chains, entries, root, hash FROM audit_checkpoints ORDER BY no
 
 -- name: links
-SELECT no, seq, at, convert_to(item, 'UTF8'), convert_to(last_item, 'UTF8'), convert_to(entry, 'UTF8'), hash FROM audit
-WHERE subject = $1 AND seq >= $2 ORDER BY seq
+SELECT no, seq, at, convert_to(item, 'UTF8') AS item, convert_to(last_item, 'UTF8') AS last_item,
+       convert_to(entry, 'UTF8') AS text, hash
+FROM audit WHERE subject = $1 AND seq >= $2 ORDER BY seq
 
 -- name: overdue
 -- Chains whose first entry is of before a moment.
@@ -59,7 +61,7 @@ WHERE chains.subject > $1 AND oldest.at < $2
 ORDER BY chains.subject LIMIT $3
 
 -- name: cut_limits
-SELECT sealed.alias, sealed.seq, chains.floor, chains.floor_hash
+SELECT sealed.alias, sealed.seq AS sealed_seq, chains.floor, chains.floor_hash
 FROM chains JOIN sealed ON sealed.subject = chains.subject
 JOIN audit AS head ON head.subject = sealed.subject AND head.seq = sealed.seq AND head.hash = sealed.hash
 WHERE chains.subject = $1

@@ -1,13 +1,11 @@
 -- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
 -- name: session
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
+SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
 
 -- name: visible_session
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
+SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND agent_id = $2 AND session_id = $3
   AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > $4)
@@ -15,8 +13,7 @@ WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND agent_
                   AND registry.state <> 'active')
 
 -- name: session_by_id
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
+SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 WHERE id = $1 AND subject = $2
 
@@ -35,8 +32,7 @@ UPDATE sessions SET version = version + 1, messages = messages + $2, size = size
 WHERE subject = $1 AND no = $5
 
 -- name: sessions_to_summarize
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary, subjects.subject
+SELECT :SESSION, subjects.subject
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 JOIN subjects ON subjects.no = sessions.subject
 WHERE sessions.no > $1 AND state = 'active' AND aside = 0 AND summarized <> version AND messages > 0 AND updated_at <= $2
@@ -62,8 +58,7 @@ WHERE subject = $1 AND no = $6
 UPDATE sessions SET aside = no WHERE subject = $1 AND no = $2
 
 -- name: sessions
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
+SELECT :SESSION
 FROM sessions INDEXED BY sessions_active JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = $1 AND state = 'active' AND aside = 0 AND ($2::text IS NULL OR agent_id = $2)
   AND (delete_after IS NULL OR aged_from + delete_after > $3)

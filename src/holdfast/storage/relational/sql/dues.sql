@@ -3,15 +3,15 @@
 SELECT no, kind, rules FROM profiles WHERE tenant = $1 ORDER BY no
 
 -- name: due
-SELECT key, aged_from, id, subjects.subject, version, agent_id, session_id, size, pack,
-       CASE WHEN $7::boolean THEN metadata ELSE '{}' END
+SELECT key, id, subjects.subject, version, agent_id, session_id, size, pack,
+       CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata, aged_from
 FROM records INDEXED BY records_due JOIN subjects ON subjects.no = records.subject
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
   AND (aged_from, key) > ($5, $6)
 ORDER BY aged_from, key LIMIT $8
 
 -- name: bin_census
-SELECT subjects.subject, kind, records, bytes, mark, check_mark
+SELECT subjects.subject, records, bytes, mark, check_mark, kind
 FROM (SELECT subject AS number, kind, count(*) AS records, sum(size)::bigint AS bytes,
              sum((key % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint AS mark,
              sum((key % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
@@ -22,16 +22,16 @@ JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number, kind
 
 -- name: binned
-SELECT key, purge_at, id, subjects.subject, version, agent_id, session_id, size, pack,
-       CASE WHEN $5::boolean THEN metadata ELSE '{}' END, kind, state, aged_from
+SELECT key, id, subjects.subject, version, agent_id, session_id, size, pack,
+       CASE WHEN $5::boolean THEN metadata ELSE '{}' END AS metadata, aged_from, purge_at, state, kind
 FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
 WHERE state IN ('recycled', 'deleting') AND purge_at <= $1 AND (purge_at, key) > ($3, $4)
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 ORDER BY purge_at, key LIMIT $6
 
 -- name: session_census
-SELECT subjects.subject, sessions, bytes, mark, check_mark
-FROM (SELECT subject AS number, count(*) AS sessions, sum(size)::bigint AS bytes,
+SELECT subjects.subject, records, bytes, mark, check_mark
+FROM (SELECT subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
              sum((no % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint AS mark,
              sum((no % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
       FROM sessions INDEXED BY sessions_due
@@ -41,15 +41,16 @@ FROM (SELECT subject AS number, count(*) AS sessions, sum(size)::bigint AS bytes
 JOIN subjects ON subjects.no = number ORDER BY number
 
 -- name: sessions_due
-SELECT sessions.no, aged_from, id, subjects.subject, version, agent_id, nullif(session_id, ''), size, 1, '{}'
+SELECT sessions.no AS key, id, subjects.subject, version, agent_id, nullif(session_id, '') AS session_id, size, 1 AS pack,
+       '{}' AS metadata, aged_from
 FROM sessions INDEXED BY sessions_due JOIN subjects ON subjects.no = sessions.subject
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
   AND (aged_from, sessions.no) > ($5, $6) AND $7::boolean IS NOT NULL
 ORDER BY aged_from, sessions.no LIMIT $8
 
 -- name: session_bin_census
-SELECT subjects.subject, 8, sessions, bytes, mark, check_mark
-FROM (SELECT subject AS number, count(*) AS sessions, sum(size)::bigint AS bytes,
+SELECT subjects.subject, records, bytes, mark, check_mark
+FROM (SELECT subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
              sum((no % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint AS mark,
              sum((no % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
       FROM sessions INDEXED BY sessions_binned
@@ -59,8 +60,8 @@ JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number
 
 -- name: sessions_binned
-SELECT sessions.no, purge_at, id, subjects.subject, version, agent_id, nullif(session_id, ''), size, 1, '{}',
-       8, state, aged_from
+SELECT sessions.no AS key, id, subjects.subject, version, agent_id, nullif(session_id, '') AS session_id, size, 1 AS pack,
+       '{}' AS metadata, aged_from, purge_at, state
 FROM sessions INDEXED BY sessions_binned JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND purge_at <= $1 AND (purge_at, sessions.no) > ($3, $4)
   AND $5::boolean IS NOT NULL
@@ -71,7 +72,7 @@ ORDER BY purge_at, sessions.no LIMIT $6
 -- name: live_of_agent
 SELECT coalesce(sum(live), 0)::bigint
 FROM (SELECT subject AS number, count(*) AS live FROM records INDEXED BY records_by_agent
-      WHERE agent_id = $1 AND kind IN (4, 5) AND state IN ('active', 'archived')
+      WHERE agent_id = $1 AND kind IN (:OWN_KINDS) AND state IN ('active', 'archived')
       GROUP BY subject) AS own
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
@@ -97,18 +98,17 @@ SELECT no, kind FROM profiles WHERE kind <> 'history'
 
 -- The sum of many moments is larger than a bigint.
 -- name: ages
-SELECT count(*), coalesce(sum(aged_from / 1000000), 0)::bigint FROM records INDEXED BY records_due
+SELECT count(*) AS records, coalesce(sum(aged_from / 1000000), 0)::bigint AS total FROM records INDEXED BY records_due
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
 
 -- name: bytes_by_kind
-SELECT scope & 7, sum(bytes)::bigint, sum(memories)::bigint FROM scopes GROUP BY 1
+SELECT scope & :LAST_KIND AS kind, sum(bytes)::bigint AS bytes, sum(memories)::bigint AS memories FROM scopes GROUP BY 1
 
 -- name: totals
-SELECT kind, state, cause, sum(count)::bigint FROM totals GROUP BY 1, 2, 3
+SELECT kind, state, cause, sum(count)::bigint AS records FROM totals GROUP BY 1, 2, 3
 
 -- name: bin_of_sessions
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary, subjects.subject
+SELECT :SESSION, subjects.subject
 FROM sessions INDEXED BY sessions_binned JOIN profiles ON profiles.no = sessions.profile
 JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND state = 'recycled'
@@ -124,4 +124,4 @@ SELECT DISTINCT tenant FROM profiles ORDER BY tenant
 SELECT count(*) FROM profiles JOIN records INDEXED BY records_due ON records.profile = profiles.no
 WHERE profiles.tenant = $1 AND profiles.kind = $2 AND delete_after IS NOT NULL
   AND state IN ('active', 'archived') AND aged_from <= $3 - delete_after
-  AND subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5
+  AND subject = $5::bigint >> :KEY_BITS AND key BETWEEN $4 AND $5

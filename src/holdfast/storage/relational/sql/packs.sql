@@ -1,17 +1,13 @@
--- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
--- name: alias
-SELECT alias FROM subjects WHERE no = $1
-
 -- name: open
 INSERT INTO packs (subject, name, state, records, bytes, digest, made_at) VALUES ($1, $2, 'writing', $3, $4, $5, $6)
 RETURNING no
 
 -- name: get
-SELECT packs.no, subjects.subject, name, state, records, digest
+SELECT packs.no AS number, subjects.subject, name, state, records, digest
 FROM packs JOIN subjects ON subjects.no = packs.subject WHERE packs.no = $1
 
 -- name: unsettled
-SELECT packs.no, subjects.subject, name, state, records, digest
+SELECT packs.no AS number, subjects.subject, name, state, records, digest
 FROM packs INDEXED BY packs_unsettled JOIN subjects ON subjects.no = packs.subject
 WHERE state <> 'kept' AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
 ORDER BY packs.no
@@ -32,12 +28,12 @@ UPDATE records SET pack = NULL WHERE pack = $1
 SELECT 1 FROM packs WHERE no = $1 AND state = 'writing'
 
 -- name: small
-SELECT packs.no, subjects.subject, name, state, records, digest
+SELECT packs.no AS number, subjects.subject, name, state, records, digest
 FROM subjects JOIN packs ON packs.subject = subjects.no
 WHERE subjects.subject = $1 AND state = 'kept' AND bytes < $2 ORDER BY bytes LIMIT 1
 
 -- name: oldest
-SELECT packs.no, subjects.subject, name, state, records, digest
+SELECT packs.no AS number, subjects.subject, name, state, records, digest
 FROM packs JOIN subjects ON subjects.no = packs.subject
 WHERE packs.no IN (SELECT min(no) FROM packs WHERE state IN ('kept', 'stale') GROUP BY subject ORDER BY 1 LIMIT $1)
 ORDER BY packs.no

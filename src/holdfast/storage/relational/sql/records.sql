@@ -4,11 +4,10 @@
 INSERT INTO derivations (subject, source_id, key) VALUES ($1, $2, $3)
 
 -- name: underive
-DELETE FROM derivations WHERE subject = $1::bigint >> 32 AND key = $1
+DELETE FROM derivations WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
 
 -- name: of_source
-SELECT id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key,
-       subjects.subject
+SELECT :FACTS, subjects.subject
 FROM records INDEXED BY records_by_source JOIN subjects ON subjects.no = records.subject
 WHERE source = $1 AND key > $2 AND key <= $3
   AND (subjects.subject < $4::text || '/' OR subjects.subject >= $4::text || '0') IS NOT TRUE
@@ -21,7 +20,7 @@ SELECT no FROM subjects WHERE subject = $1
 SELECT subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY subject
 
 -- name: quotas
-SELECT user_id, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
+SELECT max_memories, max_bytes, user_id FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
 
 -- name: quota
 SELECT max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 AND kind = $3
@@ -51,23 +50,19 @@ VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14
         $20, $21)
 
 -- name: get
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
+SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE id = $1 AND subject = $2
 
 -- name: get_named
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle
+SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $4)
 
 -- name: standing
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END, pack,
-       name, derived_from
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
+       pack, name, derived_from, id
 FROM records WHERE id = $1 AND subject = $2
 
 -- What is being deleted stays where a sweep looks for it.
@@ -75,10 +70,10 @@ FROM records WHERE id = $1 AND subject = $2
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
                    purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
                    bundle = $5, aged_from = coalesce($6::bigint, aged_from)
-WHERE subject = $7::bigint >> 32 AND key = $7
+WHERE subject = $7::bigint >> :KEY_BITS AND key = $7
 
 -- name: erase
-DELETE FROM records WHERE subject = $1::bigint >> 32 AND key = $1
+DELETE FROM records WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
 
 -- name: forget_facts
 DELETE FROM facts WHERE subject = $1 AND (source = $2 OR target = $2)
@@ -89,7 +84,7 @@ ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = totals.count + e
 
 -- name: expired
 SELECT id, state, version FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND aged_from + delete_after <= $3
 
 -- name: expired_by_name
@@ -99,28 +94,24 @@ WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', '
   AND aged_from + delete_after <= $4
 
 -- name: give_up_name
-UPDATE records SET name = NULL WHERE subject = $1::bigint >> 32 AND key = $1
+UPDATE records SET name = NULL WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
 
 -- name: standing_holds
 SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
 WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
 
 -- name: removed_agent
-SELECT purge_at FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
+SELECT coalesce(purge_at, 0) FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
 
 -- name: bin_of_subject
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
+SELECT :RECORD, key, subjects.subject
 FROM records JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
-WHERE records.subject = $5::bigint >> 32 AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
+WHERE records.subject = $5::bigint >> :KEY_BITS AND key BETWEEN $4 AND $5 AND state = 'recycled' AND (purge_at, key) > ($1, $2)
 ORDER BY purge_at, key LIMIT $3
 
 -- name: bin_of_tenant
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
+SELECT :RECORD, key, subjects.subject
 FROM records INDEXED BY records_binned JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, key) > ($1, $2)
@@ -128,24 +119,60 @@ WHERE state = 'recycled' AND state IN ('recycled', 'deleting') AND (purge_at, ke
 ORDER BY purge_at, key LIMIT $3
 
 -- name: live_ids
-SELECT id, state, version, aged_from, size, agent_id, session_id, pack, key FROM records
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+SELECT :FACTS FROM records
+WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
 ORDER BY key LIMIT $3
 
 -- name: find
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
+SELECT :RECORD, key, subjects.subject
 FROM records JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE id = $1 AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 
 -- name: bundled
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, subjects.subject, key
+SELECT :RECORD, key, subjects.subject
 FROM records INDEXED BY records_by_bundle JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = records.subject
 WHERE bundle = $1 AND key > $2 AND state = 'recycled'
   AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
 ORDER BY key LIMIT $4
+
+-- name: alias
+SELECT alias FROM subjects WHERE no = $1
+
+-- name: replace
+UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
+                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
+WHERE subject = $12::bigint >> :KEY_BITS AND key = $12
+
+-- name: move_keeping
+UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
+                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
+                   bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
+                   terms = $11, metadata = $12, content = packed($13), body = packed($14)
+WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
+
+-- name: embed
+UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> :KEY_BITS AND key = $4 AND version = $5
+
+-- name: unembedded
+SELECT :RECORD
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
+  AND (model IS DISTINCT FROM $3 OR vectors IS NULL)
+LIMIT $4
+
+-- name: index_rows
+SELECT :INDEXED,
+       CASE WHEN model = $1 THEN vectors END AS vectors, terms,
+       CASE WHEN length(terms) = 0 THEN content END AS text
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $3::bigint >> :KEY_BITS AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
+ORDER BY key
+
+-- name: index_row
+SELECT :INDEXED,
+       CASE WHEN model = $1 THEN vectors END AS vectors, terms,
+       CASE WHEN length(terms) = 0 THEN content END AS text
+FROM records JOIN profiles ON profiles.no = records.profile
+WHERE id = $2 AND subject = $3 AND state IN ('active', 'archived')

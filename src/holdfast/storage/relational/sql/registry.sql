@@ -44,26 +44,22 @@ WHERE tenant = $1 AND sort = $2 AND id = $3 AND version = $4
 -- name: erase
 DELETE FROM registry WHERE tenant = $1 AND sort = $2 AND id = $3
 
--- 4 and 5 are persona and episodic memories: an agent's own.
 -- name: own_records
-SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, session_id, metadata,
-       records.size
+SELECT :OWN_RECORD
 FROM records INDEXED BY records_by_agent JOIN subjects ON subjects.no = records.subject
-WHERE agent_id = $1 AND kind IN (4, 5) AND key > $4 AND state IN ('active', 'archived')
+WHERE agent_id = $1 AND kind IN (:OWN_KINDS) AND key > $4 AND state IN ('active', 'archived')
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
 ORDER BY key LIMIT $5
 
 -- name: own_sessions
-SELECT session_id, sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, NULL,
-       sessions.size
+SELECT session_id AS place, :OWN_SESSION
 FROM sessions INDEXED BY sessions_by_agent JOIN subjects ON subjects.no = sessions.subject
 WHERE agent_id = $1 AND (session_id, sessions.no) > ($3, $4) AND state = 'active'
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 ORDER BY session_id, sessions.no LIMIT $5
 
 -- name: bundled_records
-SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, previous, aged_from + delete_after,
-       records.size
+SELECT :OWN_RECORD, aged_from + delete_after AS hidden_from
 FROM records INDEXED BY records_by_bundle JOIN subjects ON subjects.no = records.subject
 JOIN profiles ON profiles.no = records.profile
 WHERE bundle = $1 AND key > $4 AND state = 'recycled'
@@ -71,8 +67,7 @@ WHERE bundle = $1 AND key > $4 AND state = 'recycled'
 ORDER BY key LIMIT $5
 
 -- name: bundled_sessions
-SELECT '', sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, aged_from + delete_after,
-       sessions.size
+SELECT '' AS place, :OWN_SESSION, aged_from + delete_after AS hidden_from
 FROM sessions INDEXED BY sessions_by_bundle JOIN subjects ON subjects.no = sessions.subject
 JOIN profiles ON profiles.no = sessions.profile
 WHERE bundle = $1 AND sessions.no > $4 AND state = 'recycled'
@@ -81,16 +76,14 @@ ORDER BY sessions.no LIMIT $5
 
 -- What of a bundle is in the bin for longer; or, if there are holds, all that may be kept by one.
 -- name: staying_records
-SELECT '', key, subjects.subject, records.subject, id, state, version, records.kind, session_id, metadata,
-       records.size, purge_at
+SELECT :OWN_RECORD
 FROM records INDEXED BY records_by_bundle JOIN subjects ON subjects.no = records.subject
 WHERE bundle = $1 AND key > $4 AND (purge_at > $6 OR ($7::boolean AND state = 'recycled'))
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE AND $3::text = ''
 ORDER BY key LIMIT $5
 
 -- name: staying_sessions
-SELECT session_id, sessions.no, subjects.subject, sessions.subject, id, state, version, messages, NULL, NULL,
-       sessions.size, purge_at
+SELECT session_id AS place, :OWN_SESSION
 FROM sessions INDEXED BY sessions_by_bundle JOIN subjects ON subjects.no = sessions.subject
 WHERE bundle = $1 AND (session_id, sessions.no) > ($3, $4) AND (purge_at > $6 OR ($7::boolean AND state = 'recycled'))
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE

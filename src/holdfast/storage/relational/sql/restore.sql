@@ -1,9 +1,5 @@
 -- What a backup brings back into a store that is in use.
 
--- No row, if another was faster: then it is there to be found.
--- name: new_subject
-INSERT INTO subjects (subject, alias) VALUES ($1, $2) ON CONFLICT (subject) DO NOTHING RETURNING no
-
 -- name: insert_record
 INSERT INTO records (key, subject, kind, profile, pack, model, version, aged_from, created_at, updated_at, dated_at,
                      moved_at, purge_at, size, id, state, previous, agent_id, session_id, name, reason, bundle, metadata,
@@ -12,7 +8,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
         packed($26), packed($27), $28, $29)
 
 -- name: pack
-SELECT no, state, EXISTS (SELECT 1 FROM records WHERE records.subject = packs.subject AND pack = packs.no)
+SELECT no AS number, state,
+       EXISTS (SELECT 1 FROM records WHERE records.subject = packs.subject AND pack = packs.no) AS is_filled
 FROM packs WHERE subject = $1 AND name = $2
 
 -- name: insert_session

@@ -74,11 +74,11 @@ SELECT no, kind, rules FROM profiles WHERE tenant = $1
 UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE no = $4
 
 -- name: subjects_of
-SELECT no, subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no
+SELECT subject, no FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no
 
 -- name: records_to_assign
 SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records
-WHERE subject = $2::bigint >> 32 AND key BETWEEN $1 AND $2 AND ($3::text = '' OR agent_id = $3)
+WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND ($3::text = '' OR agent_id = $3)
   AND ($4::text = '' OR session_id = $4)
 ORDER BY key LIMIT $5
 
@@ -86,7 +86,7 @@ ORDER BY key LIMIT $5
 SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records WHERE id = $1 AND subject = $2
 
 -- name: assign_record
-UPDATE records SET profile = $1 WHERE subject = $2::bigint >> 32 AND key = $2
+UPDATE records SET profile = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2
 
 -- name: sessions_to_assign
 SELECT no, id, profile, agent_id, session_id FROM sessions

@@ -1,16 +1,11 @@
 -- All that is kept of a subject, in whatever state, in pages by key. Of what can be large, a page ends where it
 -- has so many bytes.
--- name: alias
-SELECT alias FROM subjects WHERE no = $1
-
 -- name: size
 SELECT (SELECT count(*) FROM records WHERE subject = $1 AND key BETWEEN $2 AND $3)
      + coalesce((SELECT sum(messages) FROM sessions WHERE subject = $1), 0)::bigint
 
 -- name: records
-SELECT records.kind, id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from,
-       metadata, content, body, previous, aged_from + archive_after, aged_from + delete_after, moved_at, purge_at, reason,
-       pack, source, derived_from, bundle, key
+SELECT :RECORD, key
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1
   AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
@@ -20,8 +15,7 @@ WHERE subject = $1
 ORDER BY key
 
 -- name: sessions
-SELECT sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from, aged_from + delete_after,
-       moved_at, reason, purge_at, bundle, messages, size, summary
+SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 WHERE subject = $1 AND sessions.no > $2 ORDER BY sessions.no LIMIT $3
 
@@ -30,7 +24,7 @@ SELECT id, source, name, target, value, since, until, recorded_at FROM facts
 WHERE subject = $1 AND id > $2 ORDER BY id LIMIT $3
 
 -- name: audit
-SELECT convert_to(entry, 'UTF8'), hash, seq FROM audit
+SELECT convert_to(entry, 'UTF8') AS text, hash, seq FROM audit
 WHERE subject = $1
   AND seq IN (SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before
                                FROM (SELECT seq, octet_length(entry) AS size FROM audit
@@ -60,7 +54,7 @@ DELETE FROM facts WHERE subject = $1 AND id IN (SELECT id FROM facts WHERE subje
 DELETE FROM packs WHERE subject = $1
 
 -- name: totals
-SELECT kind, state, cause, count FROM totals WHERE subject = $1
+SELECT kind, state, cause, count AS records FROM totals WHERE subject = $1
 
 -- name: remove_totals
 DELETE FROM totals WHERE subject = $1
@@ -111,7 +105,7 @@ INSERT INTO recent_erasures (salt, digest, erased_at)
 VALUES ($1, $2, :NOW)
 
 -- name: recent_erasures
-SELECT salt, digest, :NOW - erased_at FROM recent_erasures
+SELECT salt, digest, :NOW - erased_at AS age FROM recent_erasures
 WHERE erased_at >= :NOW - $1::bigint
 
 -- name: forget_erasures

@@ -112,7 +112,7 @@ CREATE UNIQUE INDEX records_by_name ON records (subject, kind, name)
     WHERE name IS NOT NULL AND state IN ('active', 'archived');
 CREATE INDEX records_due ON records (profile, state, aged_from) WHERE state IN ('active', 'archived');
 CREATE INDEX records_binned ON records (purge_at) WHERE state IN ('recycled', 'deleting');
-CREATE INDEX records_by_agent ON records (agent_id) WHERE kind IN (4, 5);
+CREATE INDEX records_by_agent ON records (agent_id) WHERE kind IN (:OWN_KINDS);
 CREATE INDEX records_by_bundle ON records (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack) WHERE pack IS NOT NULL;
 CREATE INDEX records_by_source ON records (source) WHERE source IS NOT NULL;

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.ports.backups import ConversationRows
-from holdfast.storage.relational.database import Names, Transaction
-from holdfast.storage.relational.restore_records import Agents, ProfilesOf, as_stored, staying_in_bin
-from holdfast.storage.relational.rules import Profiles
-from holdfast.storage.relational.sessions import SQL as CONVERSATIONS
-from holdfast.storage.relational.sessions import message_keys
+from holdfast.storage.relational.conversations.sessions import SQL as CONVERSATIONS
+from holdfast.storage.relational.conversations.sessions import SessionRow, find_by_id, message_keys
+from holdfast.storage.relational.database import MESSAGE_BITS, Names, Transaction
+from holdfast.storage.relational.profiles import Profiles
+from holdfast.storage.relational.restore.records import Agents, ProfilesOf, as_stored, staying_in_bin
 
 SQL: Final = Names("restore")
-_PLACES: Final = (1 << 24) - 1
+_PLACES: Final = (1 << MESSAGE_BITS) - 1
 #: No session has this number: it steps aside before it has one.
 _ASIDE: Final = -1
 _AS_IT_WAS: Final = (
     *("version", "created_at", "updated_at", "aged_from", "moved_at", "purge_at", "id", "agent_id", "session_id"),
     *("state", "reason", "bundle", "summary"),
 )
+
+
+class PlacedMessage(NamedTuple):
+    """A message that is there, and its key."""
+
+    id: str
+    key: int
 
 
 class SessionBatch:
@@ -40,22 +47,22 @@ class SessionBatch:
     def add(self, conversation: ConversationRows) -> None:
         """Add a conversation, or what is missing of it. One that is being deleted is left to that."""
         session, messages = conversation
-        there = self._tx.one(CONVERSATIONS["session_by_id"], (session["id"], self._number))
-        if session["state"] == State.DELETING or (there is not None and there[4] == State.DELETING):
+        there = find_by_id(self._tx, self._number, session["id"])
+        if session["state"] == State.DELETING or (there is not None and there.state == State.DELETING):
             return
         if there is None:
             number = self._make(session, messages)
             self._write(message_keys(self._number, number), messages)
             self.counts["sessions"] += 1
         else:
-            keys = message_keys(self._number, there[0])
-            known: dict[str, int] = dict(self._tx.rows(SQL["messages_there"], keys))
+            keys = message_keys(self._number, there.no)
+            known = dict(self._tx.all(PlacedMessage, SQL["messages_there"], keys))
             messages = [message for message in messages if message["id"] not in known]
             if not messages:
                 return
             self._write(keys, messages, frozenset(known.values()))
             live, size = _counted(messages)
-            self._tx.run(CONVERSATIONS["count_messages"], (self._number, live, size, None, there[0]))
+            self._tx.run(CONVERSATIONS["count_messages"], (self._number, live, size, None, there.no))
         self.counts["messages"] += len(messages)
 
     def _make(self, session: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
@@ -64,7 +71,7 @@ class SessionBatch:
         profile = self._profiles.find(HISTORY, session)
         steps_aside = bool(session["aside"]) and session["state"] == State.ACTIVE
         own = (self._number, profile, *_counted(messages), _ASIDE if steps_aside else 0)
-        number = self._tx.value(SQL["insert_session"], (*own, *(session[column] for column in _AS_IT_WAS)))
+        number = self._tx.number(SQL["insert_session"], (*own, *(session[column] for column in _AS_IT_WAS)))
         if steps_aside:
             self._tx.run(CONVERSATIONS["step_aside"], (self._number, number))
         return number
@@ -76,7 +83,7 @@ class SessionBatch:
         if self._agents.has_gone(session):
             return self._agents.followed(session)
         who = (self._number, session["agent_id"], session["session_id"])
-        if session["aside"] or self._tx.one(CONVERSATIONS["session"], who) is None:
+        if session["aside"] or self._tx.find(SessionRow, CONVERSATIONS["session"], who) is None:
             return session
         return {
             **session,

@@ -1,7 +1,7 @@
 """Bringing rows back into a store that is in use: what a backup holds of a subject, in batches, each whole or not.
 
-A batch has the subject to itself, and asks within whether its owner was erased: an erasure closes the tenant's gate, so
-that it comes before a batch, which then writes nothing, or after it, and finds what was written. What is there is told
+A batch has the subject to itself, and asks within whether its owner was erased: an erasure locks the tenant, so that it
+comes before a batch, which then writes nothing, or after it, and finds what was written. What is there is told
 by its id; so a restore that was cut short is finished by doing it again. Quotas are not asked, and nothing is counted
 as a move: it was all there before.
 """
@@ -23,11 +23,13 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 from holdfast.storage.relational.facts import SQL as FACTS
-from holdfast.storage.relational.moves import KINDS, PACKS
-from holdfast.storage.relational.restore_records import RecordBatch, WantedError
-from holdfast.storage.relational.restore_sessions import SessionBatch
-from holdfast.storage.relational.rules import Profiles
+from holdfast.storage.relational.moves import PACKS, StandingRow
+from holdfast.storage.relational.profiles import Profiles
+from holdfast.storage.relational.record_rows import KINDS, RecordRow
+from holdfast.storage.relational.restore.records import PackState, RecordBatch, WantedError
+from holdfast.storage.relational.restore.sessions import SessionBatch
 from holdfast.storage.relational.scopes import SQL as RECORDS
+from holdfast.storage.relational.scopes import read_alias
 
 SQL: Final = Names("restore")
 #: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
@@ -90,13 +92,13 @@ class SqlMerger:
         self._cold().prepare()
         with self._writing(owner) as (tx, number):
             for pack in fetched:
-                row = tx.one(SQL["pack"], (number, pack.name))
-                if row is not None and row[1] == "leaving":
+                row = tx.find(PackState, SQL["pack"], (number, pack.name))
+                if row is not None and row.state == "leaving":
                     raise ConflictError(
                         f"the cold object {pack.name} is just being removed; try again after the next sweep"
                     )
                 if row is None:
-                    tx.value(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
+                    tx.number(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
 
     def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
         with self._writing(owner) as (tx, number):
@@ -109,9 +111,9 @@ class SqlMerger:
     def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Merged:
         with self._writing(owner) as (tx, number):
             ends = {row[end] for row in rows for end in ("source", "target")} - {None}
-            found = tx.rows(SQL["there"], (to_json(sorted(ends)), number))
-            known = {row[0] for row in found if row[3] != State.DELETING}
-            there = {row[0] for row in tx.rows(SQL["facts_there"], (to_json([row["id"] for row in rows]), number))}
+            found = tx.all(StandingRow, RECORDS["standing_all"], (to_json(sorted(ends)), number, False))
+            known = {entity.id for entity in found if entity.state != State.DELETING}
+            there = set(tx.values(SQL["facts_there"], (to_json([row["id"] for row in rows]), number)))
             new = [row for row in rows if row["id"] not in there and row["source"] in known]
             columns = ("id", "source", "name", "target", "value", "since", "until", "recorded_at")
             tx.run_many(FACTS["add"], [(number, *(row[column] for column in columns)) for row in new])
@@ -154,12 +156,8 @@ class SqlMerger:
         if self._is_erased(owner.alias):
             raise ErasedError
         if number is None:
-            made = tx.one(SQL["new_subject"], (owner.subject, bytes.fromhex(owner.alias)))
-            if made is not None:
-                tx.run(SQL["new_turn"], made)
-            number = tx.number_of(owner.subject)  # or another was faster
-        row = None if number is None else tx.one(PACKS["alias"], (number,))
-        if number is None or row is None or row[0].hex() != owner.alias:
+            number = tx.number_for(owner.subject, alias=bytes.fromhex(owner.alias))
+        if read_alias(tx, number) != owner.alias:
             raise StrangerError
         return number
 
@@ -186,9 +184,9 @@ def _is_on_something(tx: Transaction, hold: Values) -> bool:
     where = (hold["memory_id"], hold["tenant"])
     return (
         hold["memory_id"] is None
-        or tx.one(RECORDS["find"], where) is not None
-        or tx.one(SQL["session_anywhere"], where) is not None
-        or tx.one(SQL["message_anywhere"], where) is not None
+        or tx.find(RecordRow, RECORDS["find"], where) is not None
+        or tx.value(SQL["session_anywhere"], where) is not None
+        or tx.value(SQL["message_anywhere"], where) is not None
     )
 
 

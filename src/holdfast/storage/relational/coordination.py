@@ -1,4 +1,7 @@
-"""Scheduled jobs and leases in a relational engine: the ``JobStore`` and the ``LeaseStore``."""
+"""What processes that share a store agree on: which store it is, the time, jobs and leases.
+
+The ``IdentityStore``, ``ClockStore``, ``JobStore`` and ``LeaseStore`` of a relational engine.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,76 @@ import secrets
 import socket
 from typing import Any, Final
 
+from holdfast.core.chain import Event
 from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.errors import LeaseLostError
-from holdfast.core.times import SECOND
+from holdfast.core.records import Subject
+from holdfast.core.times import SECOND, Seen, sight
+from holdfast.ports.access import Identity
 from holdfast.ports.work import JobRow, Lease
+from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Names, Transaction
 
 SQL: Final = Names("coordination")
+_ALONE: Final = "identity"
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
 _MOST_SKEW: Final = 3_600 * SECOND
 _AGAIN: Final = "cut short before it was finished; runs again"
+
+
+class SqlIdentity:
+    """The ``IdentityStore`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> Identity | None:
+        with self._database.read() as tx:
+            return tx.find(Identity, SQL["identity"])
+
+    def make(self, store: str) -> Identity:
+        known = self.read()
+        if known is not None:
+            return known
+        with self._database.alone(_ALONE) as tx:
+            tx.run(SQL["make"], (store,))
+            return tx.find(Identity, SQL["identity"]) or Identity(store, None)
+
+    def bind(self, keyring: str, *, replace: bool = False) -> str:
+        with self._database.alone(_ALONE) as tx:
+            known = tx.find(Identity, SQL["identity"])
+            if known is not None and known.keyring is not None and not replace:
+                return known.keyring
+            tx.run(SQL["bind"], (keyring,))
+        return keyring
+
+    def has_data(self) -> bool:
+        with self._database.read() as tx:
+            return bool(tx.value(SQL["has_data"]))
+
+
+class SqlClock:
+    """The ``ClockStore`` of the relational engines: one row."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def seen(self) -> Seen | None:
+        with self._database.read() as tx:
+            return tx.find(Seen, SQL["seen"])
+
+    def sight(self, now: int, tolerance: int, *, trusted: bool = False, doubted: bool = False) -> Seen:
+        with self._database.alone("seen") as tx:
+            before = tx.find(Seen, SQL["seen"])
+            after = sight(before, now, tolerance, trusted=trusted, doubted=doubted)
+            if after != before:
+                tx.run(SQL["see"], after)
+        return after
+
+    def accept(self, now: int, tenant: str, event: Event) -> None:
+        with self._database.alone("seen") as tx:
+            tx.run(SQL["see"], Seen(now))
+            append(tx, tx.number_for(Subject(tenant)), [event])
 
 
 class SqlJobs:
@@ -31,14 +94,13 @@ class SqlJobs:
 
     def rows(self) -> list[JobRow]:
         with self._database.read() as tx:
-            return [_job(row) for row in tx.rows(SQL["jobs"])]
+            return [_parse_job(row) for row in tx.all(JobRow, SQL["jobs"])]
 
     def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
         with self._database.write() as tx:
             tx.run(SQL["enrol"], (name, now))
-            row = tx.one(SQL["job"], (name,))
-            assert row is not None  # noqa: S101 - it was enrolled in this transaction
-            old = _job(row)
+            (row,) = tx.all(JobRow, SQL["job"], (name,))
+            old = _parse_job(row)
             new = old._replace(
                 cron=old.cron if cron is None else cron or None,
                 timezone=old.timezone if timezone is None else timezone or None,
@@ -81,13 +143,13 @@ class SqlJobs:
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         with self._database.write() as tx:
-            return sorted(row[0] for row in tx.rows(SQL["take_back"], (now, beyond, name)))
+            return sorted(tx.values(SQL["take_back"], (now, beyond, name)))
 
     def _change(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
         with self._database.write() as tx:
             check_lease(tx, lease)
-            return tx.one(SQL[statement], bindings) is not None
+            return tx.value(SQL[statement], bindings) is not None
 
 
 class SqlLeases:
@@ -100,19 +162,16 @@ class SqlLeases:
         if self._database.is_shared:
             return None  # nobody else would see it, and what is done under it relies on what is committed
         with self._database.alone("leases") as tx:
-            row = tx.one(SQL["lease"], (name,))
-            held = None if row is None else Lease(*row)
+            held = tx.find(Lease, SQL["lease"], (name,))
             if held is not None and held.holder == holder:
-                row = tx.one(SQL["extend"], (now + ttl, *held[:3]))
-            elif held is None or _is_over(held, now):
-                row = tx.one(SQL["take"], (name, holder, now + ttl))
-            else:
-                return None
-            return None if row is None else Lease(*row)
+                return tx.find(Lease, SQL["extend"], (now + ttl, *held[:3]))
+            if held is None or _is_over(held, now):
+                return tx.find(Lease, SQL["take"], (name, holder, now + ttl))
+            return None
 
     def renew(self, lease: Lease, *, now: int, ttl: int) -> bool:
         with self._database.write() as tx:
-            return tx.one(SQL["extend"], (now + ttl, *lease[:3])) is not None
+            return tx.find(Lease, SQL["extend"], (now + ttl, *lease[:3])) is not None
 
     def release(self, lease: Lease) -> None:
         with self._database.write() as tx:
@@ -120,8 +179,7 @@ class SqlLeases:
 
     def current(self, name: str, *, now: int) -> Lease | None:
         with self._database.read() as tx:
-            row = tx.one(SQL["lease"], (name,))
-        held = None if row is None else Lease(*row)
+            held = tx.find(Lease, SQL["lease"], (name,))
         return held if held is not None and not _is_over(held, now) else None
 
 
@@ -129,8 +187,7 @@ def check_lease(tx: Transaction, lease: Lease | None) -> None:
     """Raise ``LeaseLostError`` if the lease has changed hands; for use inside the transaction that relies on it."""
     if lease is None:
         return
-    row = tx.one(SQL["lease_checked"], (lease.name,))
-    held = None if row is None else Lease(*row)
+    held = tx.find(Lease, SQL["lease_checked"], (lease.name,))
     if held is None or (held.holder, held.epoch) != (lease.holder, lease.epoch):
         by = f"taken over by {held.holder}" if held is not None and held.holder else "released"
         raise LeaseLostError(f"the lease {lease.name!r} of {lease.holder} was {by}; this batch was not applied")
@@ -165,6 +222,6 @@ def _is_dead(holder: str) -> bool:
     return False
 
 
-def _job(row: tuple[Any, ...]) -> JobRow:
-    job = JobRow(*row)
-    return job._replace(enabled=bool(job.enabled), result=None if row[8] is None else parse_json_object(row[8]))
+def _parse_job(row: JobRow) -> JobRow:
+    result: Any = row.result  # as JSON
+    return row._replace(enabled=bool(row.enabled), result=None if result is None else parse_json_object(result))

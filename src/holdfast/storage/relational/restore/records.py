@@ -12,10 +12,12 @@ from holdfast.core.holds import standing
 from holdfast.core.records import LIVE, MemoryType, Scope, State, Subject
 from holdfast.core.rules import BIN, Labels
 from holdfast.ports.backups import PackRow
-from holdfast.storage.relational.database import Names, Row, Transaction
-from holdfast.storage.relational.moves import KINDS, PACKS, Mover, held_of, model_code
-from holdfast.storage.relational.provenance import note_derivations
-from holdfast.storage.relational.rules import Profiles
+from holdfast.ports.registry import Registered
+from holdfast.storage.relational.database import Names, Transaction
+from holdfast.storage.relational.moves import PACKS, Mover, StandingRow, held_of, model_code
+from holdfast.storage.relational.profiles import Profiles
+from holdfast.storage.relational.record_rows import KINDS, note_derivations
+from holdfast.storage.relational.scopes import SQL as RECORDS
 
 SQL: Final = Names("restore")
 REGISTRY: Final = Names("registry")
@@ -24,11 +26,26 @@ _AS_IT_WAS: Final = (
     *("aged_from", "created_at", "updated_at", "dated_at", "moved_at", "purge_at", "size", "id", "state", "previous"),
     *("agent_id", "session_id", "name", "reason", "bundle", "metadata", "terms", "vectors"),
 )
-_ID, _KEY, _KIND, _STATE, _VERSION, _SIZE, _AGENT, _SESSION, _METADATA, _PACK = range(10)
 
 
 #: What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels.
 _Whose = tuple[str, Scope, str | None, Labels | None]
+
+
+class PackState(NamedTuple):
+    """A cold object as it is here, and whether records lie in it."""
+
+    number: int
+    state: str
+    is_filled: bool
+
+
+class HolderRow(NamedTuple):
+    """A record that goes by a name."""
+
+    kind: int
+    name: str
+    id: str
 
 
 class WantedError(Exception):
@@ -57,20 +74,20 @@ class RecordBatch:
         self._mover = Mover(tx, subject, number, now=now)
         self._agents = Agents(tx, subject, now)
         self._rows: list[Mapping[str, Any]] = []
-        self._there: dict[str, Row] = {}
+        self._there: dict[str, StandingRow] = {}
         self._packs: dict[int, int] = {}
         self._counts: Counter[str] = Counter()
 
     def take(self, rows: Sequence[Mapping[str, Any]], *, overwrite: bool) -> None:
         """Choose the records that are to come back."""
         whole = [row for row in rows if row["state"] != State.DELETING]
-        found = self._tx.rows(SQL["there"], (to_json([row["id"] for row in whole]), self._number))
-        self._there = {row[_ID]: row for row in found}
+        asked = (to_json([row["id"] for row in whole]), self._number, True)
+        self._there = {row.id: row for row in self._tx.all(StandingRow, RECORDS["standing_all"], asked)}
         missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
         self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
         chosen = {row["id"] for row in self._rows}
         left = [self._there.get(row["id"]) for row in whole if row["id"] not in chosen]
-        self._counts["binned"] = sum(row is not None and row[_STATE] == State.RECYCLED for row in left)
+        self._counts["binned"] = sum(row is not None and row.state == State.RECYCLED for row in left)
         self._counts["kept"] = len(left) - self._counts["binned"]
 
     def _gives_way(self, record_id: str, *, overwrite: bool) -> bool:
@@ -78,9 +95,9 @@ class RecordBatch:
         out, hold or not.
         """
         row = self._there.get(record_id)
-        if row is None or row[_STATE] == State.DELETING:
+        if row is None or row.state == State.DELETING:
             return True
-        thing = held_of(self._subject, row[_AGENT], row[_SESSION], record_id, row[_METADATA])
+        thing = held_of(self._subject, row.agent_id, row.session_id, record_id, row.metadata)
         return overwrite and standing(thing, self._mover.holds) is None
 
     def _as_it_can_be(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,8 +130,8 @@ class RecordBatch:
     def _holders(self, named: Mapping[tuple[int, str], str]) -> dict[tuple[int, str], str]:
         if not named:
             return {}
-        found = self._tx.rows(SQL["holders"], (to_json([list(place) for place in named]), self._number))
-        return {(kind, name): record_id for kind, name, record_id in found}
+        found = self._tx.all(HolderRow, SQL["holders"], (to_json([list(place) for place in named]), self._number))
+        return {(row.kind, row.name): row.id for row in found}
 
     def find_packs(self, packs: Mapping[int, PackRow], objects: Mapping[str, bytes | None]) -> list[str]:
         """Find the cold objects that the records lie in; the names of those that are to be put back.
@@ -128,16 +145,16 @@ class RecordBatch:
             pack = packs.get(old)
             if pack is None:
                 continue
-            live = self._tx.one(SQL["pack"], (self._number, pack.name))
-            is_leaving = live is None or live[1] == "leaving"
-            if live is not None and not is_leaving and live[2]:  # records lie in it, so it is there
-                self._packs[old] = live[0]
-                self._tx.run(PACKS["spoil"], (live[0],))
+            live = self._tx.find(PackState, SQL["pack"], (self._number, pack.name))
+            is_leaving = live is None or live.state == "leaving"
+            if live is not None and not is_leaving and live.is_filled:  # records lie in it, so it is there
+                self._packs[old] = live.number
+                self._tx.run(PACKS["spoil"], (live.number,))
             elif pack.name not in objects or (is_leaving and objects[pack.name] is not None):
                 wanted.append(pack)
             elif live is not None and objects[pack.name] is not None:
-                self._packs[old] = live[0]
-                self._tx.run(PACKS["set_state"], ("stale", live[0]))  # the next sweep settles it
+                self._packs[old] = live.number
+                self._tx.run(PACKS["set_state"], ("stale", live.number))  # the next sweep settles it
                 put.append(pack.name)
         if wanted:
             raise WantedError(wanted)
@@ -161,7 +178,7 @@ class RecordBatch:
                 codes[row["model"]] = model_code(self._tx, models.get(row["model"]))
             model = codes[row["model"]]
             before = self._there.get(row["id"])
-            version = row["version"] if before is None else max(row["version"], before[_VERSION] + 1)
+            version = row["version"] if before is None else max(row["version"], before.version + 1)
             key = tally.new_key()
             pack = None if row["pack"] is None else self._packs[row["pack"]]
             own = (
@@ -187,17 +204,17 @@ class RecordBatch:
         entities = {row["id"] for row in self._rows if KINDS[row["kind"]].name is MemoryType.ENTITY}
         return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 
-    def _remove(self, rows: Sequence[Row]) -> None:
+    def _remove(self, rows: Sequence[StandingRow]) -> None:
         """Remove what is there of records that come back, in this very transaction; indexes are told."""
         for row in rows:
-            tally = self._mover.tally(KINDS[row[_KIND]])
-            tally.changed(row[_ID])
-            if row[_STATE] in LIVE:
-                tally.count(-1, -row[_SIZE])
-            if row[_PACK] is not None:
-                self._tx.run(PACKS["spoil"], (row[_PACK],))
+            tally = self._mover.tally(KINDS[row.kind])
+            tally.note_change(row.id)
+            if row.state in LIVE:
+                tally.count(-1, -row.size)
+            if row.pack is not None:
+                self._tx.run(PACKS["spoil"], (row.pack,))
         if rows:
-            self._tx.run(SQL["remove_records"], (self._number, to_json([row[_KEY] for row in rows])))
+            self._tx.run(SQL["remove_records"], (self._number, to_json([row.key for row in rows])))
 
 
 class Agents:
@@ -228,13 +245,12 @@ class Agents:
 
     def _removed(self, agent_id: str) -> Removed | None:
         if agent_id not in self._known:
-            row = self._tx.one(REGISTRY["get"], (self._tenant, "agent", agent_id))
-            if row is None or row[3] == State.ACTIVE:
+            agent = self._tx.find(Registered, REGISTRY["get"], (self._tenant, "agent", agent_id))
+            if agent is None or agent.state == State.ACTIVE:
                 self._known[agent_id] = None
             else:
-                purge_at, bundle = row[11], row[12]
-                later = purge_at if purge_at is not None and purge_at > self._now else self._now + BIN
-                self._known[agent_id] = Removed(later, bundle)
+                later = max(agent.purge_at or 0, self._now)
+                self._known[agent_id] = Removed(later if later > self._now else self._now + BIN, agent.bundle)
         return self._known[agent_id]
 
 

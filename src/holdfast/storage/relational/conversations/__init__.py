@@ -1,0 +1,1 @@
+"""Conversations in a relational engine: sessions, what was said in them, and the windows that expire."""

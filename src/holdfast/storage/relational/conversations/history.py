@@ -1,0 +1,392 @@
+"""What was said, kept durably: the ``History`` of a relational engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from holdfast.core.audit import Action
+from holdfast.core.chain import Event
+from holdfast.core.content import to_json
+from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
+from holdfast.core.holds import Hold, standing
+from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.rules import BIN
+from holdfast.core.times import iso
+from holdfast.ports.conversations import (
+    Appended,
+    BinnedMessage,
+    Session,
+    SessionWindow,
+    ShortTermStore,
+    Summarize,
+    Turn,
+)
+from holdfast.ports.work import Lease
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.conversations.sessions import (
+    SQL,
+    MessageRow,
+    SessionRow,
+    as_message,
+    end_windows,
+    find_by_id,
+    find_session,
+    go_on,
+    hold_on,
+    message_keys,
+    move_session,
+    open_session,
+    to_stored_message,
+    visible,
+)
+from holdfast.storage.relational.coordination import check_lease
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
+from holdfast.storage.relational.profiles import Profiles, check_rules, scope_of
+from holdfast.storage.relational.scopes import START
+
+_ALL: Final = -1
+#: A summary that has to forget a message is made anew from so many of the last ones.
+_SUMMARIZED: Final = 200
+
+
+class RemovedMessage(NamedTuple):
+    """A message that is to be removed."""
+
+    key: int
+    id: str
+    metadata: str
+    size: int
+
+
+class BinnedRow(NamedTuple):
+    """A message in the recycle bin, and the session that it was said in."""
+
+    key: int
+    purge_at: int
+    size: int
+    session: int
+    agent_id: str
+    session_id: str
+    state: str
+
+
+class PurgedRow(NamedTuple):
+    """A message whose time in the recycle bin is over, and the session that it was said in."""
+
+    key: int
+    id: str
+    purge_at: int
+    subject: Subject
+    agent_id: str
+    session_id: str | None
+    metadata: str
+    number: int
+    size: int
+    no: int
+    item_id: str
+    is_over: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it is in their order."""
+        return self.purge_at, self.key
+
+
+class SqlHistory:
+    """The ``History`` of the relational engines."""
+
+    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+        """``elsewhere`` keeps the short-term windows, if this database does not."""
+        self._database = database
+        self._elsewhere = elsewhere
+        self._profiles = Profiles()
+
+    # --- the conversation of a scope ---------------------------------------------------------------------------
+
+    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
+        if not messages:
+            return Appended("", begun=False)
+        with self._database.write(scope.subject) as tx:
+            begun = messages[0].created_at
+            number, session, first = go_on(tx, self._profiles, scope, now=now, begun=begun)
+            subject, _, end = message_keys(tx.number_for(scope.subject), number)
+            if first + len(messages) > end + 1:
+                raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
+            stored = [to_stored_message(message) for message in messages]
+            if len(stored) == 1:
+                tx.later(SQL["append"], (subject, first, *stored[0]))
+            else:
+                tx.run_many(SQL["append"], ((subject, first + at, *row) for at, row in enumerate(stored)))
+            latest = max(message.created_at for message in messages)
+            size = sum(row.size for row in stored)
+            summary = summarize(session.summary, messages)
+            tx.later(SQL["touch_session"], (subject, latest, len(messages), size, summary, number))
+        return Appended(session.id, session.version == 1)
+
+    def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
+        with self._database.write(scope.subject) as tx:
+            subject = tx.number_for(scope.subject)
+            row = find_by_id(tx, subject, appended.session)
+            if row is None:
+                return
+            keys = message_keys(subject, row.no)
+            found = tx.all(RemovedMessage, SQL["messages_to_remove"], (*keys, to_json(list(message_ids))))
+            tx.run_many(SQL["take_back_message"], ((subject, one.key) for one in found))
+            if not (appended.begun and tx.run(SQL["end_session"], (row.no, *keys))):
+                summary = summarize("", _last_messages(tx, subject, row.no, _SUMMARIZED))
+                tx.run(SQL["count_messages"], (subject, -len(found), -sum(one.size for one in found), summary, row.no))
+
+    def touch(self, scope: Scope, *, now: int) -> Session:
+        with self._database.write() as tx:
+            number, session = open_session(tx, self._profiles, scope, now=now, begun=now)
+            tx.run(SQL["touch_session"], (tx.number_for(scope.subject), now, 0, 0, session.summary, number))
+            found = find_session(tx, scope, now)
+        return session if found is None else found[1]
+
+    def find(self, scope: Scope, *, now: int) -> Session | None:
+        found = self._database.ask(SessionRow, SQL["visible_session"], visible(scope, now))
+        return found[0].session(scope.subject) if found else None
+
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
+        with self._database.read() as tx:
+            found = find_session(tx, scope, now)
+            if found is None:
+                return []
+            number, _ = found
+            subject = tx.number_of(scope.subject) or 0
+            return _last_messages(tx, subject, number, _ALL if limit is None else limit, before)
+
+    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
+        with self._database.read() as tx:
+            return tx.values(SQL["owners"], (agent_id, session_id or "", now, tenant))
+
+    def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            found = tx.all(SessionRow, SQL["sessions"], (number, agent_id, now, subject.tenant))
+        return [row.session(subject) for row in found]
+
+    def to_summarize(
+        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
+    ) -> tuple[list[Session], int]:
+        with self._database.read() as tx:
+            found = tx.all(SessionRow, SQL["sessions_to_summarize"], (after, idle_since, now, tenant, limit))
+        return [row.session(row.subject) for row in found], (found[-1].no if found else after)
+
+    def save_summary(self, session: Session, summary: str) -> bool:
+        with self._database.write() as tx:
+            number = tx.number_of(session.subject)
+            return tx.run(SQL["save_summary"], (number, session.id, session.version, summary)) > 0
+
+    # --- single messages -----------------------------------------------------------------------------------------
+
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+        with self._database.write(scope.subject) as tx:
+            subject = tx.number_of(scope.subject)
+            session = find_session(tx, scope, now)
+            if session is None or subject is None:
+                return 0
+            number, _ = session
+            keys = message_keys(subject, number)
+            found = tx.all(RemovedMessage, SQL["messages_to_remove"], (*keys, to_json(list(message_ids))))
+            if not found:
+                return 0
+            holds = standing_holds(tx, scope.subject)
+            whose = (scope.agent_id, scope.session_id)
+            held = [
+                (row.id, hold)
+                for row in found
+                if holds and (hold := standing(held_of(scope.subject, *whose, row.id, row.metadata), holds))
+            ]
+            if held:  # all of them, or none
+                events = [_event(now, Action.REFUSED, message_id, hold=hold.id) for message_id, hold in held]
+            else:
+                events = [_event(now, Action.RECYCLED, row.id, reason="deleted by the user") for row in found]
+                tx.run_many(SQL["bin_message"], ((subject, now + BIN, row.key) for row in found))
+                summary = summarize("", _last_messages(tx, subject, number, _SUMMARIZED))
+                size = sum(row.size for row in found)
+                tx.run(SQL["count_messages"], (subject, -len(found), -size, summary, number))
+            append(tx, subject, events)
+        if held:
+            message_id, hold = held[0]
+            raise HeldError(
+                f"message {message_id} is kept by hold {hold.id} ({hold.reason}) and nothing was deleted; "
+                f"release the hold first: holdfast hold release {hold.id}"
+            )
+        return len(found)
+
+    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            row = tx.find(MessageRow, SQL["said"], (number, message_id))
+            session = None if row is None else find_by_id(tx, number, row.session)
+        if row is None or session is None:
+            return None
+        return Turn(as_message(row), session.session(subject), row.purge_at)
+
+    def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
+        refused: ConflictError | None = None
+        with self._database.write() as tx:
+            number = tx.number_of(subject)
+            row = tx.find(BinnedRow, SQL["binned_message"], (message_id, number))
+            if row is None or number is None:
+                return False
+            if row.purge_at <= now:
+                until = iso(row.purge_at)
+                raise ConflictError(
+                    f"message {message_id} was in the recycle bin until {until}; it can no longer be restored"
+                )
+            if is_removed(tx, subject.tenant, row.agent_id):
+                refused = AgentRemovedError(
+                    f"message {message_id} belongs to agent {row.agent_id!r}, which is in the recycle bin; restore the "
+                    f"agent first (holdfast agent restore {row.agent_id}), then the message"
+                )
+                append(tx, number, [_event(now, Action.REFUSED, message_id, reason=REFUSALS[Outcome.PARTED])])
+            elif row.state != State.ACTIVE:
+                refused = ConflictError(
+                    f"message {message_id} belongs to session {row.session_id!r}, which is {row.state}; restore that"
+                )
+                append(tx, number, [_event(now, Action.REFUSED, message_id, reason=f"its session is {row.state}")])
+            else:
+                tx.run(SQL["bin_message"], (number, None, row.key))
+                tx.run(SQL["count_messages"], (number, 1, row.size, None, row.session))
+                append(tx, number, [_event(now, Action.RESTORED, message_id, reason="restored by the user")])
+        if refused is not None:
+            raise refused
+        return True
+
+    def binned_messages(
+        self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = START, limit: int
+    ) -> tuple[list[BinnedMessage], tuple[int, int]]:
+        with self._database.read() as tx:
+            found = tx.all(MessageRow, SQL["binned_messages"], (now, *after, tenant, subject, limit))
+        binned = []
+        for row in found:
+            after = (row.purge_at or 0, row.key)
+            binned.append(BinnedMessage(as_message(row), row.subject, row.agent_id, row.session_id, row.purge_at or 0))
+        return binned, after
+
+    def purge_messages(
+        self, tenant: str, *, at: int | None = None, now: int, limit: int, lease: Lease | None = None
+    ) -> tuple[int, int]:
+        purged, size, after = 0, 0, START
+        with self._database.write() as tx:
+            check_lease(tx, lease)  # even if there is nothing to purge
+        while purged < limit:
+            with self._database.read() as tx:
+                found = tx.all(PurgedRow, SQL["messages_to_purge"], (now if at is None else at, *after, tenant, limit))
+            if not found:
+                break
+            after = found[-1].place
+            found.sort(key=lambda row: row.number)
+            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: row.subject)]
+            for group in self._database.groups(theirs):
+                with self._database.write() as tx:
+                    check_lease(tx, lease)
+                    for subject, mine in group:
+                        gone = _purge(tx, subject, mine, now=now, limit=limit - purged)
+                        purged += len(gone)
+                        size += sum(gone)
+        return purged, size
+
+    # --- whole conversations -------------------------------------------------------------------------------------
+
+    def get(self, subject: Subject, item_id: str) -> Session | None:
+        with self._database.read() as tx:
+            row = find_by_id(tx, tx.number_of(subject), item_id)
+        return None if row is None else row.session(subject)
+
+    def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
+        with self._database.read() as tx:
+            number = tx.number_of(subject) or 0
+            row = find_by_id(tx, number, item_id)
+            return None if row is None else hold_on(tx, Mover(tx, subject, number, now=0), row.place)
+
+    def transition_all(
+        self,
+        batches: Sequence[tuple[Subject, Sequence[Move]]],
+        *,
+        now: int,
+        lease: Lease | None = None,
+        rules: int | None = None,
+    ) -> list[list[Outcome]]:
+        outcomes: list[list[Outcome]] = []
+        for group in self._database.groups(batches):
+            ended: list[SessionWindow] = []
+            with self._database.write() as tx:
+                check_lease(tx, lease)
+                outcomes += [
+                    _transition(tx, self._profiles, *batch, now=now, rules=rules, ended=ended) for batch in group
+                ]
+                tx.then(partial(end_windows, self._elsewhere, ended))
+        return outcomes
+
+    def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
+        session = self.get(subject, item_id)
+        if session is not None and self._elsewhere is not None:  # a crash may have left it there when the session went
+            scope = scope_of(subject, session.agent_id, session.session_id)
+            self._elsewhere.end([SessionWindow(scope, item_id)])
+        with self._database.write() as tx:
+            check_lease(tx, lease)
+            number = tx.number_of(subject) or 0
+            row = find_by_id(tx, number, item_id)
+            if row is None:
+                return 0
+            if row.state != State.DELETING:
+                raise ConflictError(
+                    f"session {item_id} is {row.state}; only what is being deleted can be erased: claim it first"
+                )
+            keys = message_keys(number, row.no)
+            tx.run(SQL["erase_messages"], (*keys, limit))
+            return tx.number(SQL["count_rows"], keys)
+
+
+def _transition(
+    tx: Transaction,
+    profiles: Profiles,
+    subject: Subject,
+    moves: Sequence[Move],
+    *,
+    now: int,
+    rules: int | None,
+    ended: list[SessionWindow],
+) -> list[Outcome]:
+    number = tx.number_of(subject)
+    check_rules(tx, subject, rules)
+    if number is None:
+        return [Outcome.STALE for _ in moves]
+    mover = Mover(tx, subject, number, now=now)
+    outcomes = [move_session(tx, profiles, mover, move, now=now) for move in moves]
+    mover.save()
+    ended += mover.ended
+    return outcomes
+
+
+def _last_messages(tx: Transaction, subject: int, session: int, limit: int, before: str | None = None) -> list[Message]:
+    found = tx.all(MessageRow, SQL["last_messages"], (*message_keys(subject, session), limit, before))
+    return [as_message(row) for row in reversed(found)]
+
+
+def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: int, limit: int) -> list[int]:
+    """Delete messages of one subject for good, but for those that a hold keeps; the sizes of those that went."""
+    number = tx.number_of(subject)
+    if number is None:  # erased meanwhile
+        return []
+    holds = standing_holds(tx, subject)
+    free = [
+        row
+        for row in found
+        if not holds or standing(held_of(subject, row.agent_id, row.session_id, row.id, row.metadata), holds) is None
+    ][:limit]
+    gone = [row for row in free if tx.run(SQL["erase_message"], (number, row.key, now))]
+    reason = "its time in the recycle bin was over"
+    append(tx, number, [_event(now, Action.DELETED, row.id, reason=reason) for row in gone])
+    return [row.size for row in gone]
+
+
+def _event(now: int, action: Action, message_id: str, **detail: str) -> Event:
+    return Event(now, action, message_id, {"kind": "message", **detail})

@@ -1,0 +1,279 @@
+"""Sessions in a relational engine: which one a scope is in, and how a whole conversation moves from state to state."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from holdfast.core.content import pack, parse_json_object, to_json, unpack
+from holdfast.core.decisions import reason_for
+from holdfast.core.errors import StorageError
+from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.rules import BIN, HISTORY
+from holdfast.core.times import check_deadline
+from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
+from holdfast.storage.relational.database import MESSAGE_BITS, NOBODY, DuplicateError, Names, Transaction
+from holdfast.storage.relational.moves import Mover, is_removed
+from holdfast.storage.relational.profiles import Profiles, scope_of
+from holdfast.storage.relational.records import refuse_removed_agents
+
+SQL: Final = Names("conversations")
+_log = logging.getLogger("holdfast.sessions")
+#: The moves of a conversation. Its messages are many, so that there is no way past ``DELETING``.
+_NEXT: Final = {
+    State.ACTIVE: {State.RECYCLED, State.DELETING},
+    State.RECYCLED: {State.ACTIVE, State.DELETING},
+    State.DELETING: {State.DELETED},
+}
+
+
+class Place(NamedTuple):
+    """Where a session is: its number and id, and whose it is. An empty text is the session without a name."""
+
+    no: int
+    id: str
+    agent_id: str
+    session_id: str
+
+
+class SessionRow(NamedTuple):
+    """A session, as it is stored."""
+
+    no: int
+    id: str
+    agent_id: str
+    session_id: str
+    state: str
+    version: int
+    created_at: int
+    updated_at: int
+    aged_from: int
+    hidden_from: int | None
+    moved_at: int | None
+    reason: str | None
+    purge_at: int | None
+    bundle: str | None
+    messages: int
+    size: int
+    summary: str
+    subject: Subject = NOBODY
+    next_key: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.no, self.id, self.agent_id, self.session_id)
+
+    def is_over(self, now: int) -> bool:
+        """Whether its time is over, swept or not."""
+        return self.hidden_from is not None and self.hidden_from <= now
+
+    def session(self, subject: Subject) -> Session:
+        """The session as callers know it."""
+        return Session(
+            id=self.id,
+            subject=subject,
+            agent_id=self.agent_id,
+            session_id=self.session_id or None,
+            state=State(self.state),
+            version=self.version,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            aged_from=self.aged_from,
+            hidden_from=self.hidden_from,
+            moved_at=self.moved_at,
+            reason=self.reason,
+            purge_at=self.purge_at,
+            bundle=self.bundle,
+            messages=self.messages,
+            size=self.size,
+            summary=self.summary,
+        )
+
+
+class HeldMessage(NamedTuple):
+    """A message, as a hold looks at it."""
+
+    id: str
+    metadata: str
+
+
+class MessageRow(NamedTuple):
+    """A message, as it is stored; who it is of, where that is asked."""
+
+    id: str
+    role: str
+    content: str | bytes
+    created_at: int
+    metadata: str
+    purge_at: int | None = None
+    key: int = 0
+    subject: Subject = NOBODY
+    agent_id: str = ""
+    session_id: str | None = None
+    session: str = ""
+
+
+def as_message(row: MessageRow) -> Message:
+    """A stored message as callers know it; whoever reads many stops at the deadline."""
+    check_deadline()
+    return Message(row.id, row.role, unpack(row.content), row.created_at, parse_json_object(row.metadata))
+
+
+class StoredMessage(NamedTuple):
+    """What a message becomes in its row, in the order in which it is written."""
+
+    id: str
+    role: str
+    created_at: int
+    metadata: str
+    content: str | bytes
+
+    @property
+    def size(self) -> int:
+        """How many bytes its content takes."""
+        return len(self.content.encode()) if isinstance(self.content, str) else len(self.content)
+
+
+def to_stored_message(message: Message) -> StoredMessage:
+    """The stored form of a message."""
+    return StoredMessage(message.id, message.role, message.created_at, to_json(message.metadata), pack(message.content))
+
+
+def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, *, now: int) -> Outcome:
+    """Carry out a move of a subject's conversation within a transaction, or say why not."""
+    row = find_by_id(tx, mover.number, move.id)
+    if row is None or (row.state, row.version) != (move.source, move.version):
+        return Outcome.STALE
+    if move.target not in _NEXT.get(move.source, ()):
+        return Outcome.STALE
+    if move.target is State.ACTIVE and is_removed(tx, mover.subject.tenant, row.agent_id):
+        return mover.answer(move, HISTORY, Outcome.PARTED)
+    if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
+        there = tx.find(SessionRow, SQL["session"], (mover.number, row.agent_id, row.session_id))
+        if there is not None and there.is_over(now):
+            _make_way(tx, profiles, mover, there, now)
+    hold = hold_on(tx, mover, row.place)
+    return mover.move_session(move, hold, lambda: _carry_out(tx, mover, row, move, now))
+
+
+def _carry_out(tx: Transaction, mover: Mover, row: SessionRow, move: Move, now: int) -> Outcome:
+    subject, number = mover.number, row.no
+    if move.target is State.DELETED:
+        ended = tx.run(SQL["end_session"], (number, *message_keys(subject, number)))
+        return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
+    if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
+        tx.run(SQL["end_window_of_session"], (subject, row.agent_id, row.session_id, row.id))
+        mover.ended.append(SessionWindow(scope_of(mover.subject, row.agent_id, row.session_id or None), row.id))
+    if move.target is State.DELETING:
+        tx.run(SQL["claim_session"], (subject, move.target, now, move.reason, move.purge_at, number))
+        return Outcome.DONE
+    values = (subject, move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
+    try:
+        with tx.attempt():
+            tx.run(SQL["move_session"], values)
+    except DuplicateError:
+        return Outcome.TAKEN
+    return Outcome.DONE
+
+
+def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session]:
+    """The scope's session, begun if there is none (its version is 1 then). One whose time is over is not revived: it
+    goes to the recycle bin or, if a hold keeps it, steps aside.
+    """
+    subject = tx.number_for(scope.subject)
+    refuse_removed_agents(tx, [scope])
+    who = (subject, *name_of(scope))
+    row = tx.find(SessionRow, SQL["session"], who)
+    if row is not None and row.is_over(now):
+        mover = Mover(tx, scope.subject, subject, now=now)
+        _make_way(tx, profiles, mover, row, now)
+        mover.save()
+        row = None
+    if row is None:
+        profile = profiles.find(tx, HISTORY, scope)
+        tx.run(SQL["new_session"], (*who, uuid.uuid4().hex, profile, begun))
+        (row,) = tx.all(SessionRow, SQL["session"], who)
+    return row.no, row.session(scope.subject)
+
+
+def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session, int]:
+    """The same, and the key that its next message has: at one look, where there is a session that goes on."""
+    subject = tx.number_for(scope.subject)
+    row = tx.find(SessionRow, SQL["opened"], (subject, *name_of(scope), scope.tenant))
+    if row is not None and not row.is_over(now):
+        return row.no, row.session(scope.subject), row.next_key
+    number, session = open_session(tx, profiles, scope, now=now, begun=begun)
+    return number, session, tx.number(SQL["next_place"], message_keys(subject, number))
+
+
+def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: SessionRow, now: int) -> None:
+    """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
+    life = profiles.life(tx, HISTORY, scope_of(mover.subject, row.agent_id, row.session_id or None), row.id)
+    reason = reason_for(HISTORY, life, State.RECYCLED)
+    move = Move(row.id, row.version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by)
+    move = move._replace(purge_at=now + BIN)
+    if hold_on(tx, mover, row.place) is None:
+        mover.move_session(move, None, lambda: _carry_out(tx, mover, row, move, now))
+    else:
+        tx.run(SQL["step_aside"], (mover.number, row.no))
+
+
+def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]) -> None:
+    """End windows that another server keeps, once their sessions have gone.
+
+    A window that is left behind here shows nothing (its session is not to be seen), and is ended again when its
+    session is deleted for good.
+    """
+    if elsewhere is None or not ended:
+        return
+    try:
+        elsewhere.end(ended)
+    except StorageError as problem:
+        _log.warning("%d short-term windows are not removed yet: %s", len(ended), problem)
+
+
+def hold_on(tx: Transaction, mover: Mover, place: Place) -> Hold | None:
+    """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
+    if not mover.holds:
+        return None
+    thing = Held(mover.subject.user_id, place.agent_id, place.session_id or None, place.id, {})
+    found = standing(thing, mover.holds)
+    ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
+    tagged = any(hold.tag is not None for hold in mover.holds)
+    if found is None and (ids or tagged):
+        where = (*message_keys(mover.number, place.no), tagged, to_json(ids))
+        for row in tx.all(HeldMessage, SQL["messages_to_hold"], where):
+            message = thing._replace(item_id=row.id, metadata=json.loads(row.metadata))
+            found = found or standing(message, mover.holds)
+    return found
+
+
+def find_session(tx: Transaction, scope: Scope, now: int) -> tuple[int, Session] | None:
+    """The scope's session, if it can be seen now."""
+    row = tx.find(SessionRow, SQL["visible_session"], visible(scope, now))
+    return None if row is None else (row.no, row.session(scope.subject))
+
+
+def visible(scope: Scope, now: int) -> tuple[object, ...]:
+    """What ``visible_session`` is asked with."""
+    return (scope.subject, *name_of(scope), now, scope.tenant)
+
+
+def find_by_id(tx: Transaction, subject: int | None, item_id: str) -> SessionRow | None:
+    """A subject's session, by its id."""
+    return tx.find(SessionRow, SQL["session_by_id"], (item_id, subject))
+
+
+def message_keys(subject: int, session: int) -> tuple[int, int, int]:
+    """Whose they are, and the first and the last key that messages of a session can have."""
+    return subject, session << MESSAGE_BITS, (session + 1 << MESSAGE_BITS) - 1
+
+
+def name_of(scope: Scope) -> tuple[str, str]:
+    """The agent and the session of a scope as they are stored."""
+    return scope.agent_id, scope.session_id or ""

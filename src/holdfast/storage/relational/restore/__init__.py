@@ -1,0 +1,1 @@
+"""What a backup brings back into a store that is in use."""

@@ -1,0 +1,27 @@
+-- A name in capitals is a word of ours, which other statements use with a colon before it.
+
+-- name: RECORD
+records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from, metadata,
+       content, body, previous, aged_from + archive_after AS archive_at, aged_from + delete_after AS hidden_from, moved_at,
+       purge_at, reason, pack, source, derived_from, bundle
+
+-- What indexes need of a record, but for its vectors.
+-- name: INDEXED
+id, agent_id, session_id, created_at, updated_at, aged_from + delete_after AS hidden_from,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END AS archived_from, metadata
+
+-- name: SESSION
+sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from,
+       aged_from + delete_after AS hidden_from, moved_at, reason, purge_at, bundle, messages, size, summary
+
+-- name: FACTS
+id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key
+
+-- What is an agent's own, in pages by place and key.
+-- name: OWN_RECORD
+'' AS place, key, subjects.subject, records.subject AS number, id, state, version, size, records.kind, 0 AS messages,
+       session_id, metadata, purge_at, previous
+
+-- name: OWN_SESSION
+sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, version, size, NULL AS kind, messages,
+       session_id, '{}' AS metadata, purge_at, NULL AS previous
