@@ -29,7 +29,6 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import MemoryType, Subject
 from holdfast.core.times import Belief, Clock, moment
-from holdfast.core.version import SOFTWARE
 from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains.domains import Domains
@@ -47,8 +46,8 @@ from holdfast.memory.services import Services
 from holdfast.memory.working_store import WorkingStore
 from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.certificates.certificates import Certificates, erasure_on
-from holdfast.privacy.erasure import Eraser, Erasure
+from holdfast.privacy.certificates.certificates import Certificates, Engines, find_erasure
+from holdfast.privacy.erasure import Beside, Eraser, Erasure
 from holdfast.privacy.keys.keyring import open_keyring
 from holdfast.privacy.keys.signing import SigningKeys
 from holdfast.privacy.ledger import KeysAndLedger, Ledger
@@ -118,6 +117,7 @@ class Store:
         settings, database = self.settings, self.database
         self._short_term_elsewhere = open_short_term(settings)
         self.stores = stores_over(database, self._short_term_elsewhere)
+        self._rows = DatabaseRows(database)
         self.ledger = Ledger(self.state)
         self.keys = KeysAndLedger(self.keyring, SigningKeys(self.state, self.keyring), self.ledger)
         with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
@@ -254,11 +254,9 @@ class Store:
         parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
         return Certificates(
             self.state,
-            SigningKeys(self.state, self.keyring),
-            engine="sqlite" if self.settings.url.startswith("sqlite:") else "postgresql",
-            short_term_elsewhere=self._short_term_elsewhere is not None,
-            software=SOFTWARE,
-            audited=lambda alias: erasure_on(audit, (*self.tenants, *dues.tenants()), alias),
+            self.keys.signing,
+            Engines(self._rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
+            find_audit=lambda alias: find_erasure(audit, (*self.tenants, *dues.tenants()), alias),
             now=parts.now,
             new_id=lambda: parts.new_id(parts.now()),
         )
@@ -270,19 +268,17 @@ class Store:
 
         return Eraser(
             self.stores.subjects,
-            self.ledger,
-            self.keyring,
+            self.keys,
             self.parts.objects,
+            beside=Beside(forget, self._short_term_elsewhere),
             now=self.parts.now,
-            forget=forget,
-            short_term=self._short_term_elsewhere,
             certify=self.certificates.certify,
         )
 
     def backups(self, tenant: str) -> Backups:
         """Backups of the whole store; single users are restored for a tenant."""
         return Backups(
-            DatabaseRows(self.database),
+            self._rows,
             tenant,
             Places(partial(open_backups, self.settings), partial(open_cold, self.settings)),
             state=self.keys,

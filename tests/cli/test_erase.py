@@ -168,7 +168,7 @@ def test_a_certificate_is_verified_here_and_elsewhere(alice: Shell, tmp_path: Pa
     assert elsewhere.json("certificate", "verify", str(file), "--public-key", str(key))["ok"]
     stranger = elsewhere("certificate", "verify", str(file))
     assert stranger.exit_code == 3
-    assert "the signature is good, but nobody has said" in stranger.stdout
+    assert "the signature is good, but no public key was given" in stranger.stdout
     assert "--public-key" in stranger.stdout
     assert not elsewhere.home.exists()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -23,12 +23,19 @@ from effort import times
 from holdfast import Holdfast
 from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
 from holdfast.core.times import iso
-from holdfast.privacy.certificates.certificate import Audited, read_certificate, sign, signed_bytes, verify_certificate
-from holdfast.privacy.certificates.certificates import Certificates, remarks_on
-from holdfast.privacy.certificates.html import readable_page
+from holdfast.core.version import SOFTWARE
+from holdfast.privacy.certificates.certificate import (
+    Audited,
+    read_certificate,
+    readable_page,
+    sign,
+    signed_bytes,
+    verify_certificate,
+)
+from holdfast.privacy.certificates.certificates import Certificates, Engines, remarks_on
+from holdfast.privacy.erasure import PlaceCount
 from holdfast.privacy.keys.keyring import open_keyring
-from holdfast.privacy.keys.signatures import public_id, public_pem
-from holdfast.privacy.keys.signing import SigningKey, SigningKeys
+from holdfast.privacy.keys.signing import SigningKey, SigningKeys, public_id, public_pem
 from holdfast.privacy.ledger import Erased
 from holdfast.storage.objects import open_objects
 from homes import ENGINES
@@ -40,14 +47,7 @@ AUDITED = Audited("e" * 32, 12, "d" * 64)
 BLANK = b" \t\r\n"
 
 
-class Place(NamedTuple):
-    name: str
-    found: int
-    removed: int
-    left: int
-
-
-PLACES = [Place("records", 1_234, 1_234, 0), Place("cold objects", 2, 2, 0), Place("data key", 1, 1, 0)]
+PLACES = [PlaceCount("records", 1_234, 1_234, 0), PlaceCount("cold objects", 2, 2, 0), PlaceCount("data key", 1, 1, 0)]
 
 
 @pytest.fixture
@@ -66,10 +66,8 @@ def shelf(folder: Path, keys: SigningKeys, *, engine: str = "sqlite") -> Certifi
     return Certificates(
         open_objects(folder.as_uri()),
         keys,
-        engine=engine,
-        short_term_elsewhere=engine != "sqlite",
-        software="holdfast 0.1.0",
-        audited=lambda alias: AUDITED if alias == ALIAS else None,
+        Engines(engine, has_short_term_server=engine != "sqlite"),
+        find_audit=lambda alias: AUDITED if alias == ALIAS else None,
         now=lambda: NOW,
         new_id=lambda: f"019bc1a0-0000-7000-8000-{next(numbers):012}",
     )
@@ -95,8 +93,8 @@ def unsigned(**changes: Any) -> dict[str, Any]:
         "places": [place._asdict() for place in PLACES],
         "pending": False,
         "audit": AUDITED._asdict(),
-        "remarks": remarks_on("sqlite", pending=False, short_term_elsewhere=False),
-        "software": "holdfast 0.1.0",
+        "remarks": remarks_on(Engines("sqlite", has_short_term_server=False), pending=False),
+        "software": SOFTWARE,
         **changes,
     }
 
@@ -145,7 +143,7 @@ def test_a_certificate_does_not_claim_more_than_is_true(
 
 
 def test_a_place_where_something_is_left_is_said_on_top_of_the_page() -> None:
-    left = [place._asdict() for place in (*PLACES, Place("history", 5, 3, 2))]
+    left = [place._asdict() for place in (*PLACES, PlaceCount("history", 5, 3, 2))]
 
     assert "not complete: 2 were still there" in readable_page(sign(unsigned(places=left), key_of(1)))
 
@@ -268,7 +266,7 @@ def test_without_a_key_to_trust_a_certificate_is_whole_but_not_to_be_relied_on()
 
     assert not verdict
     assert verdict.signed
-    assert "nobody has said" in verdict.reasons[0]
+    assert "no public key was given" in verdict.reasons[0]
     assert verify_certificate(SIGNED, public_key=[key_of(2).public, TRUSTED]).ok
 
 

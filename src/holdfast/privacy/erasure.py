@@ -1,9 +1,9 @@
-"""Erasure: everything of a user goes, from every place, and it is looked for again before that is said.
+"""Erasure: it removes everything of a user from every place, and looks again before it says so.
 
-The name goes first, in the same transaction that no hold can come between, and the ledger has it before that. What
-follows can be repeated: a crash anywhere is made good by asking again, by the next sweep, or by opening the store. A
-store that comes from before an erasure is held against the ledger before anyone can read. An erasure that was cut short
-before the name was gone, and that a hold keeps by now, is put off until the hold is released.
+The ledger is written first. Then the name is removed, in a transaction that no hold can come between. Every later step
+can be repeated: after a crash, erasing again, the next sweep or opening the store goes on. A store that was restored
+from an old copy is compared with the ledger before anyone can read. An erasure that was cut short before the name was
+removed, and that a hold keeps by now, is deferred until the hold is released.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from holdfast.core.records import MemoryType, Subject
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import Found, SubjectStore, Tombstone
-from holdfast.privacy.keys.keyring import Keyring
-from holdfast.privacy.ledger import Erased, Ledger
+from holdfast.privacy.ledger import Erased, KeysAndLedger
 
 _log = logging.getLogger("holdfast.erasure")
 #: Rows that go in one transaction: others wait no longer than for that.
 _ROWS: Final = 2_000
 _OBJECTS: Final = 1_000
 _KEYS: Final = 500
-#: Where something is away, so long is spent on trying, and so long is it left alone after that.
+#: Where a server does not answer, so long is spent on trying, and so long passes before the next try.
 _PATIENCE_SECONDS: Final = 5.0
 _REST_SECONDS: Final = 30.0
 SHORT_TERM: Final = "short-term messages"
@@ -44,8 +43,8 @@ OBJECTS: Final = "cold objects"
 KEY: Final = "data key"
 
 
-class Place(NamedTuple):
-    """Where something of a user was: how much was found and removed there, and what a last look still found."""
+class PlaceCount(NamedTuple):
+    """Where something of a user was: how much was found and removed there, and how much was left at the last look."""
 
     name: str
     found: int
@@ -55,32 +54,32 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What became of everything that was kept of a user."""
+    """The result of erasing a user."""
 
     alias: str | None
-    """The pseudonym, under which the ledger, the audit chain and the certificate know of it; ``None`` if nothing was
-    ever kept of such a user."""
+    """The pseudonym of the user in the ledger, the audit chain and the certificate; ``None`` if nothing was ever kept
+    of such a user."""
     began_at: int
     ended_at: int | None
     """When the last look found nothing; ``None`` while something is still to be done."""
-    places: tuple[Place, ...] = ()
+    places: tuple[PlaceCount, ...] = ()
     kinds: Mapping[str, int] = field(default_factory=dict)
     """How many memories there were of each kind."""
     waiting_for: tuple[str, ...] = ()
-    """What keeps it from being done, in words. The next sweep tries again, and so does erasing again."""
+    """Why it is not finished, in words. The next sweep tries again, and so does erasing again."""
     entry: Erased | None = None
-    """The ledger's."""
+    """The entry of the ledger."""
     certificate: dict[str, Any] | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether something is still to be done. Nobody can find or read anything of it even so."""
+        """Whether something is still to be done. Even then nobody can find or read anything of the user."""
         return self.ended_at is None
 
 
 @dataclass
 class _Tally:
-    """What one run finds and removes."""
+    """What one run has found and removed."""
 
     places: dict[str, list[int]] = field(default_factory=dict)
     waiting_for: list[str] = field(default_factory=list)
@@ -91,52 +90,53 @@ class _Tally:
         place[1] += left
 
     @contextmanager
-    def coping(self) -> Iterator[None]:
-        """Where a server is away, the rest is done all the same."""
+    def noting(self) -> Iterator[None]:
+        """Note that a server does not answer, and go on with the rest."""
         try:
             yield
         except (ObjectStoreError, StoreAwayError) as problem:
             self.waiting_for.append(str(problem))
 
 
-class Eraser:
-    """Erases users of a store.
+class Beside(NamedTuple):
+    """What is kept of a user beside the store and cold storage."""
 
-    ``forget`` lets go of what this process has in memory of a subject, and says how much of what that was;
-    ``short_term`` is short-term memory that is kept elsewhere than in the store.
-    """
+    forget: Callable[[Subject], Mapping[str, int]] = lambda _subject: {}
+    """Removes what this process has in memory of a subject; how much of what that was."""
+    short_term: ShortTermStore | None = None
+    """Short-term memory, where it is not in the store."""
+
+
+class Eraser:
+    """Erases users of a store."""
 
     def __init__(
         self,
         subjects: SubjectStore,
-        ledger: Ledger,
-        keyring: Keyring,
+        state: KeysAndLedger,
         objects: Callable[[], ObjectStore],
         *,
+        beside: Beside,
         now: Callable[[], int],
-        forget: Callable[[Subject], Mapping[str, int]] = lambda _subject: {},
-        short_term: ShortTermStore | None = None,
-        certify: Callable[[Erasure], dict[str, Any]] | None = None,
+        certify: Callable[[Erasure], dict[str, Any]],
     ) -> None:
         self._subjects = subjects
-        self._ledger = ledger
-        self._keyring = keyring
+        self._keyring, _, self._ledger = state
         self._objects = objects
+        self._forget, self._short_term = beside
         self._now = now
-        self._forget = forget
-        self._short_term = short_term
         self._certify = certify
         self._rest_until = 0.0
 
     def erase(self, subject: Subject, prepare: Callable[[], None] = lambda: None) -> Erasure:
-        """Erase a subject, wherever anything of it is. ``HeldError``, audited, while a hold stands on anything of it.
+        """Erase a subject in every place. ``HeldError``, audited, while a hold covers anything of it.
 
-        One of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
-        ``prepare`` makes what it takes; a ``StorageError``, of that or of what follows, says whether it has begun.
+        A user of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
+        ``prepare`` is called first; a ``StorageError``, of that or of what follows, says whether the erasure has begun.
         """
         now = self._now()
         begun: list[str] = []
-        with self._saying_how_far(begun):
+        with self._describing_progress(begun):
             prepare()
             try:
                 tombstone, found = self._detach(subject, now=now, begun=begun)
@@ -152,8 +152,8 @@ class Eraser:
             return erasures[-1] if erasures else self._nobody(subject, found, now)
 
     @contextmanager
-    def _saying_how_far(self, begun: Sequence[str]) -> Iterator[None]:
-        """What a store or a disk has against an erasure says also whether it has begun: then it goes on by itself."""
+    def _describing_progress(self, begun: Sequence[str]) -> Iterator[None]:
+        """Let an error of a store or a disk also say whether the erasure has begun: then it goes on by itself."""
         try:
             yield
         except StorageError as problem:
@@ -164,8 +164,8 @@ class Eraser:
             written = any(self._ledger.find(alias) is not None for alias in begun)
         except StorageError:
             return (
-                "Whether the erasure has begun cannot be told just now: if it has, it is carried out when the store is "
-                "next opened or swept; erase again to be sure"
+                "It is not known whether the erasure has begun. If it has, it is carried out when the store is next "
+                "opened or swept; erase again to be sure"
             )
         if written:
             return (
@@ -174,26 +174,27 @@ class Eraser:
         return "The erasure has not begun, and nothing was erased: erase again"
 
     def check(self, subject: Subject) -> None:
-        """Raise the ``HeldError`` with which erasing a subject would be refused just now; nothing is changed."""
+        """Raise the ``HeldError`` that erasing a subject would raise now; nothing is changed."""
         self._subjects.check(subject)
 
     def go_on(self) -> int:
-        """Go on with every erasure that was cut short, wherever that was; how many are finished now.
+        """Go on with every erasure that was cut short; how many are finished now.
 
-        A state store that is away, or a ledger that is not the right one, is a warning: the rest of a sweep is done.
+        A state store that does not answer, or a wrong ledger, is a warning only: the rest of a sweep is done.
         """
         done = 0
         try:
             done = self.replay()
         except (ObjectStoreError, LedgerError) as problem:
-            _log.warning("the store cannot be held against the ledger of erasures just now: %s", problem)
+            _log.warning("the store cannot be compared with the ledger of erasures now: %s", problem)
         self._subjects.forget_marks()
         return done + self.finish_unfinished()
 
     def finish_unfinished(self) -> int:
-        """Go on with every erasure that is not finished; how many are now.
+        """Go on with every erasure that is not finished; how many are finished now.
 
-        What is still away is tried again some time later: whoever opens the store or sweeps does not wait for it long.
+        A server that does not answer is tried again some time later, so that opening the store and sweeping do not
+        wait long.
         """
         began, done = time.monotonic(), 0
         if began < self._rest_until:
@@ -212,22 +213,22 @@ class Eraser:
     # --- the ledger --------------------------------------------------------------------------------------------------
 
     def replay(self) -> int:
-        """Hold the store against the ledger: whoever is in it and is there (again) is erased; how many there were.
+        """Compare the store with the ledger, and erase again each user who is in both; how many there were.
 
-        One who was erased for good, and comes from an old copy, is erased whatever that copy holds. One whose erasure
-        was cut short before the name was gone is kept by a hold, and tried again each time until that is released.
-        ``LedgerError`` if this is not the ledger that the store was held against before.
+        A user who was erased, and is back from an old copy, is erased whatever holds that copy has. An erasure that was
+        cut short before the name was removed respects holds, and is tried again each time. ``LedgerError`` if this is
+        not the ledger that the store was compared with before.
         """
         seen, seen_hash = self._subjects.ledger_seen() or (0, "")
         last = self._ledger.last()
         if last < seen:
             raise LedgerError(
-                f"the store has been held against {seen} entries of the ledger of erasures, and the one in "
+                f"the store was compared with {seen} entries of the ledger of erasures, and the one in "
                 f"{self._ledger.url} has {last}; name the right one in HOLDFAST_STATE_URL, or bring it back from a copy"
             )
         if seen and next(self._ledger.entries(after=seen - 1)).hash != seen_hash:
             raise LedgerError(
-                f"the ledger of erasures in {self._ledger.url} is not the one that the store was held against before: "
+                f"the ledger of erasures in {self._ledger.url} is not the one that the store was compared with before: "
                 f"entry {seen} is another; name the right one in HOLDFAST_STATE_URL"
             )
         entries = list(self._ledger.entries(after=seen)) if last > seen else []
@@ -239,21 +240,21 @@ class Eraser:
             for alias, subject in self._subjects.having(keys[start : start + _KEYS]):
                 count += self._erase_again(subject, alias)
         if entries:
-            with suppress(StoreReadOnlyError):  # nobody of them is there: all the same, it need not be looked up again
+            with suppress(StoreReadOnlyError):  # none of them is there; the next opening looks again
                 self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
         return count
 
     def _erase_again(self, subject: Subject, alias: str) -> bool:
-        """Erase whoever is in the ledger and is there; whether there was something to do that no hold forbids."""
+        """Erase a user who is in the ledger and in the store; whether there was something to do."""
         even_held = self._ledger.is_carried_out(alias)
         try:
             tombstone, found = self._detach(subject, alias, now=self._now(), even_held=even_held)
-        except HeldError:  # whose words name the user, beside the pseudonym
+        except HeldError:  # its message names the user, which a log must not
             _log.warning("the erasure of %s has begun, and waits for a hold to be released: holdfast hold list", alias)
             return False
         except StoreReadOnlyError as problem:
             raise StoreReadOnlyError(
-                f"the user with the pseudonym {alias} was erased and is in this store, which comes from before that; "
+                f"the user with the pseudonym {alias} was erased and is in this store, which is an older copy; "
                 f"it cannot be written, so nobody may read it: {problem}"
             ) from problem
         if tombstone is not None:
@@ -269,7 +270,7 @@ class Eraser:
         even_held: bool = False,
         begun: list[str] | None = None,
     ) -> tuple[Tombstone | None, Found]:
-        """Take the name away. ``begun`` is given the pseudonym before that is written down."""
+        """Remove the name. The pseudonym is added to ``begun`` before the ledger is written."""
 
         def begin(alias: str) -> None:
             if begun is not None:
@@ -280,10 +281,10 @@ class Eraser:
             subject, alias=alias, even_held=even_held, now=now, begin=begin, defer=self._ledger.defer
         )
 
-    def _note(self) -> None:
-        """The store agrees with the entries that follow what it has been held against, as far as they are done."""
+    def _note_seen(self) -> None:
+        """Note how far the store agrees with the ledger: up to the first erasure that is not carried out here."""
         seen = self._subjects.ledger_seen() or (0, "")
-        with suppress(ObjectStoreError, LedgerError):  # whoever opens the store next looks again
+        with suppress(ObjectStoreError, LedgerError):  # the next opening looks again
             for entry in self._ledger.entries(after=seen[0]):
                 if not self._ledger.is_carried_out(entry.key) or self._subjects.having([entry.key]):
                     break
@@ -292,40 +293,44 @@ class Eraser:
     # --- one of them -------------------------------------------------------------------------------------------------
 
     def _finish(self, tombstone: Tombstone, found: Found) -> Erasure:
-        """Do what is left to do, look again, and say what became of it."""
+        """Do what is left to do, and look again."""
         tally = _Tally()
         entry = None
-        with tally.coping():
-            entry = self._ledger.begin(tombstone.alias, at=self._now())  # the one that is there, but for what was lost
+        with tally.noting():
+            entry = self._ledger.begin(tombstone.alias, at=self._now())  # the entry that is there, unless it was lost
             self._ledger.carry_out(entry)
         working = self._end_by_name(tombstone, tally)
-        with tally.coping():
+        with tally.noting():
             self._remove_objects(tombstone, tally)
-        if entry is not None:  # who writes to cold storage meanwhile makes no other key, since the ledger says so
-            with tally.coping():
+        if entry is not None:  # from now on nobody makes another key, since the ledger has the entry
+            with tally.noting():
                 tally.add(KEY, self._keyring.destroy(tombstone.alias))
         while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
             pass
         if not self._subjects.scrub():
-            tally.waiting_for.append("a reader keeps an older view of the store's file; it ends when that is closed")
-        with tally.coping():
+            tally.waiting_for.append(
+                "a reader still uses an older state of the store's file; it is finished when that reader closes"
+            )
+        with tally.noting():
             self._look_again(tombstone, found, tally)
-        erasure = self._told(tombstone, found, tally, entry, working)
+        erasure = self._result(tombstone, found, tally, entry, working)
         if erasure.pending:
             return erasure
-        certificate = None if self._certify is None else self._certify(erasure)  # a crash after this issues it again
+        certificate = self._certify(erasure)  # after a crash here another one is issued
         self._subjects.bury(tombstone)
-        self._note()
+        self._note_seen()
         return replace(erasure, certificate=certificate or None)
 
     def _end_by_name(self, tombstone: Tombstone, tally: _Tally) -> int:
-        """What is found by the name alone, in this process and elsewhere, before the name is forgotten."""
+        """Remove what is found by the name only, in this process and on servers, before the name is forgotten; how much
+        working memory there was.
+        """
         if tombstone.subject is None:
             return 0
         held = self._forget(tombstone.subject)
         for name, count in held.items():
             tally.add(name, count)
-        with tally.coping():
+        with tally.noting():
             if self._short_term is not None:
                 tally.add(
                     "short-term sessions",
@@ -343,7 +348,7 @@ class Eraser:
         self._subjects.forget_objects(tombstone)
 
     def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally) -> None:
-        """Look for what was removed, in every place, and for the key."""
+        """Look again in every place, and for the key."""
         left = self._subjects.left(tombstone)
         for name, count in found.rows.items():
             tally.add(name, count, left.get(name, 0))
@@ -352,9 +357,9 @@ class Eraser:
         tally.add(KEY, 0, int(self._keyring.has(tombstone.alias)))
         there = [f"{name}: {left}" for name, (_, left) in tally.places.items() if left]
         if there and not tally.waiting_for:
-            tally.waiting_for.append(f"something was written meanwhile, and is there still ({', '.join(there)})")
+            tally.waiting_for.append(f"something was written meanwhile, and is still there ({', '.join(there)})")
 
-    def _told(self, tombstone: Tombstone, found: Found, tally: _Tally, entry: Erased | None, working: int) -> Erasure:
+    def _result(self, tombstone: Tombstone, found: Found, tally: _Tally, entry: Erased | None, working: int) -> Erasure:
         now = self._now()
         short = found.rows.get(SHORT_TERM, 0) + tally.places.get("short-term sessions", [0])[0]
         kinds = {kind.value: found.kinds.get(kind.value, 0) for kind in MemoryType}
@@ -363,14 +368,14 @@ class Eraser:
             tombstone.alias,
             now if entry is None else entry.at,
             None if tally.waiting_for else now,
-            tuple(Place(name, there, there - left, left) for name, (there, left) in sorted(tally.places.items())),
+            tuple(PlaceCount(name, there, there - left, left) for name, (there, left) in sorted(tally.places.items())),
             kinds,
             tuple(tally.waiting_for),
             entry,
         )
 
     def _nobody(self, subject: Subject, found: Found, now: int) -> Erasure:
-        """Nothing was ever kept of a user; but something may name them, or be in memory."""
+        """The result for a user of whom nothing was ever kept. Something may still name them, or be in memory."""
         held = self._forget(subject)
         elsewhere = 0
         if self._short_term is not None:
@@ -378,7 +383,9 @@ class Eraser:
         counts = {**found.rows, **held, "short-term sessions": elsewhere}
         kinds = {kind.value: held.get(kind.value, 0) for kind in MemoryType}
         kinds[MemoryType.SHORT_TERM.value] = elsewhere
-        places = tuple(Place(name, count, count, 0) for name, count in sorted(counts.items()))
+        places = tuple(PlaceCount(name, count, count, 0) for name, count in sorted(counts.items()))
         if any(counts.values()) and not self._subjects.scrub():
-            _log.warning("a reader keeps an older view of the store's file; what was removed is in it until that ends")
+            _log.warning(
+                "a reader still uses an older state of the store's file; removed bytes stay there until it closes"
+            )
         return Erasure(None, now, now, places, kinds)

@@ -1,12 +1,12 @@
 """The ledger: every erasure, in the order in which they began, outside of the data and of every backup.
 
-An entry names the key that was destroyed, which is the pseudonym of whoever was erased, and nothing of the person. Each
-goes on from the hash of the one before it; none is ever changed or removed. A store that was restored from a backup is
-held against it before anyone can read.
+An entry has the key that was destroyed, which is the pseudonym of the user, and nothing else of the user. Each entry
+has the hash of the one before it; none is ever changed or removed. A store that was restored from an old copy is
+compared with the ledger before anyone can read.
 
-Beside the entries lies how far each erasure came. One that has begun is marked (``erased/``), and the mark says so once
-the name was taken away, which nothing undoes. One that was cut short before that, and that a hold keeps by now, is put
-off (``deferred/``): whoever it is about is not erased until it goes on, under an entry of its own.
+Beside the entries lies how far each erasure came. One that has begun has a mark (``erased/``), and the mark says so
+once the name was removed, which nothing undoes. One that was cut short before that, and that a hold keeps by now, is
+deferred (``deferred/``): the user is not erased until it goes on, under an entry of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRIES: Final = 1_000
 
 
 class Erased(NamedTuple):
-    """An entry: who was erased, under which pseudonym, and when that began."""
+    """An entry: the pseudonym of a user who was erased, and when that began."""
 
     no: int
     key: str
@@ -54,54 +54,54 @@ class Ledger:
         return self._objects.url
 
     def begin(self, key: str, *, at: int) -> Erased:
-        """Write down that whoever has a key is being erased; the entry that is there, if that was written before."""
+        """Write that the user of a key is being erased; the entry that is there, if it was written before."""
         self._objects.prepare()
         known = self.find(key)
         if known is not None:
             return known
         for _ in range(_TRIES):
             last = self.last()
-            entry = _entry(last + 1, key, at, self._read(last).hash if last else _GENESIS)
+            entry = _make_entry(last + 1, key, at, self._read(last).hash if last else _GENESIS)
             with suppress(ConflictError):  # another has written that one
                 self._objects.put(_name(entry.no), _text(entry), absent=True)
                 self._objects.put(_mark(key), b"%d\n" % entry.no)
                 if self._is_there(_deferral(key)):
                     self._objects.delete([_deferral(key)])
                 return entry
-        raise LedgerError("the ledger is written by so many others that no entry could be added; try again")
+        raise LedgerError("many processes write the ledger, and no entry could be added; try again")
 
     def mend(self, entry: Erased) -> None:
-        """Mark what an entry says, should a crash have come between the two."""
-        if self._marked(entry.key) is None:
+        """Write the mark of an entry, if a crash came between the two."""
+        if self._read_mark(entry.key) is None:
             with suppress(ConflictError):
                 self._objects.put(_mark(entry.key), b"%d\n" % entry.no, absent=True)
 
     def find(self, key: str) -> Erased | None:
-        """The entry of a key, if whoever had it was erased, or is being erased. A crash may leave an entry that is not
-        found by its key until it is mended; then it may be there twice, which changes nothing.
+        """The entry of a key, if its user was erased, or is being erased. After a crash an entry may not be found by
+        its key until ``mend`` is called; then there may be two, which changes nothing.
         """
-        mark = self._marked(key)
+        mark = self._read_mark(key)
         return None if mark is None or self._is_there(_deferral(key)) else self._read(int(mark[0]))
 
     def carry_out(self, entry: Erased) -> None:
-        """The name was taken away: from here on no hold, of whatever copy of the store, keeps anything."""
+        """Write that the name was removed: from here on no hold, of whatever copy of the store, keeps anything."""
         self._objects.put(_mark(entry.key), b"%d %b\n" % (entry.no, _DONE))
 
     def is_carried_out(self, key: str) -> bool:
-        """Whether the name of whoever had a key was taken away. The key is not destroyed before."""
-        return _DONE in (self._marked(key) or [])
+        """Whether the name of the user of a key was removed. The key is not destroyed before."""
+        return _DONE in (self._read_mark(key) or [])
 
     def defer(self, key: str) -> None:
-        """Put an erasure off that has begun and was not carried out: its subject goes on as it was until then."""
-        if self._marked(key) is not None and not self.is_carried_out(key):
+        """Defer an erasure that has begun and was not carried out. Its user goes on as before."""
+        if self._read_mark(key) is not None and not self.is_carried_out(key):
             self._objects.put(_deferral(key), b"")
 
     def deferred(self) -> list[str]:
-        """The keys of those whose erasure was put off."""
+        """The keys of users whose erasure is deferred."""
         return sorted(name.removeprefix(DEFERRED) for name in self._objects.names(DEFERRED))
 
     def erased(self, *, after: int) -> set[str]:
-        """The keys of all who were erased, or are being erased, by the entries after a number."""
+        """The keys of all users who were erased, or are being erased, by the entries after a number."""
         if self.last() <= after:
             return set()
         return {entry.key for entry in self.entries(after=after)}.difference(self.deferred())
@@ -136,7 +136,7 @@ class Ledger:
                 continue
             entry = self._read(number)
             if entry.previous != previous:
-                raise LedgerError(f"entry {number} of the ledger does not go on from the one before: one was changed")
+                raise LedgerError(f"entry {number} of the ledger does not continue the one before: one was changed")
             previous = entry.hash
             yield entry
 
@@ -146,7 +146,7 @@ class Ledger:
             if found:
                 yield int(found[1]), name
 
-    def _marked(self, key: str) -> list[bytes] | None:
+    def _read_mark(self, key: str) -> list[bytes] | None:
         try:
             return self._objects.get(_mark(key)).split()
         except ObjectMissingError:
@@ -162,8 +162,8 @@ class Ledger:
     def _read(self, number: int) -> Erased:
         data = self._objects.get(_name(number))
         try:
-            kept: dict[str, Any] = json.loads(data)
-            entry = _entry(int(kept["no"]), str(kept["key"]), int(kept["at"]), str(kept["previous"]))
+            content: dict[str, Any] = json.loads(data)
+            entry = _make_entry(int(content["no"]), str(content["key"]), int(content["at"]), str(content["previous"]))
         except (ValueError, KeyError, TypeError) as problem:
             raise LedgerError(f"entry {number} of the ledger is damaged: {problem}") from problem
         if entry.no != number or data != _text(entry):
@@ -179,7 +179,7 @@ class KeysAndLedger(NamedTuple):
     ledger: Ledger
 
 
-def _entry(no: int, key: str, at: int, previous: str) -> Erased:
+def _make_entry(no: int, key: str, at: int, previous: str) -> Erased:
     hashed = hashlib.sha256(to_json(["holdfast-ledger 1", no, key, at, previous]).encode()).hexdigest()
     return Erased(no, key, at, previous, hashed)
 

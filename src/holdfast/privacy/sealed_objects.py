@@ -1,4 +1,4 @@
-"""Cold storage whose objects are sealed, each under the key of the user whom it belongs to."""
+"""Cold storage with sealed objects, each under the key of its user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring, explain_abandoned, explain_other_keyring
 from holdfast.privacy.keys.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 
-#: Names say whose an object is: ``archive/ab/<pseudonym>/…``.
+#: The name of an object has the pseudonym of its user: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
-#: The list of what is in a domain's archive is for whoever is given its path; what it lists is sealed like the rest.
+#: The list of a domain's archive is not sealed: callers are given its path. What it lists is sealed like the rest.
 _OPEN: Final = re.compile(rf"{_OWNED.pattern}domains/[a-z]+/[0-9a-f-]{{36}}/manifest\.json")
 
 
 class SealedObjects:
-    """An object store that seals what belongs to someone. What was written before there were keys is read as it is."""
+    """An object store that seals what belongs to a user. Objects that are not sealed are read as they are."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class SealedObjects:
         return self._objects.put(name, data, absent=absent, match=match)
 
     def _key_of(self, alias: str) -> DataKey:
-        """The key of a user, made if there is none. Of one who is being erased none is made: an erasure is written down
-        before it looks for the key, so that either it finds this one, or it is found here.
+        """The key of a user, made if there is none; none for a user who is being erased. The ledger is written before
+        an erasure looks for the key: either the erasure finds this key, or this finds the erasure.
         """
         key = self._keyring.ensure(alias, now=self._now())
         if self._is_erased(alias):
@@ -62,13 +62,13 @@ class SealedObjects:
         return key
 
     def get(self, name: str) -> bytes:
-        return self._opened(name, self._objects.get(name))
+        return self._unseal(name, self._objects.get(name))
 
     def get_with_tag(self, name: str) -> tuple[bytes, str]:
         data, tag = self._objects.get_with_tag(name)
-        return self._opened(name, data), tag
+        return self._unseal(name, data), tag
 
-    def _opened(self, name: str, data: bytes) -> bytes:
+    def _unseal(self, name: str, data: bytes) -> bytes:
         key_id = sealed_under(data)
         if key_id is None:
             return data
@@ -96,7 +96,7 @@ class SealedObjects:
 
     def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
         if _OWNED.match(name):
-            raise ObjectStoreError(f"{name} belongs to a user and is sealed in one piece; put it whole")
+            raise ObjectStoreError(f"{name} belongs to a user and is sealed in one piece; use put")
         return self._objects.put_stream(name, chunks)
 
     def get_stream(self, name: str) -> Iterator[bytes]:
@@ -118,10 +118,10 @@ class SealedObjects:
 
 
 def owner_of(name: str) -> str | None:
-    """The pseudonym of whom an object belongs to, by its name."""
+    """The pseudonym of the user of an object, by its name."""
     found = _OWNED.match(name)
     return None if found is None else found[1]
 
 
 def _erased(alias: str) -> ObjectMissingError:
-    return ObjectMissingError(f"the user with the pseudonym {alias} was erased; nothing is kept for them")
+    return ObjectMissingError(f"the user with the pseudonym {alias} was erased; nothing of them is kept")

@@ -1,9 +1,9 @@
 """What a state store and a store know of each other.
 
-The store knows the keyring that it belongs to: a home with another one is refused before it makes a key. The state
-store knows which stores it served, by their URLs without credentials, and whether they held data
-(``state/stores/<digest of the URL>.json``): where such a store is missing or empty, nothing is made in its place unless
-that is asked for.
+The store knows its keyring: a home with another keyring is refused before it makes a key. The state store knows which
+stores were opened with it, by their URLs without credentials, and whether they held data
+(``state/stores/<digest of the URL>.json``). If such a store is missing or empty, no new one is made unless the caller
+asks for it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring
 
 FOLDER: Final = "state/stores/"
-#: What a store is opened for. ``new``: to begin anew where another was lost; ``restore``: to bring a backup back;
-#: ``abandon``: to go on without the keyring that it belonged to.
+#: What a store is opened for. ``new``: to begin with an empty store where another was lost; ``restore``: to restore a
+#: backup; ``abandon``: to go on without the keyring that it belonged to.
 Purpose = Literal["use", "new", "restore", "abandon"]
 
 
 class Note(NamedTuple):
-    """What is known of a store that was served."""
+    """What is known of a store that was opened before."""
 
     id: str
     url: str
@@ -44,11 +44,11 @@ class StoreState:
         self._last_backup = last_backup
         self._noted = False
 
-    # --- which stores were served --------------------------------------------------------------------------------
+    # --- which stores were opened --------------------------------------------------------------------------------
 
     def read(self) -> Note | None:
-        """What is known of the store at the URL; ``None`` if there was none yet. A note that is damaged says that there
-        was one.
+        """What is known of the store at the URL; ``None`` if there was none yet. A damaged note means that there was
+        one.
         """
         name = _name(self._url)
         if name not in self._objects.names(FOLDER):
@@ -60,13 +60,13 @@ class StoreState:
             return Note("", self._url, True, "a day that cannot be read")
 
     def check_absent(self) -> None:
-        """``StoreLostError`` if a store is to be made where one was served that held data."""
+        """``StoreLostError`` if a store is to be made where there was one that held data."""
         note = self.read()
         if note is not None and note.held_data:
             raise StoreLostError(self.describe_loss(note))
 
     def check_present(self, identity: IdentityStore) -> None:
-        """The same, if there is a store that is empty, and it is another than the one that was served."""
+        """``StoreLostError`` if the store is empty, and is not the one that held data there."""
         note, known = self.read(), identity.read()
         if note is None or known is None or not note.held_data or note.id == known.store:
             self._noted = note is not None and known is not None and note.held_data
@@ -74,7 +74,7 @@ class StoreState:
             raise StoreLostError(self.describe_loss(note))
 
     def describe_loss(self, note: Note) -> str:
-        """What is to be said of a store that is not there any more."""
+        """That a store is missing, and what to do."""
         backup = self._last_backup()
         restore = (
             "there is no backup that could be restored"
@@ -82,13 +82,13 @@ class StoreState:
             else (f"or restore the last backup ({backup}) with: holdfast backup restore latest")
         )
         return (
-            f"the store {self._url} held memories on {note.noted_at[:16]}, and there is nothing now; nothing was made "
-            f"in its place. Bring it back, or correct HOLDFAST_URL; {restore}; to begin with an empty store all the "
-            "same: holdfast --new-store COMMAND (new_store=True)"
+            f"the store {self._url} held memories on {note.noted_at[:16]}, and there is nothing now; no new store was "
+            f"made. Bring it back, or correct HOLDFAST_URL; {restore}; to begin with an empty store: "
+            "holdfast --new-store COMMAND (new_store=True)"
         )
 
     def begin_anew(self, identity: Identity, *, now: int) -> bool:
-        """Let another store take the place of the one that was served; whether it is another."""
+        """Note that an empty store replaces the one that was there; whether it is another one."""
         note = self.read()
         if note is None or note.id == identity.store:
             return False
@@ -111,8 +111,8 @@ class StoreState:
     # --- the keyring ---------------------------------------------------------------------------------------------
 
     def bind(self, identity: IdentityStore, found: str | None) -> None:
-        """Bind the store to a keyring that is to be used; ``None`` is one that is yet to be made. ``KeyringError`` if
-        the store belongs to another one.
+        """Bind the store to a keyring; ``None`` is one that is not made yet. ``KeyringError`` if the store belongs to
+        another one.
         """
         if found is None:
             known = identity.read()
@@ -120,15 +120,15 @@ class StoreState:
         else:
             owner = identity.bind(found)
         if owner is not None and owner != found:
-            raise self._other(owner, found)
+            raise self._other_keyring_error(owner, found)
 
     def check_keyring(self, identity: IdentityStore, keyring: Keyring) -> None:
         """``KeyringError`` if the store belongs to another keyring; nothing is made or bound."""
         known = identity.read()
         if known is not None and known.keyring is not None and known.keyring != (found := keyring.id()):
-            raise self._other(known.keyring, found)
+            raise self._other_keyring_error(known.keyring, found)
 
-    def _other(self, owner: str, found: str | None) -> KeyringError:
+    def _other_keyring_error(self, owner: str, found: str | None) -> KeyringError:
         there = "there is none" if found is None else f"there is keyring {found}"
         return KeyringError(
             f"the store {self._url} belongs to keyring {owner}, and in {self._objects.url} {there}; nothing was done. "

@@ -8,27 +8,122 @@ can be checked without Holdfast, and without the key that signed it.
 from __future__ import annotations
 
 import base64
-import binascii
+import html
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.times import iso
-from holdfast.privacy.certificates.html import page_content, readable_page
-from holdfast.privacy.keys.signatures import is_signature, public_id
-from holdfast.privacy.keys.signing import SigningKey
+from holdfast.core.version import SOFTWARE
+from holdfast.privacy.erasure import PlaceCount
+from holdfast.privacy.keys.signing import SigningKey, is_signature, public_id
 from holdfast.privacy.ledger import Erased
+
+_CONTENT: Final = re.compile(r'<pre id="certificate">(.*?)</pre>', re.DOTALL)
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:3rem auto;padding:0 1rem;color:#1a1a1a}"
+    "table{border-collapse:collapse;width:100%}"
+    "th,td{text-align:left;padding:.35rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "code,pre{font:13px/1.5 ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}"
+    "pre{background:#f6f6f6;padding:1rem}.open{color:#a00;font-weight:bold}"
+)
+_ADVICE: Final = (
+    "A page proves nothing: anyone can write one. Verify it with a public key that you have from elsewhere: "
+    "<code>holdfast certificate verify FILE --public-key KEY.pem</code>"
+)
+
+
+def readable_page(document: Mapping[str, Any]) -> str:
+    """The page of a certificate; the same for the same certificate, to the byte."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        f"<title>Certificate of erasure {_safe(document['id'])}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>Certificate of erasure</h1><p><code>{_safe(document['id'])}</code></p>",
+        _page_summary(document),
+        _page_places(document["places"]),
+        "<h2>What this says, and what it does not</h2>",
+        "<ul>" + "".join(f"<li>{_safe(remark)}</li>" for remark in document["remarks"]) + "</ul>",
+        "<h2>What it refers to</h2>",
+        _page_references(document),
+        "<h2>The certificate itself</h2>",
+        f"<p>{_ADVICE}</p>",
+        f'<pre id="certificate">{_safe(json.dumps(document, indent=2))}</pre>',
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def page_content(text: str) -> str | None:
+    """The certificate in a page, as it is written there; ``None`` if the text is no page of ours."""
+    if not text.lstrip().startswith("<"):
+        return None
+    found = _CONTENT.findall(text)
+    if len(found) != 1:
+        raise ValueError("it is a page, but not one that holds a certificate")
+    return html.unescape(found[0])
+
+
+def _page_summary(document: Mapping[str, Any]) -> str:
+    """How the erasure ended, in a sentence."""
+    left = sum(place["left"] for place in document["places"])
+    if left:
+        return f'<p class="open">The erasure is not complete: {left:,} were still there afterwards.</p>'
+    if document["pending"]:
+        return '<p class="open">The erasure is not complete yet: see the remarks.</p>'
+    return "<p>All that was found was removed; a second look at every place found nothing.</p>"
+
+
+def _page_places(places: Sequence[Mapping[str, Any]]) -> str:
+    head = '<th>Place</th><th class="n">Found</th><th class="n">Removed</th><th class="n">Left</th>'
+    rows = [
+        f"<tr><td>{_safe(place['name'])}</td>"
+        + "".join(f'<td class="n">{place[count]:,}</td>' for count in ("found", "removed", "left"))
+        + "</tr>"
+        for place in places
+    ]
+    return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+
+
+def _page_references(document: Mapping[str, Any]) -> str:
+    ledger, audit, key = document["ledger"], document["audit"], document["key"]
+    facts = (
+        ("Erased", f"the user with the pseudonym {document['subject']}"),
+        ("Erasure", f"entry {ledger['no']} of the ledger, begun {ledger['begun_at']}"),
+        ("Hash of that entry", ledger["hash"]),
+        ("Audit chain", "" if audit is None else f"entry {audit['seq']} of chain {audit['chain']}"),
+        ("Hash of that entry", "" if audit is None else audit["hash"]),
+        ("Database", document["engine"]),
+        ("Issued", f"{document['issued_at']} by {document['software']}"),
+        ("Signed with key", key["id"]),
+        ("Public key", f"{key['public']} ({key['algorithm']})"),
+    )
+    rows = [f"<tr><th>{name}</th><td><code>{_safe(value)}</code></td></tr>" for name, value in facts if value]
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _safe(text: object) -> str:
+    return html.escape(str(text))
+
 
 VERSION: Final = 1
 _HEX_32, _HEX_64 = r"[0-9a-f]{32}", r"[0-9a-f]{64}"
+#: 32 and 64 bytes, in the one way that base64 has for them: the last letter has bits to spare.
+_BASE64_32: Final = r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]="
+_BASE64_64: Final = r"[A-Za-z0-9+/]{85}[AQgw]=="
 _MOMENT: Final = r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}(\.[0-9]{6})?\+00:00"
 
 
-def _is(pattern: str) -> Callable[[object], bool]:
+_Fits = Callable[[object], bool]
+
+
+def _is(pattern: str) -> _Fits:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
@@ -40,94 +135,56 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and value != ""
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
+def _is_list(of: _Fits) -> _Fits:
+    return lambda value: isinstance(value, list) and all(map(of, value))
 
 
-def _is_all(shape: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(shape, value))
+def _has(**shape: _Fits) -> _Fits:
+    return lambda value: isinstance(value, Mapping) and _find_misfit(value, shape) is None
 
 
-def _or_none(shape: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or shape(value)
-
-
-def _has(shape: Mapping[str, Callable[[object], bool]]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, Mapping) and _misfit(value, shape) is None
-
-
-def _misfit(value: Mapping[str, Any], shape: Mapping[str, Callable[[object], bool]]) -> str | None:
-    """The first field that is missing, unknown or not as it must be."""
+def _find_misfit(value: Mapping[str, Any], shape: Mapping[str, _Fits]) -> str | None:
+    """The first field that is unknown, missing or wrong."""
     unknown = [str(name) for name in value if name not in shape]
     wrong = (name for name, fits in shape.items() if name not in value or not fits(value[name]))
     return unknown[0] if unknown else next(wrong, None)
 
 
-def in_base64(data: bytes) -> str:
-    """Bytes as a certificate has them."""
-    return base64.b64encode(data).decode()
-
-
-def _is_base64(size: int) -> Callable[[object], bool]:
-    """Whether it is so many bytes, written in the one way that base64 has: its last letter has bits to spare."""
-
-    def fits(value: object) -> bool:
-        try:
-            data = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
-        except (binascii.Error, ValueError):
-            return False
-        return len(data) == size and in_base64(data) == value
-
-    return fits
-
-
-_SHAPE: Final[Mapping[str, Callable[[object], bool]]] = {
+_is_audit: Final = _has(chain=_is(_HEX_32), seq=_is_count, hash=_is(_HEX_64))
+_SHAPE: Final[Mapping[str, _Fits]] = {
     "holdfast_certificate": lambda value: type(value) is int,
     "id": _is(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     "issued_at": _is(_MOMENT),
     "subject": _is(_HEX_32),
-    "ledger": _has({"no": _is_count, "hash": _is(_HEX_64), "begun_at": _is(_MOMENT)}),
+    "ledger": _has(no=_is_count, hash=_is(_HEX_64), begun_at=_is(_MOMENT)),
     "engine": _is(r"[a-z]+"),
-    "places": _is_all(_has({"name": _is_text, "found": _is_count, "removed": _is_count, "left": _is_count})),
-    "pending": _is_flag,
-    "audit": _or_none(_has({"chain": _is(_HEX_32), "seq": _is_count, "hash": _is(_HEX_64)})),
-    "remarks": _is_all(_is_text),
+    "places": _is_list(_has(name=_is_text, found=_is_count, removed=_is_count, left=_is_count)),
+    "pending": lambda value: isinstance(value, bool),
+    "audit": lambda value: value is None or _is_audit(value),
+    "remarks": _is_list(_is_text),
     "software": _is_text,
-    "key": _has({"id": _is(_HEX_32), "algorithm": _is("Ed25519"), "public": _is_base64(32)}),
-    "signature": _is_base64(64),
+    "key": _has(id=_is(_HEX_32), algorithm=_is("Ed25519"), public=_is(_BASE64_32)),
+    "signature": _is(_BASE64_64),
 }
 
 
 def form_problem(document: Mapping[str, Any]) -> str | None:
-    """What keeps a document from being a certificate, signatures aside."""
+    """Why a document is no certificate, apart from the signature; ``None`` if it is one."""
     version = document.get("holdfast_certificate")
     if type(version) is not int:
         return "it is no certificate of Holdfast"
     if version != VERSION:
         return f"it is a certificate of version {version}, and this Holdfast knows version {VERSION}"
-    misfit = _misfit(document, _SHAPE)
+    misfit = _find_misfit(document, _SHAPE)
     return None if misfit is None else f"its {misfit[:40]!r} is missing, or not what a certificate has there"
 
 
 _BLANKS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
 
 
-class Place(Protocol):
-    """What an erasure found in one place, removed from it, and saw when it looked again."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def found(self) -> int: ...
-    @property
-    def removed(self) -> int: ...
-    @property
-    def left(self) -> int: ...
-
-
 class Audited(NamedTuple):
-    """The entry "erased" on an audit chain, which names the pseudonym: the tenant's, since no name leads to the chain
-    of whoever was erased any more.
+    """The entry of the tenant's audit chain that says that a pseudonym was erased. No name leads to the user's own
+    chain any more.
     """
 
     chain: str
@@ -136,24 +193,24 @@ class Audited(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What a certificate tells of an erasure."""
+    """What a certificate says of an erasure."""
 
     ledger: Erased
     audit: Audited | None
     engine: str
-    places: Sequence[Place]
+    places: Sequence[PlaceCount]
     pending: bool
     remarks: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a certificate is what it claims to be; falsy when it is not, or when its signer is not one you trust."""
+    """Whether a certificate is genuine; falsy if it is not, or if its signer is not one that you trust."""
 
     signed: bool
-    """Every word of it was signed with the key that it names."""
+    """Whether every word of it was signed with the key that it names."""
     trusted: bool
-    """It was, and that key is one of those that you trust."""
+    """Whether it was, and that key is one that you trust."""
     reasons: tuple[str, ...]
     """What is wrong, in words; empty if nothing is."""
     document: dict[str, Any] | None
@@ -168,7 +225,7 @@ class Verdict:
         return self.ok
 
 
-def draft(account: Account, *, certificate_id: str, now: int, software: str) -> dict[str, Any]:
+def draft(account: Account, *, certificate_id: str, now: int) -> dict[str, Any]:
     """A certificate that nobody has signed yet."""
     return {
         "holdfast_certificate": VERSION,
@@ -177,24 +234,26 @@ def draft(account: Account, *, certificate_id: str, now: int, software: str) -> 
         "subject": account.ledger.key,
         "ledger": {"no": account.ledger.no, "hash": account.ledger.hash, "begun_at": iso(account.ledger.at)},
         "engine": account.engine,
-        "places": [
-            {"name": one.name, "found": one.found, "removed": one.removed, "left": one.left} for one in account.places
-        ],
+        "places": [one._asdict() for one in account.places],
         "pending": account.pending,
         "audit": None if account.audit is None else account.audit._asdict(),
         "remarks": list(account.remarks),
-        "software": software,
+        "software": SOFTWARE,
     }
 
 
+def _in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
 def sign(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
-    """A certificate with its key's name and public half, and the signature over all of it."""
-    said = {name: value for name, value in document.items() if name not in ("key", "signature")}
-    said["key"] = {"id": key.id, "algorithm": "Ed25519", "public": in_base64(key.public)}
-    problem = form_problem({**said, "signature": in_base64(bytes(64))})
+    """A certificate with the id and the public half of its key, and the signature over all of it."""
+    content = {name: value for name, value in document.items() if name not in ("key", "signature")}
+    content["key"] = {"id": key.id, "algorithm": "Ed25519", "public": _in_base64(key.public)}
+    problem = form_problem({**content, "signature": _in_base64(bytes(64))})
     if problem is not None:
         raise InvalidInputError(f"nothing was signed: {problem}")
-    return {**said, "signature": in_base64(key.sign(signed_bytes(said)))}
+    return {**content, "signature": _in_base64(key.sign(signed_bytes(content)))}
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
@@ -207,8 +266,8 @@ def verify_certificate(
 ) -> Verdict:
     """Whether a certificate (the JSON, as text or read; or its page) was signed as it is, by a key that you trust.
 
-    ``public_key`` is the public half, or the halves, that you trust. Without one a certificate can be whole, which
-    ``signed`` says, and is not to be relied on: anyone can sign with a key of their own.
+    ``public_key`` is the public half, or the halves, that you trust. Without one, ``signed`` may be true, but do not
+    rely on the certificate: anyone can sign with a key of their own.
     """
     try:
         document, page = _read(certificate)
@@ -227,7 +286,7 @@ def verify_certificate(
         reasons.append(
             f"the signature is good, but {named} is not one that you trust"
             if public_key is not None
-            else f"the signature is good, but nobody has said that {named} is one to trust"
+            else f"the signature is good, but no public key was given to say that {named} is one to trust"
         )
     return Verdict(signed=True, trusted=is_trusted, reasons=tuple(reasons), document=document)
 
@@ -248,16 +307,16 @@ def read_certificate(certificate: str | bytes) -> dict[str, Any]:
 
 
 def _read(certificate: Mapping[str, Any] | str | bytes) -> tuple[dict[str, Any], str | None]:
-    """What a certificate says, and the page that it was in."""
+    """A certificate, and the page that it was in."""
     if isinstance(certificate, Mapping):
         return dict(certificate), None
     text = certificate.decode() if isinstance(certificate, bytes) else certificate
     content = page_content(text)
-    return _parsed(text if content is None else content), None if content is None else text
+    return _parse(text if content is None else content), None if content is None else text
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    """The object that a JSON text holds, if it is written in the one way that JSON has, but for white space."""
+def _parse(text: str) -> dict[str, Any]:
+    """The object in a JSON text, if it is written in the one canonical way, apart from white space."""
     document = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError("it is JSON, but no object")  # noqa: TRY004 - it is the text that is wrong
@@ -289,17 +348,3 @@ def _in_order(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _in_order(value[name]) for name in sorted(value)}
     return [_in_order(one) for one in value] if isinstance(value, list) else value
-
-
-__all__ = [
-    "Account",
-    "Audited",
-    "Place",
-    "Verdict",
-    "draft",
-    "read_certificate",
-    "readable_page",
-    "sign",
-    "signed_bytes",
-    "verify_certificate",
-]

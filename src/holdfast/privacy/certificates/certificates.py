@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.content import check_count, is_id
@@ -23,7 +23,6 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificate import (
     Account,
     Audited,
-    Place,
     Verdict,
     draft,
     read_certificate,
@@ -31,7 +30,7 @@ from holdfast.privacy.certificates.certificate import (
     sign,
     verify_certificate,
 )
-from holdfast.privacy.erasure import Erasure
+from holdfast.privacy.erasure import Erasure, PlaceCount
 from holdfast.privacy.keys.signing import SigningKeys
 from holdfast.privacy.ledger import Erased
 
@@ -72,17 +71,25 @@ _SERVER: Final = (
 _UNFINISHED: Final = "Pending: not every step of the erasure is done; another certificate is issued when it is."
 
 
-def remarks_on(engine: str, *, pending: bool, short_term_elsewhere: bool) -> list[str]:
-    """What must be said with an erasure on an engine, so that nobody takes it for more than it is."""
-    if engine == "sqlite":
+class Engines(NamedTuple):
+    """Where a store keeps its data."""
+
+    database: str
+    """``sqlite`` or ``postgresql``."""
+    has_short_term_server: bool
+
+
+def remarks_on(engines: Engines, *, pending: bool) -> list[str]:
+    """What an erasure on these engines does not cover, so that nobody takes it for more than it is."""
+    if engines.database == "sqlite":
         about = [_READER if pending else _OVERWRITTEN]
     else:
         about = [*([_UNFINISHED] if pending else []), _SERVER]
-    return [*about, *([_SHORT_TERM] if short_term_elsewhere else []), _SEALED, _WORKING, _CHAIN, _REACH]
+    return [*about, *([_SHORT_TERM] if engines.has_short_term_server else []), _SEALED, _WORKING, _CHAIN, _REACH]
 
 
-def erasure_on(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:
-    """The latest entry of a tenant's own chain that says that a pseudonym was erased; ``None`` if none of them does."""
+def find_erasure(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:
+    """The latest entry of a tenant's chain that says that a pseudonym was erased; ``None`` if there is none."""
     for tenant in dict.fromkeys(tenants):
         entries = [entry for entry in audit.of_item(Subject(tenant), alias) if entry.action == Action.ERASED]
         if entries:
@@ -91,49 +98,45 @@ def erasure_on(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited
 
 
 class Certificates:
-    """``holdfast.certificates``. ``audited`` finds the audit entry that says that a pseudonym was erased."""
+    """``holdfast.certificates``. ``find_audit`` finds the audit entry that says that a pseudonym was erased."""
 
     def __init__(
         self,
         objects: ObjectStore,
         keys: SigningKeys,
+        engines: Engines,
         *,
-        engine: str,
-        short_term_elsewhere: bool,
-        software: str,
-        audited: Callable[[str], Audited | None],
+        find_audit: Callable[[str], Audited | None],
         now: Callable[[], int],
         new_id: Callable[[], str],
     ) -> None:
         self._objects = objects
         self._keys = keys
-        self._engine = engine
-        self._short_term_elsewhere = short_term_elsewhere
-        self._software = software
-        self._audited = audited
+        self._engines = engines
+        self._find_audit = find_audit
         self._now = now
         self._new_id = new_id
 
     def prepare(self) -> None:
-        """See to it that there is a key to sign with: ``MasterKeyError`` or ``ObjectStoreError`` if it cannot be used.
+        """Make sure that there is a key to sign with: ``MasterKeyError`` or ``ObjectStoreError`` if it cannot be used.
 
-        To be called before something is done that is to be certified, and cannot be done twice.
+        Call it before something that is to be certified and cannot be repeated.
         """
         self._keys.current(now=self._now())
 
-    def issue(self, entry: Erased, places: Sequence[Place], *, pending: bool = False) -> dict[str, Any]:
+    def issue(self, entry: Erased, places: Sequence[PlaceCount], *, pending: bool = False) -> dict[str, Any]:
         """Sign and keep a certificate of what an erasure found, removed and left."""
         now = self._now()
-        remarks = remarks_on(self._engine, pending=pending, short_term_elsewhere=self._short_term_elsewhere)
-        account = Account(entry, self._audited(entry.key), self._engine, places, pending, remarks)
-        unsigned = draft(account, certificate_id=self._new_id(), now=now, software=self._software)
+        remarks = remarks_on(self._engines, pending=pending)
+        account = Account(entry, self._find_audit(entry.key), self._engines.database, places, pending, remarks)
+        unsigned = draft(account, certificate_id=self._new_id(), now=now)
         document = sign(unsigned, self._keys.current(now=now))
         self._objects.put(_name(document["id"]), json.dumps(document, indent=2).encode() + b"\n", absent=True)
         return document
 
     def certify(self, erasure: Erasure) -> dict[str, Any]:
-        """A certificate of an erasure; nothing, and a warning, where none can be signed or kept just now: an erasure
-        is not undone by that, nor is a store kept from being opened.
+        """A certificate of an erasure; empty, with a warning, if none can be signed or written now. The erasure stands,
+        and the store can be opened.
         """
         if erasure.entry is None:
             return {}
@@ -151,9 +154,9 @@ class Certificates:
         return [self.get(one) for one in ids[-limit:]]
 
     def get(self, certificate_id: str) -> dict[str, Any]:
-        """A certificate, as it is kept; ``verify`` says whether it is as it was signed."""
+        """A certificate, as it lies there; ``verify`` says whether it is as it was signed."""
         try:
-            return read_certificate(self._kept(certificate_id))
+            return read_certificate(self._read(certificate_id))
         except InvalidInputError as problem:
             raise ObjectDamagedError(
                 f"certificate {certificate_id} in {self._objects.url} is damaged: {problem}"
@@ -168,9 +171,9 @@ class Certificates:
     ) -> Verdict:
         """Whether a certificate (its id, its JSON, or its page) is as it was signed, by a key that you trust.
 
-        Without ``public_key`` it is held against the keys that this store has ever signed with.
+        Without ``public_key`` it is compared with the keys that this store has ever signed with.
         """
-        given = self._kept(str(certificate)) if is_id(certificate) else certificate
+        given = self._read(str(certificate)) if is_id(certificate) else certificate
         if public_key is None:
             verdict = verify_certificate(given)
             if not verdict.signed or verdict.document is None:
@@ -179,7 +182,7 @@ class Certificates:
             public_key = [] if known is None else [known]
         return verify_certificate(given, public_key=public_key)
 
-    def _kept(self, certificate_id: str) -> bytes:
+    def _read(self, certificate_id: str) -> bytes:
         if not is_id(certificate_id):
             raise NotFoundError(f"there is no certificate {quote(certificate_id)}; see: holdfast certificate list")
         try:

@@ -1,8 +1,8 @@
 """The keyring: a random key for each user, wrapped by the master key, outside of the data and of every backup.
 
-A key goes by the user's pseudonym. Destroying it makes everything that was sealed under it unreadable, wherever a copy
-of that may be; a user who comes back has another pseudonym, and another key. The private half of the key that
-certificates are signed with is wrapped in the same way, and lies beside them.
+The id of a key is the user's pseudonym. When it is destroyed, everything that was sealed under it is unreadable, in
+every copy; a user who comes back has another pseudonym, and another key. The private half of the key that signs
+certificates is wrapped in the same way, and lies beside the others.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, new_key, sea
 
 FOLDER: Final = "keys/"
 SIGNING: Final = f"{FOLDER}signing/"
-#: Where keys are set aside whose master key was lost: ``keys/abandoned/<id>/<digest>.json``.
+#: Where keys are moved to when their master key is lost: ``keys/abandoned/<id>/<digest>.json``.
 ABANDONED: Final = f"{FOLDER}abandoned/"
-#: What tells one keyring from another: made with the first key, and never changed.
+#: The id of the keyring: made with the first key, and never changed.
 _ID_FOLDER: Final = f"{FOLDER}keyring/"
 _ID: Final = f"{_ID_FOLDER}id"
 _NAME: Final = re.compile(r"keys/([0-9a-f]{2}|signing)/([0-9a-f]{32})\.json")
 _ID_FORM: Final = re.compile(r"[0-9a-f]{32}")
 _GONE: Final = (
-    "the master key is gone, and keys are there that only it opens; bring it back from where you keep it: "
+    "the master key is missing, and there are keys that only it opens; bring it back from where you keep it: "
     "without it, cold memories and backups cannot be read again"
 )
 
@@ -51,19 +51,19 @@ Purpose = Literal["data", "signing"]
 
 
 class KeptKey(NamedTuple):
-    """What can be said of a key without opening it."""
+    """What is known of a key without opening it."""
 
     id: str
     purpose: Purpose
     master: str | None
-    """The master key that it is wrapped with; ``None`` if what is kept of it is damaged."""
+    """The master key that it is wrapped with; ``None`` if the key is damaged."""
     made_at: str | None
 
 
 class Keyring:
     """Data keys in an object store. ``master`` reads the master key if there is one; ``make`` makes it; ``previous``
-    reads the one before, while the master key is being changed. ``bind`` is given the keyring's id (``None`` if it has
-    none yet) before the first key is made, and raises ``KeyringError`` if the store belongs to another keyring.
+    reads the one before, while the master key is being changed. ``bind`` is called with the keyring's id (``None`` if
+    it has none yet) before the first key is made, and raises ``KeyringError`` if the store belongs to another keyring.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Keyring:
         return self._objects.url
 
     def id(self) -> str | None:
-        """What tells this keyring from another; ``None`` if no key was ever made in it."""
-        if _ID not in self._objects.names(_ID_FOLDER):  # where nothing was ever kept there is no place either
+        """The id of the keyring; ``None`` if no key was ever made in it."""
+        if _ID not in self._objects.names(_ID_FOLDER):  # before the first key the folder is missing too
             return None
         found = self._objects.get(_ID).decode("ascii", errors="replace").strip()
         if not _ID_FORM.fullmatch(found):
@@ -112,7 +112,7 @@ class Keyring:
         return known
 
     def make_id(self) -> str:
-        """The keyring's id, made if there is none, whichever store it is for."""
+        """The keyring's id, made if there is none, for whatever store."""
         if self.id() is None:
             self._objects.prepare()
             with suppress(ConflictError):  # another was faster
@@ -147,19 +147,19 @@ class Keyring:
         return self.get(key_id)
 
     def destroy(self, key_id: str) -> int:
-        """Destroy a key for good, with those of its id that were set aside; how many there were."""
+        """Destroy a key for good, with abandoned ones of the same id; how many there were."""
         names = list(self._kept_of(key_id))
         if names:
             self._objects.delete(names)
         return len(names)
 
     def has(self, key_id: str) -> bool:
-        """Whether there is a key of a pseudonym, in use or set aside."""
+        """Whether there is a key of a pseudonym, in use or abandoned."""
         return next(self._kept_of(key_id), None) is not None
 
     def _kept_of(self, key_id: str) -> Iterator[str]:
         try:
-            self._objects.get(_name(key_id))  # in a place that is gone, unlike in an empty one, this raises
+            self._objects.get(_name(key_id))  # if the place itself is missing, this raises
         except ObjectMissingError:
             pass
         else:
@@ -171,11 +171,11 @@ class Keyring:
         return (key_id for _, purpose, key_id in self._all() if purpose == "data")
 
     def kept(self) -> Iterator[KeptKey]:
-        """Every key that is wrapped with a master key, as far as that can be said without opening it."""
+        """What is known of every key without opening it."""
         for name, purpose, key_id in self._all():
             with suppress(ObjectMissingError):  # destroyed meanwhile
                 try:
-                    said = _parsed(key_id, self._objects.get(name))
+                    said = _parse(key_id, self._objects.get(name))
                 except ObjectDamagedError:
                     yield KeptKey(key_id, purpose, None, None)
                 else:
@@ -191,31 +191,31 @@ class Keyring:
     # --- the master key ------------------------------------------------------------------------------------------
 
     def rewrap(self, new: MasterKey, *, now: int, progress: Callable[[int], None] = lambda _count: None) -> int:
-        """Wrap every key with another master key; how many were not yet. Done again, it goes on where it stopped.
+        """Wrap every key with another master key; how many there were to wrap. Done again, it goes on where it stopped.
 
-        A key that another process makes meanwhile under the old one is found, too: it ends when a look at all of them
-        finds none. Whoever still holds the old master key after that must let go of it before making another key.
-        What cannot be opened is left as it is: ``check`` names it.
+        Keys that another process makes meanwhile under the old one are found too: it ends when none is left. A process
+        that still uses the old master key after that must read the new one before it makes a key. A key that cannot be
+        opened is left as it is: ``check`` lists it.
         """
         done = 0
-        while again := sum(self._rewrapped(name, key_id, new, now, progress) for name, _, key_id in self._all()):
+        while again := sum(self._rewrap(name, key_id, new, now, progress) for name, _, key_id in self._all()):
             done += again
         with self._lock:
             self._master = new
         return done
 
-    def _rewrapped(self, name: str, key_id: str, new: MasterKey, now: int, progress: Callable[[int], None]) -> bool:
-        """Wrap one key with another master key; whether that was to be done. One that is destroyed stays so."""
+    def _rewrap(self, name: str, key_id: str, new: MasterKey, now: int, progress: Callable[[int], None]) -> bool:
+        """Wrap one key with another master key; whether there was something to do. A destroyed key stays destroyed."""
         try:
             data, tag = self._objects.get_with_tag(name)
-            said = _parsed(key_id, data)
+            said = _parse(key_id, data)
             if said["master"] == new.id:
                 return False
-            fresh = _wrapped(self.unwrap(key_id, data), new, made_at=said.get("made_at"), wrapped_at=iso(now))
+            fresh = _wrap(self.unwrap(key_id, data), new, made_at=said.get("made_at"), wrapped_at=iso(now))
             self._objects.put(name, fresh, match=tag)
         except (ObjectMissingError, ObjectDamagedError, MasterKeyError):
             return False
-        except StaleError:  # another has rewrapped or destroyed it: the next look tells
+        except StaleError:  # another has rewrapped or destroyed it: the next round finds out
             return True
         progress(1)
         return True
@@ -237,17 +237,17 @@ class Keyring:
     # --- keys that were lost -------------------------------------------------------------------------------------
 
     def require_master(self) -> None:
-        """``MasterKeyError`` unless there is a master key that another key could be made under."""
+        """``MasterKeyError`` unless there is a master key to make keys with."""
         if self._read_master() is None:
             raise MasterKeyError(
-                "there is no master key to make other keys under; make one with holdfast key new, and set "
+                "there is no master key to make new keys with; make one with holdfast key new, and set "
                 "HOLDFAST_MASTER_KEY to it first"
             )
 
     def abandon(self, purpose: Purpose, key_id: str) -> None:
-        """Keep a key under another name, so that another can be made in its place; destroying that one destroys both.
+        """Move a key to another name, so that a new one can be made. Destroying the new one destroys both.
 
-        Cut short, it is there twice, and doing it again goes on.
+        If it is cut short, the key is there twice, and doing it again goes on.
         """
         name = _name(key_id) if purpose == "data" else f"{SIGNING}{key_id}.json"
         with suppress(ObjectMissingError):  # destroyed meanwhile
@@ -256,11 +256,11 @@ class Keyring:
             self._objects.delete([name])
 
     def is_abandoned(self, key_id: str) -> bool:
-        """Whether a key of this id was set aside."""
+        """Whether a key of this id was abandoned."""
         return next(self._objects.names(f"{ABANDONED}{key_id}/"), None) is not None
 
-    def _to_wrap_with(self) -> MasterKey:
-        """The master key of this moment, read anew; made if there is none, and nothing that one would have opened."""
+    def _wrapping_key(self) -> MasterKey:
+        """The master key, read now. If there is none and there are no keys, it is made."""
         with self._lock:
             master = self._read_master()
             if master is None:
@@ -270,8 +270,8 @@ class Keyring:
             self._master = master
             return master
 
-    def _to_unwrap(self, master_id: str) -> MasterKey | None:
-        """The master key of an id: the one that is known, the one that is there by now, or the one before it."""
+    def _unwrapping_key(self, master_id: str) -> MasterKey | None:
+        """The master key of an id: the one that was read before, the one that is there now, or the one before it."""
         with self._lock:
             if self._master is None or self._master.id != master_id:
                 self._master = self._read_master() or self._master
@@ -283,19 +283,19 @@ class Keyring:
     # --- how a key is kept ---------------------------------------------------------------------------------------
 
     def keep(self, name: str, key: DataKey, *, now: int) -> None:
-        """Keep a key, wrapped with the master key, under a name that nothing has: else ``ConflictError``."""
+        """Write a key, wrapped with the master key, under a new name; ``ConflictError`` if the name is taken."""
         self.claim_once()
-        master = self._to_wrap_with()
-        tag = self._objects.put(name, _wrapped(key, master, made_at=iso(now)), absent=True)
+        master = self._wrapping_key()
+        tag = self._objects.put(name, _wrap(key, master, made_at=iso(now)), absent=True)
         current = self._read_master()
-        if current is not None and current.id != master.id:  # it was changed just now, and this key was not seen
+        if current is not None and current.id != master.id:  # it was changed just now, and missed this key
             with suppress(StaleError):
-                self._objects.put(name, _wrapped(key, current, made_at=iso(now)), match=tag)
+                self._objects.put(name, _wrap(key, current, made_at=iso(now)), match=tag)
 
     def unwrap(self, key_id: str, data: bytes) -> DataKey:
-        """The key that was kept as ``data``; ``MasterKeyError`` if it takes another master key."""
-        kept = _parsed(key_id, data)
-        master = self._to_unwrap(kept["master"])
+        """The key in ``data``; ``MasterKeyError`` if it is wrapped with another master key."""
+        kept = _parse(key_id, data)
+        master = self._unwrapping_key(kept["master"])
         if master is None:
             raise MasterKeyError(
                 f"key {key_id} was wrapped with master key {kept['master']}, which HOLDFAST_MASTER_KEY is not; "
@@ -311,12 +311,12 @@ class Keyring:
 
 
 def explain_abandoned(key_id: str) -> str:
-    """Why nothing that was sealed under a key can be read, if that was set aside."""
+    """Why nothing that was sealed under an abandoned key can be read."""
     return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
 
 
 def explain_other_keyring(keyring: Keyring) -> str:
-    """What is to be said of something that was sealed under another keyring than this one."""
+    """Why something that was sealed under another keyring cannot be read."""
     return (
         f"was sealed under another keyring than the one in {keyring.url}; name the keyring that belongs to it in "
         "HOLDFAST_STATE_URL, and its master key in HOLDFAST_MASTER_KEY"
@@ -339,7 +339,7 @@ def open_keyring(
     )
 
 
-def _wrapped(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
+def _wrap(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
     sealed = seal(DataKey(_as_id(master), master.secret), _bound(key.id), key.secret)
     kept = {
         "holdfast_key": 1,
@@ -351,7 +351,7 @@ def _wrapped(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
     return to_json(kept).encode() + b"\n"
 
 
-def _parsed(key_id: str, data: bytes) -> dict[str, Any]:
+def _parse(key_id: str, data: bytes) -> dict[str, Any]:
     try:
         kept = json.loads(data)
         if kept["holdfast_key"] != 1 or kept["id"] != key_id or not isinstance(kept["master"], str):

@@ -25,7 +25,7 @@ _SECONDS: Final = 30
 
 
 class MasterKey(NamedTuple):
-    """A key of 256 bits, and the name it goes by: the beginning of a digest of it."""
+    """A key of 256 bits, and its id: the beginning of a digest of it."""
 
     id: str
     secret: bytes
@@ -44,8 +44,8 @@ class Change(NamedTuple):
 def read_master(setting: str, default: Path, *, called: str = SETTING) -> MasterKey | None:
     """The master key that a setting gives: ``file:<path>``, ``command:<command>``, or the key itself in base64.
 
-    Without a setting it is in the ``default`` file; ``None`` if that is not there yet. ``called`` is what the setting
-    goes by in messages.
+    Without a setting it is in the ``default`` file; ``None`` if there is no such file yet. ``called`` is the name of
+    the setting in messages.
     """
     if not setting:
         return _of_file(default) if default.exists() else None
@@ -61,7 +61,7 @@ def read_master(setting: str, default: Path, *, called: str = SETTING) -> Master
 
 
 def master_reader(setting: str, default: Path) -> Callable[[], MasterKey | None]:
-    """What reads the master key. A file is read each time, so that a change is noticed; a command is run once."""
+    """A function that reads the master key. A file is read each time, to notice a change; a command runs once."""
     read = partial(read_master, setting, default)
     return read if master_file(setting, default) is not None else cache(read)
 
@@ -96,7 +96,7 @@ def make_master(path: Path) -> MasterKey:
 def begin_change(path: Path) -> Change:
     """Put a new master key into a file, and the one it had into ``<file>.old`` until ``end_change``.
 
-    A change that was begun and not ended is gone on with: no third key is made.
+    A change that was begun and not ended is continued: no third key is made.
     """
     old = _old(path)
     if not path.exists():
@@ -152,8 +152,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read: whole, or not at all, and on the disk when this returns. Whoever
-    calls has the lock, so that what lies there of an earlier try is of one that was cut short.
+    """Write a file that only its owner may read: whole or not at all, and on the disk when this returns. The caller has
+    the lock, so a draft that is there is of an earlier try that was cut short.
     """
     draft = path.with_name(f".{path.name}.draft")
     draft.unlink(missing_ok=True)

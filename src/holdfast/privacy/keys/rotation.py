@@ -1,7 +1,7 @@
 """Changing the master key: every key that is wrapped with the old one is wrapped with the new one instead.
 
-Nothing that was sealed is touched. Cut short, the same call goes on where it stopped: each key says which master key it
-takes.
+Nothing that was sealed is touched. If it is cut short, the same call goes on where it stopped: each key names the
+master key that it is wrapped with.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from holdfast.privacy.keys.master import MasterKey, begin_change, end_change, ma
 
 
 class Rotated(NamedTuple):
-    """How a change of the master key ended."""
+    """The result of changing the master key."""
 
     master: str
     """The id of the new one."""
     rewrapped: int
     left: tuple[str, ...]
-    """Keys that could not be opened, and are as they were."""
+    """Keys that could not be opened, and were not changed."""
     file: Path | None
-    """The file that has the new one, where it replaced the old one there."""
+    """The file in which the new one replaced the old one."""
 
 
 def rotate_master(
@@ -37,8 +37,8 @@ def rotate_master(
     now: int,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Rotated:
-    """Change the master key that a setting gives to ``new``, which is given in the same ways; without it, to one that
-    is made, and put in its file in place of the old one.
+    """Change the master key that a setting gives to ``new``, which has the same forms; without it, a new one is made
+    and written to the file of the old one.
     """
     keyring = open_keyring(objects, setting, default)
     if new is not None:
@@ -51,8 +51,8 @@ def rotate_master(
     path = master_file(setting, default)
     if path is None:
         raise InvalidInputError(
-            "HOLDFAST_MASTER_KEY does not name a file that a new key could be put in; make one with holdfast key new, "
-            "keep it where you keep such things, and say where with --new"
+            "HOLDFAST_MASTER_KEY does not name a file to write a new key to; make one with holdfast key new, keep it "
+            "where you keep secrets, and name it with --new"
         )
     _check_openable(keyring, None)
     change = begin_change(path)
@@ -63,11 +63,11 @@ def rotate_master(
 
 
 def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
-    """Refuse where the present master key opens none of the keys: then it is not the right one."""
+    """``MasterKeyError`` if the present master key opens none of the keys: then it is not the right one."""
     others = {key.id for key in keyring.kept() if new is None or key.master != new.id}
     if others and others <= set(keyring.check()):
         raise MasterKeyError(
-            f"the master key opens none of the {len(others):,} keys that are to be wrapped anew; nothing was changed: "
+            f"the master key opens none of the {len(others):,} keys that are to be wrapped again; nothing was changed: "
             "give the one that they are wrapped with as HOLDFAST_MASTER_KEY"
         )
 

@@ -2,7 +2,7 @@
 
 A sealed text is a line that says what it is and under which key (``holdfast-sealed 1 <key id> <print>``), a nonce of
 twelve bytes, and what AES-256-GCM makes of the content; line and name are authenticated with it, so that nothing can be
-taken for something else. The print is the beginning of a digest of the key: two keyrings may have a key of the same id.
+taken for something else. The print is the beginning of a digest of the key: two keyrings may have keys of the same id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OtherKeyError(SealBrokenError):
 
 
 class DataKey(NamedTuple):
-    """A random key, and the name it goes by."""
+    """A random key, and its id."""
 
     id: str
     secret: bytes
@@ -40,12 +40,12 @@ class DataKey(NamedTuple):
 
 
 def new_key(key_id: str) -> DataKey:
-    """A key that was never there before."""
+    """A new random key."""
     return DataKey(key_id, secrets.token_bytes(KEY_BYTES))
 
 
 def seal(key: DataKey, name: str, content: bytes) -> bytes:
-    """The content, for no one's eyes but those of the key's owner."""
+    """The content, encrypted and authenticated under a key, for a name."""
     line = b"holdfast-sealed %s %s %s\n" % (_VERSION, key.id.encode(), _print_of(key))
     nonce = secrets.token_bytes(_NONCE)
     return line + nonce + _cipher(key).encrypt(nonce, content, line + name.encode())

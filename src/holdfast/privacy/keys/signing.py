@@ -7,6 +7,9 @@ for ever: what was signed can be verified after a rotation, and after the master
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import re
 import secrets
 from collections.abc import Iterator
@@ -23,7 +26,57 @@ from holdfast.core.errors import (
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import SIGNING, Keyring
 from holdfast.privacy.keys.sealing import KEY_BYTES, DataKey
-from holdfast.privacy.keys.signatures import public_id, public_pem, read_public
+
+
+def public_id(public: bytes) -> str:
+    """The id of a key."""
+    return hashlib.sha256(b"holdfast signing key\0" + public).hexdigest()[:32]
+
+
+def public_pem(public: bytes) -> bytes:
+    """A public half as other programs read it (``openssl pkey -pubin``)."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - costs time
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
+
+    key = Ed25519PublicKey.from_public_bytes(public)
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def read_public(text: str | bytes) -> bytes:
+    """The 32 bytes of a public half that is given in PEM, or as a certificate has it (in base64)."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - costs time
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    try:
+        if b"-----BEGIN" in data:
+            key = load_pem_public_key(data)
+            if isinstance(key, Ed25519PublicKey):
+                return key.public_bytes_raw()
+        else:
+            public = base64.b64decode(data.strip(), validate=True)
+            if len(public) == KEY_BYTES:
+                return public
+    except (ValueError, binascii.Error, UnsupportedAlgorithm):
+        pass
+    raise InvalidInputError(
+        "that is no public key of Ed25519; give it in PEM, as holdfast key public prints it, "
+        "or in base64, as a certificate has it"
+    )
+
+
+def is_signature(signature: bytes, message: bytes, public: bytes) -> bool:
+    """Whether a message was signed, exactly as it is, with the private half of a key."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs time
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
 
 _CURRENT: Final = f"{SIGNING}current"
 _PUBLIC: Final = re.compile(rf"{SIGNING}([0-9a-f]{{32}})\.pub")
@@ -31,7 +84,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class SigningKey(NamedTuple):
-    """A private key, its public half, and the name that both go by: the beginning of a digest of the public half."""
+    """A private key, its public half, and their id: the beginning of a digest of the public half."""
 
     id: str
     secret: bytes
@@ -61,20 +114,20 @@ class SigningKeys:
             key_id = self.current_id()
             if key_id is None:
                 with suppress(ConflictError):  # another was faster
-                    return self._install(self._made(now), absent=True)
+                    return self._install(self._make(now), absent=True)
                 continue
             with suppress(ObjectMissingError):
-                return self._opened(key_id, self._objects.get(_private_name(key_id)))
-            if self.current_id() == key_id:  # it is no rotation that has removed it
+                return self._open(key_id, self._objects.get(_private_name(key_id)))
+            if self.current_id() == key_id:  # no rotation has removed it
                 raise ObjectDamagedError(
                     f"the private half of signing key {key_id} is missing; bring it back from a copy of the keyring, "
                     "or make another key with: holdfast key rotate --signing"
                 )
 
     def rotate(self, *, now: int) -> SigningKey:
-        """Another key to sign with from now on. The private half of the one before is destroyed, the public one stays.
+        """Make a new key to sign with. The private half of the old one is destroyed, the public one stays.
 
-        The old one need not be opened: this is also how to go on after the master key was lost.
+        The old one need not be opened, so this also works after the master key was lost.
         """
         self._objects.prepare()
         while True:
@@ -82,8 +135,8 @@ class SigningKeys:
                 before, tag = self._objects.get_with_tag(_CURRENT)
             except ObjectMissingError:
                 before, tag = b"", None
-            key = self._made(now)
-            with suppress(ConflictError):  # another has rotated meanwhile: that one is replaced, too
+            key = self._make(now)
+            with suppress(ConflictError):  # another process has rotated meanwhile: its key is replaced too
                 self._install(key, absent=tag is None, match=tag)
                 old = before.decode("ascii", errors="replace").strip()
                 self._objects.delete([_private_name(old)] if _ID.fullmatch(old) else [])
@@ -113,20 +166,20 @@ class SigningKeys:
     def current_id(self) -> str | None:
         """The id of the key in use; ``None`` if none has been needed yet."""
         try:
-            said = self._objects.get(_CURRENT).decode("ascii", errors="replace").strip()
+            found = self._objects.get(_CURRENT).decode("ascii", errors="replace").strip()
         except ObjectMissingError:
             return None
-        if not _ID.fullmatch(said):
+        if not _ID.fullmatch(found):
             raise ObjectDamagedError(
                 f"{_CURRENT} in {self._objects.url} is damaged; bring it back from a copy of the keyring, or make "
                 "another signing key with: holdfast key rotate --signing"
             )
-        return said
+        return found
 
     # --- how it is kept ------------------------------------------------------------------------------------------
 
-    def _made(self, now: int) -> SigningKey:
-        """A new key, both halves kept, not in use yet."""
+    def _make(self, now: int) -> SigningKey:
+        """Make a new key and write both halves; it is not in use yet."""
         self._keyring.claim_once()
         secret = secrets.token_bytes(KEY_BYTES)
         public = _public_of(secret)
@@ -136,7 +189,7 @@ class SigningKeys:
         return key
 
     def _install(self, key: SigningKey, *, absent: bool, match: str | None = None) -> SigningKey:
-        """Make it the key in use; if another was faster, what was kept of this one goes again: it signed nothing."""
+        """Make it the key in use; if another process was faster, remove it again: it has signed nothing."""
         try:
             self._objects.put(_CURRENT, key.id.encode() + b"\n", absent=absent, match=match)
         except ConflictError:
@@ -144,7 +197,7 @@ class SigningKeys:
             raise
         return key
 
-    def _opened(self, key_id: str, data: bytes) -> SigningKey:
+    def _open(self, key_id: str, data: bytes) -> SigningKey:
         try:
             secret = self._keyring.unwrap(key_id, data).secret
         except MasterKeyError as problem:

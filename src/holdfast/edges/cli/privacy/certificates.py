@@ -130,7 +130,7 @@ def _read(file: str) -> bytes:
 
 def _against_file(text: bytes, public_key: Path) -> Verdict:
     from holdfast.privacy.certificates.certificate import verify_certificate  # noqa: PLC0415 - not needed for --help
-    from holdfast.privacy.keys.signatures import read_public  # noqa: PLC0415
+    from holdfast.privacy.keys.signing import read_public  # noqa: PLC0415
 
     return verify_certificate(text, public_key=read_public(_read(str(public_key))))
 

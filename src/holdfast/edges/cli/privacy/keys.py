@@ -140,7 +140,7 @@ def public_key(
     as_json: Json = False,
 ) -> None:
     """Print the public half of the key that certificates are signed with, for those who are to verify them."""
-    from holdfast.privacy.keys.signatures import public_pem  # noqa: PLC0415 - not needed for --help
+    from holdfast.privacy.keys.signing import public_pem  # noqa: PLC0415 - not needed for --help
 
     state = open_state(home)
     wanted = key_id or (state.signing.current_id() if _is_there(state) else None)
