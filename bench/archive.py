@@ -20,7 +20,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,7 +118,7 @@ def _outcome(holdfast: Holdfast, user: str, conversation: Conversation) -> _Outc
         whole = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
         parts.append(len(memory.get(episode)["content"]) / len(whole))
 
-    def ask(search: Callable[..., list[dict[str, Any]]], top_k: int) -> list[float]:
+    def ask(search: Callable[..., Sequence[Mapping[str, Any]]], top_k: int) -> list[float]:
         return [
             _recall((names[found["episode_id"]] for found in search(text, top_k=top_k)), relevant)
             for text, relevant in conversation.questions

@@ -78,6 +78,17 @@ if TYPE_CHECKING:
     from holdfast.lifecycle.audit import Verdict
     from holdfast.lifecycle.previews import Preview
     from holdfast.lifecycle.sweeping.plan import Plan, Report
+    from holdfast.results import (
+        AddManyResult,
+        AddResult,
+        DeleteResult,
+        ExplainResult,
+        GetResult,
+        MemoryResult,
+        RetrieveResult,
+        SessionResult,
+        UserResult,
+    )
 
 __version__ = VERSION
 
@@ -92,17 +103,36 @@ _LATER = {
     "Usage": "holdfast.core.records",
     "Verdict": "holdfast.lifecycle.audit",
 }
+_LATER |= dict.fromkeys(
+    (
+        "AddManyResult",
+        "AddResult",
+        "DeleteResult",
+        "ExplainResult",
+        "GetResult",
+        "MemoryResult",
+        "RetrieveResult",
+        "SessionResult",
+        "UserResult",
+    ),
+    "holdfast.results",
+)
 
 __all__ = [
+    "AddManyResult",
+    "AddResult",
     "AgentRemovedError",
     "ClockError",
     "ClosedError",
     "ConfirmationNeededError",
     "ConflictError",
+    "DeleteResult",
     "EmbedderError",
     "EmbedderUnavailableError",
     "EpisodicRetentionPolicy",
+    "ExplainResult",
     "ForbiddenError",
+    "GetResult",
     "HeldError",
     "Hold",
     "Holdfast",
@@ -124,6 +154,7 @@ __all__ = [
     "LedgerError",
     "MasterKeyError",
     "MemoryManager",
+    "MemoryResult",
     "MemoryType",
     "MissingExtraError",
     "NotAStoreError",
@@ -142,7 +173,9 @@ __all__ = [
     "RequestInProgressError",
     "RequestTimeoutError",
     "RequestTooLargeError",
+    "RetrieveResult",
     "SchemaViolationError",
+    "SessionResult",
     "StaleError",
     "StorageError",
     "StoreAwayError",
@@ -156,6 +189,7 @@ __all__ = [
     "SummarizerUnavailableError",
     "UnauthenticatedError",
     "Usage",
+    "UserResult",
     "Verdict",
 ]
 

@@ -34,6 +34,7 @@ from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
+from holdfast.results import ExplainResult, ForgetResult, UserResult
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store
 
@@ -204,7 +205,7 @@ class Holdfast:
             return self.upkeep.plan(at, confirm=confirm)
         return self.upkeep.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
 
-    def explain(self, memory_id: str, *, user_id: str | None = None) -> dict[str, Any]:
+    def explain(self, memory_id: str, *, user_id: str | None = None) -> ExplainResult:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone (with ``user_id``): when, why and under which rule it went.
         """
@@ -227,7 +228,7 @@ class Holdfast:
         """The same as ``export_user(user_id)``."""
         return self.export_user(user_id)
 
-    def forget_source(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def forget_source(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
         """Send all that came from a source, of a user or of everyone, and all that was derived from it, to the recycle
         bin for 15 days; how much that was. With ``dry_run``, how much it would be.
 
@@ -236,7 +237,7 @@ class Holdfast:
         """
         return self._sources.forget(source, user_id, dry_run=dry_run)
 
-    def users(self, *, after: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    def users(self, *, after: str | None = None, limit: int = 100) -> list[UserResult]:
         """The users of the tenant of whom memories or conversations are kept, in whatever state, by their ids.
 
         Each has ``user_id``, ``memories`` (live ones), ``kinds`` (the same, kind by kind), ``sessions`` and
@@ -293,7 +294,7 @@ class Holdfast:
         self.close()
 
 
-def _describe_user(user: UserSummary) -> dict[str, Any]:
+def _describe_user(user: UserSummary) -> UserResult:
     return {
         "user_id": user.user_id,
         "memories": sum(user.memories.values()),

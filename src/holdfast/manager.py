@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from holdfast.core.content import (
     MAX_QUERY_BYTES,
@@ -60,6 +60,17 @@ from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS
+from holdfast.results import (
+    AddManyResult,
+    AddResult,
+    DeleteResult,
+    ExplainResult,
+    GetResult,
+    MemoryResult,
+    RestoreResult,
+    RetrieveResult,
+    RulesResult,
+)
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str
@@ -116,7 +127,7 @@ class Memory:
         *,
         source: str | None = None,
         derived_from: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> AddResult:
         """Remember ``content``; when this returns, it is durable (working memory aside).
 
         Gives ``memory_id``, ``operation``, ``memory_type``, ``latency_ms`` and ``quota_remaining`` (``None``: no
@@ -139,7 +150,7 @@ class Memory:
         *,
         source: str | None = None,
         derived_from: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> AddResult:
         """Remember ``content``; at the quota, the oldest tenth of the kind goes to the recycle bin first.
 
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
@@ -154,7 +165,7 @@ class Memory:
         *,
         source: str | None = None,
         derived_from: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> AddManyResult:
         """Remember many contents in one transaction, all of them or none.
 
         ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
@@ -170,15 +181,15 @@ class Memory:
         ids, usage, gone = (
             self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
         )
-        went = _went(kind, gone)
-        return {
+        result: AddManyResult = {
             "memory_ids": ids,
-            "operation": "add_with_prune" if "pruned" in went else "add_many",
+            "operation": "add_many",
             "memory_type": kind.name.value,
             "latency_ms": watch.ms(),
             "quota_remaining": (usage or self._usage(kind)).remaining,
-            **went,
         }
+        _note_gone(result, kind, gone)
+        return result
 
     def _add_one(
         self,
@@ -188,22 +199,23 @@ class Memory:
         origin: Origin,
         *,
         prune: bool,
-    ) -> dict[str, Any]:
+    ) -> AddResult:
         watch = Stopwatch()
         kind = kind_of(memory_type)
         (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
         elapsed = watch.ms()
         self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        went = _went(kind, gone)
-        return {
+        result: AddResult = {
             "memory_id": memory_id,
-            "operation": "add_with_prune" if "pruned" in went else "add",
+            "operation": "add",
             "memory_type": kind.name.value,
             "latency_ms": elapsed,
             "quota_remaining": usage.remaining,
-            **went,
-            **({"indexed_chars": INDEXED_CHARS} if isinstance(content, str) and len(content) > INDEXED_CHARS else {}),
         }
+        _note_gone(result, kind, gone)
+        if isinstance(content, str) and len(content) > INDEXED_CHARS:
+            result["indexed_chars"] = INDEXED_CHARS
+        return result
 
     def _write(
         self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
@@ -263,7 +275,7 @@ class Memory:
         memory_type: MemoryKind | None = None,
         include_archived: bool | None = None,
         explain: bool = False,
-    ) -> list[dict[str, Any]]:
+    ) -> list[RetrieveResult]:
         """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
 
         Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
@@ -289,7 +301,7 @@ class Memory:
         )
         return results
 
-    def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[dict[str, Any]]:
+    def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[RetrieveResult]:
         if kind.durable:
             pairs = self._records.search(kind.name, query, options)
             return [_scored(shown(record, options.now), hit, explain=options.explain) for record, hit in pairs]
@@ -307,7 +319,7 @@ class Memory:
         include_archived: bool = False,
         source: str | None = None,
         before: str | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[MemoryResult]:
         """Memories of a kind that pass the filters, newest first; with ``source``, those that came from there.
 
         With ``before`` (the id of a memory, be it there or not), those older than that: a long list is read page by
@@ -332,17 +344,19 @@ class Memory:
         now = self._parts.now()
         return [shown(record, now) for record in found]
 
-    def get(self, memory_id: str) -> dict[str, Any]:
+    def get(self, memory_id: str) -> GetResult:
         """One memory; ``NotFoundError`` says why there is none."""
         found = self._item(memory_id)
         if found is not None:
-            return self._shown_item(*found)
+            return cast("GetResult", self._shown_item(*found))
         record = self._records.read(memory_id)
         now = self._parts.now()
-        body = record.body if record.body is not None and not record.is_archived(now) else {}
-        return {**shown(record, now), **body}
+        result = cast("GetResult", shown(record, now))
+        if record.body is not None and not record.is_archived(now):
+            result.update(cast("GetResult", record.body))
+        return result
 
-    def derived(self, memory_id: str, *, deep: bool = False) -> list[dict[str, Any]]:
+    def derived(self, memory_id: str, *, deep: bool = False) -> list[MemoryResult]:
         """The memories that say they were derived from a memory or a message, which need not be there any more; with
         ``deep``, what was derived from those too, and so on, nearest first.
         """
@@ -368,7 +382,7 @@ class Memory:
         *,
         source: str | None = None,
         derived_from: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> MemoryResult:
         """Change what a memory says, its metadata (all of it is replaced), or where it comes from; what is not given
         stays, and so does its age.
         """
@@ -406,7 +420,7 @@ class Memory:
 
     def _update_item(
         self, kind: Kind, item: Message, content: Content | None, metadata: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    ) -> MemoryResult:
         if kind.name is not MemoryType.WORKING:
             raise refuse_kind(kind, "updated", "add a new message instead")
         text = item.content if content is None else check_content(_as_text(content, kind))
@@ -414,7 +428,7 @@ class Memory:
         self.working.update(changed)
         return self._shown_item(kind, changed)
 
-    def delete(self, memory_id: str, *, with_derived: bool = False) -> dict[str, Any]:
+    def delete(self, memory_id: str, *, with_derived: bool = False) -> DeleteResult:
         """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
 
         With ``with_derived``, all that was derived from it goes to the bin too, and ``deleted_with`` has the ids; a
@@ -425,7 +439,7 @@ class Memory:
         if found is not None:
             kind, item = found
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
-            result = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
+            result: DeleteResult = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
             if with_derived:
                 went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
         else:
@@ -440,10 +454,13 @@ class Memory:
                 self.entity.retell_sources(record.id)
         refresh_entity_text(self._parts, self._scope.subject, went)
         left = [one.id for one in self._lineage.live_derived(memory_id)]
-        more = {"deleted_with": went, "derived": left}
-        return {**result, **{name: ids for name, ids in more.items() if ids}}
+        if went:
+            result["deleted_with"] = went
+        if left:
+            result["derived"] = left
+        return result
 
-    def restore(self, memory_id: str) -> dict[str, Any]:
+    def restore(self, memory_id: str) -> RestoreResult:
         """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
         derived from it (``restored_with``).
         """
@@ -452,10 +469,12 @@ class Memory:
         if record.kind is MemoryType.ENTITY:
             self.entity.retell_sources(record.id)
         refresh_entity_text(self._parts, self._scope.subject, came)
-        back = shown(self._records.read(memory_id), self._parts.now())
-        return {**back, "restored_with": came} if came else back
+        back = cast("RestoreResult", shown(self._records.read(memory_id), self._parts.now()))
+        if came:
+            back["restored_with"] = came
+        return back
 
-    def explain(self, memory_id: str) -> dict[str, Any]:
+    def explain(self, memory_id: str) -> ExplainResult:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone: when, why and under which rule it went.
         """
@@ -465,12 +484,12 @@ class Memory:
         ttl = self.short_term.get_ttl()
         turn = self._parts.history.find_message(self._scope.subject, memory_id)
         if turn is None:
-            return explain_item(*found, self._shown_item(*found), ttl)
+            return explain_item(*found, ttl)
         said = explain_turn(self._parts, turn)
         leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
         return {**said, "summary": f"{said['summary']} {leaves}"}
 
-    def rules(self) -> dict[str, Any]:
+    def rules(self) -> RulesResult:
         """How long each kind is kept for this user, agent and session, by the rules in force, in words and numbers.
 
         When it is archived and when deleted, how long it is in the recycle bin, how much there may be, and which holds
@@ -479,7 +498,7 @@ class Memory:
         self._parts.check()
         return describe_rules(self._parts, self._scope)
 
-    def rehydrate(self, memory_id: str) -> dict[str, Any]:
+    def rehydrate(self, memory_id: str) -> MemoryResult:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
         self._records.check_agent()
         now = self._parts.now()
@@ -594,7 +613,7 @@ class Memory:
             self._records.check_agent()
         return found
 
-    def _shown_item(self, kind: Kind, item: Message) -> dict[str, Any]:
+    def _shown_item(self, kind: Kind, item: Message) -> MemoryResult:
         role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
         return {
             "memory_id": item.id,
@@ -637,7 +656,7 @@ class Plain:
         memory_id: str = added["memory_id"]
         return memory_id
 
-    def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[RetrieveResult]:
         """What is remembered of this kind that bears on ``query``."""
         return self._memory.retrieve(query, [self._kind], top_k, filters)
 
@@ -645,7 +664,7 @@ class Plain:
         """All of a user's memories of this kind, whole, in whatever state, whichever agent they are with."""
         return self._memory.export_kind(user_id, self._kind)
 
-    def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
+    def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[MemoryResult]:
         """What is remembered of this kind, newest first."""
         return self._memory.list_memories(self._kind, filters, limit=limit)
 
@@ -670,9 +689,13 @@ def _log_archived(decision: Decision) -> None:
     _log.info("archived memory %s (%s) to %s", decision.id, decision.kind, where)
 
 
-def _went(kind: Kind, gone: int) -> dict[str, int]:
-    """How many old ones made way: out of the sliding window, or to the recycle bin."""
-    return {} if not gone else {"dropped" if kind.name is MemoryType.SHORT_TERM else "pruned": gone}
+def _note_gone(result: AddResult | AddManyResult, kind: Kind, gone: int) -> None:
+    """Say how many old ones made way: out of the sliding window, or to the recycle bin."""
+    if gone and kind.name is MemoryType.SHORT_TERM:
+        result["dropped"] = gone
+    elif gone:
+        result["pruned"] = gone
+        result["operation"] = "add_with_prune"
 
 
 def _as_text(content: Content, kind: Kind) -> str:
@@ -696,17 +719,20 @@ def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | 
     return list(dict.fromkeys(kind_of(name) for name in several))
 
 
-def _scored(result: dict[str, Any], hit: Hit, *, explain: bool) -> dict[str, Any]:
-    scored = {**result, "score": hit.score}
-    return {**scored, "explanation": hit.parts} if explain else scored
+def _scored(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
+    scored = cast("RetrieveResult", result)
+    scored["score"] = hit.score
+    if explain:
+        scored["explanation"] = hit.parts
+    return scored
 
 
-def _merged(found: Mapping[MemoryType, list[dict[str, Any]]], top_k: int) -> list[dict[str, Any]]:
+def _merged(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) -> list[RetrieveResult]:
     """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
     firsts = [results[0] for results in found.values() if results]
     others = [result for results in found.values() for result in results[1:]]
 
-    def order(result: dict[str, Any]) -> tuple[bool, float]:
+    def order(result: RetrieveResult) -> tuple[bool, float]:
         return result["memory_type"] != MemoryType.WORKING, -result["score"]
 
     chosen = sorted(firsts, key=order)[:top_k]

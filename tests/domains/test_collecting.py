@@ -21,6 +21,7 @@ from holdfast.core.domains import DEFAULT_POLICY, normalised
 from holdfast.lifecycle.domains.rules import wanted_by
 from holdfast.lifecycle.sweeping.plan import Plan
 from holdfast.memory.services import Services
+from holdfast.results import RuleResult
 from homes import ENGINES, Homes, on_sqlite
 from lifecycle.fuses import DeathError, Fuse
 
@@ -35,7 +36,7 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 def add(memory: MemoryManager, source_type: str | None = "context", kind: str = "long_term", **metadata: Any) -> str:
     labels = metadata if source_type is None else {"source_type": source_type, **metadata}
     done = memory.add(f"a note of {source_type}", kind, labels)
-    return cast("str", done["memory_id"])
+    return done["memory_id"]
 
 
 def seen(memory: MemoryManager) -> set[str]:
@@ -48,7 +49,7 @@ def plan_of(holdfast: Holdfast) -> Plan:
     return plan
 
 
-def rule_of(holdfast: Holdfast) -> dict[str, Any] | None:
+def rule_of(holdfast: Holdfast) -> RuleResult | None:
     found = [rule for rule in holdfast.policies.list() if rule["level"] == "domain"]
     assert len(found) <= 1, "one policy is in force at a time"
     return found[0] if found else None
@@ -90,8 +91,8 @@ def test_a_memory_goes_by_the_policy_from_read_to_bin_and_back(
     assert [hit["memory_id"] for hit in memory.retrieve("a note of context")] == [other]
 
     said = holdfast.explain(old)
-    assert said["next"]["rule"] == "the memory domain's policy, version 1"
-    assert said["next"]["due"]
+    assert said["next"]["rule"] == "the memory domain's policy, version 1"  # type: ignore[index]
+    assert said["next"]["due"]  # type: ignore[index]
     plan = plan_of(holdfast)
     assert [decision.id for decision in plan.decisions] == [old]
     assert plan.lines[0].reason == "10 days after it was made, by the memory domain's policy, version 1"

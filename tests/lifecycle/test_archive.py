@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,7 +28,7 @@ from lifecycle.soundness import check_sound, object_path, objects_of
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 
 
-def contents(found: list[dict[str, Any]]) -> list[str]:
+def contents(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return [one["content"] for one in found]
 
 

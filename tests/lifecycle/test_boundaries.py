@@ -5,8 +5,9 @@ No sweep runs in any of these tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def plain(memory: MemoryManager, kind: str) -> dict[str, Seen]:
     """Every way to read a memory of a kind that is a plain text."""
     memory_id = memory.add("Ann prefers trains to planes", kind)["memory_id"]
 
-    def is_among(found: list[dict[str, object]]) -> bool:
+    def is_among(found: Sequence[Mapping[str, object]]) -> bool:
         return any(one["memory_id"] == memory_id for one in found)
 
     return {
@@ -159,7 +160,7 @@ def test_a_rule_at_every_level_holds_to_the_microsecond(
     holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, level: str
 ) -> None:
     memory_id = memory.add("Ann prefers trains", "long_term")["memory_id"]
-    scope = {
+    scope: dict[str, Any] = {
         "tenant": {},
         "user": {"user_id": "user_123"},
         "agent": {"agent_id": "travel_agent"},

@@ -20,7 +20,7 @@ def test_a_message_that_was_restored_is_explained_as_live(holdfast: Holdfast, me
     binned = memory.explain(message)
     assert (binned["state"], binned["is_visible"], binned["days_left"]) == ("recycled", False, 15)
     assert (binned["removed_at"], binned["removed_because"]) == (now(holdfast), "deleted by the user")
-    assert binned["next"]["action"] == "delete"
+    assert binned["next"]["action"] == "delete"  # type: ignore[index]
     assert "Deleted for good" not in binned["summary"]
 
     holdfast.recycle.restore(memory_id=message)
@@ -47,9 +47,9 @@ def test_a_message_lives_by_the_rule_of_its_session_when_its_short_term_window_i
 
     assert said == holdfast.explain(first, user_id="user_123")
     assert said["next"] == in_window["next"]
-    assert said["next"]["action"] == "recycle"
-    assert said["next"]["at"] == iso(active + 10 * 86_400 * 1_000_000)
-    assert said["next"]["reason"].startswith(
+    assert said["next"]["action"] == "recycle"  # type: ignore[index]
+    assert said["next"]["at"] == iso(active + 10 * 86_400 * 1_000_000)  # type: ignore[index]
+    assert said["next"]["reason"].startswith(  # type: ignore[index]
         "10 days after its session was last active, by the agent's rule for history"
     )
     clock.advance(days=10)

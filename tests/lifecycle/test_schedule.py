@@ -25,6 +25,7 @@ from holdfast.core.times import SECOND, moment
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL, SWEEPER, Leadership
 from holdfast.lifecycle.schedule.schedule import JOBS, Job, Runner, Schedule, take_back
 from holdfast.ports.work import Lease
+from holdfast.results import JobResult
 from holdfast.storage.relational.coordination import SqlJobs, SqlLeases, check_lease, new_holder
 from holdfast.storage.relational.database import Database
 from holdfast.storage.stores import open_database
@@ -95,7 +96,7 @@ class Bench:
         schedule.enrol()
         return schedule
 
-    def row(self, name: str, schedule: Schedule | None = None) -> dict[str, Any]:
+    def row(self, name: str, schedule: Schedule | None = None) -> JobResult:
         return next(row for row in (schedule or self.schedule).list() if row["name"] == name)
 
     def take_back(self) -> list[str]:
@@ -346,7 +347,7 @@ def test_an_error_that_is_hardly_text_is_recorded(bench: Bench, caplog: pytest.L
     bench.deeds["minutely"] = fail_oddly
     bench.clock.advance(minutes=1)
     schedule.run_due()
-    error = bench.row("minutely")["error"]
+    error = str(bench.row("minutely")["error"])
     assert error.startswith("RuntimeError: ?xxx")
     assert len(error) <= 2_000
 
@@ -414,7 +415,7 @@ def test_a_job_is_overdue_when_its_slot_has_waited_for_over_an_hour(bench: Bench
 
 
 def test_a_slot_that_was_cut_short_and_left_is_overdue_and_a_running_one_is_not(bench: Bench) -> None:
-    seen: list[dict[str, Any]] = []
+    seen: list[JobResult] = []
 
     def run_long() -> dict[str, Any]:
         bench.clock.advance(hours=3)

@@ -547,7 +547,7 @@ class Machine(RuleBasedStateMachine):
             if talk.state == "recycled" and talk.purge_at > self.now
         )
         parts = ("user_id", "agent_id", "session_id", "messages", "purge_at")
-        shown = Counter(tuple(one[part] for part in parts) for one in listed if one["type"] == "session")
+        shown = Counter(tuple(one.get(part) for part in parts) for one in listed if one["type"] == "session")
         assert shown == talks
         agents = {a: iso(until) for a, until in self.model.agents.items() if until is not None and until > self.now}
         assert {one["agent_id"]: one["purge_at"] for one in listed if one["type"] == "agent"} == agents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ def add(memory: MemoryManager, content: str = "Ann lives in Rome", kind: str = "
     return memory_id
 
 
-def ids(found: list[dict[str, Any]]) -> list[str]:
+def ids(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return [one["memory_id"] for one in found]
 
 

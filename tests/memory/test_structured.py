@@ -18,7 +18,7 @@ def test_documents_are_found_by_their_fields(memory: MemoryManager) -> None:
     memory.structured.put("invoices", {"total": 99}, key="i1")
 
     def totals(where: dict[str, object]) -> list[float]:
-        return [found["document"]["total"] for found in memory.structured.find("orders", where, order_by="total")]
+        return [found["document"]["total"] for found in memory.structured.find("orders", where, order_by="total")]  # type: ignore[index]
 
     assert totals({"status": "paid"}) == [30, 99]
     assert totals({"total": {"gte": 12.5, "lt": 99}}) == [12.5, 30]

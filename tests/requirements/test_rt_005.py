@@ -328,7 +328,7 @@ def test_rt_005_who_serves_the_schedule_looks_for_due_jobs_more_often_than_once_
     holdfast.schedule.serve(waits, poll_seconds=86_400)
     (job,) = [job for job in holdfast.schedule.list() if job["enabled"]]
     assert clock() - started > timedelta(hours=2)
-    assert clock() - datetime.fromisoformat(job["last_slot"]) < timedelta(hours=1), "and what is due is run"
+    assert clock() - datetime.fromisoformat(str(job["last_slot"])) < timedelta(hours=1), "and what is due is run"
 
 
 # --- metrics --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -22,6 +21,7 @@ from holdfast import Holdfast, store
 from holdfast.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
 from holdfast.core.records import Subject
 from holdfast.recall.embedders import open_embedder
+from holdfast.results import AddResult
 from holdfast.storage.postgres import database as module
 from holdfast.storage.postgres.optimistic import Expectations, as_record
 from storage.postgres_relay import COMMIT, Fuse, Relay, relayed
@@ -73,7 +73,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             yield Stage(server, direct, relay, url, tmp_path_factory.mktemp("home"))
 
 
-def add(holdfast: Holdfast, text: str, kind: str = "long_term") -> dict[str, Any]:
+def add(holdfast: Holdfast, text: str, kind: str = "long_term") -> AddResult:
     return holdfast.manager("ann", "guide").add(text, kind)
 
 

@@ -91,7 +91,7 @@ def _check_schedule(database: Database, dues: SqlDues, now: int, timezone: str) 
         )
     disabled = [row["name"] for row in rows if not row["enabled"]]
     coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
-    found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {coming['next_run'][:16]}"
+    found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {str(coming['next_run'])[:16]}"
     if disabled:
         fix = f"if that is not meant: holdfast schedule set {disabled[0]} --enable"
         return warn("schedule", f"{found}; disabled: {', '.join(disabled)}", fix)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
@@ -18,6 +18,7 @@ from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, S
 from holdfast.core.records import Subject
 from holdfast.core.times import Belief, Clock, iso, moment
 from holdfast.ports.audit import AuditStore
+from holdfast.results import AuditResult, SealResult
 
 _FILE: Final = "audit-checkpoint.json"
 _MOST_KEPT: Final = 100
@@ -66,7 +67,7 @@ class Audit:
         self._clock = clock
         self._believed = believed
 
-    def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[dict[str, Any]]:
+    def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[AuditResult]:
         """The latest entries of the tenant, or of one user, the newest last. ``chain`` is a pseudonym."""
         check_count(limit, "limit", most=_MOST_SHOWN)
         subject = None if user_id is None else Subject.checked(self._tenant, user_id)
@@ -98,7 +99,7 @@ class Audit:
                 findings.append(finding)
         return Verdict(*sizes, problems, tuple(findings))
 
-    def seal(self, *, accept: str | None = None) -> dict[str, Any]:
+    def seal(self, *, accept: str | None = None) -> SealResult:
         """Seal the heads of all chains by a checkpoint, and note it outside the store.
 
         Refused where the note and the store disagree, as after a backup was restored: ``accept`` gives the reason why

@@ -13,6 +13,7 @@ from holdfast.installation import missing_extra
 from holdfast.lifecycle.schedule.maintenance import Upkeep
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.ports.rules import DueStore
+from holdfast.results import JobResult, LatencyResult
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
@@ -52,7 +53,7 @@ class Collector:
         dues: DueStore,
         upkeep: Upkeep,
         schedule: Schedule,
-        latencies: Callable[[], list[dict[str, Any]]],
+        latencies: Callable[[], list[LatencyResult]],
         now: Callable[[], int],
     ) -> None:
         self._dues = dues
@@ -158,7 +159,7 @@ class Collector:
         yield from (failed, overdue)
         yield from self._results(rows)
 
-    def _results(self, jobs: list[dict[str, Any]]) -> Iterable[Any]:
+    def _results(self, jobs: list[JobResult]) -> Iterable[Any]:
         """What the last run of each job came to."""
         gauge = self._families.GaugeMetricFamily
         at = gauge("holdfast_job_finished_timestamp_seconds", "When the job's last run ended.", labels=["job_name"])

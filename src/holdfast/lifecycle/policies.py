@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.core.audit import Action, acting_as, check_author
 from holdfast.core.chain import Event
@@ -28,6 +28,7 @@ from holdfast.core.rules import (
 from holdfast.lifecycle.previews import Preview, Previews, shown_rule
 from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.rules import RuleStore
+from holdfast.results import PolicyResult, RuleResult
 
 _KNOBS: Final = tuple(EpisodicRetentionPolicy.__dataclass_fields__)
 
@@ -132,14 +133,15 @@ class Policies:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> list[RuleResult]:
         """Every rule in force, the defaults first, then from the widest to the most specific."""
         defaults = [
             {"rule_id": None, "memory_type": kind, "level": "default", **shown_terms(terms), "version": 0}
             for kind, terms in self._rules.defaults(self._tenant).items()
         ]
         rules = [rule for rule in self._rules.rules(self._tenant) if rule.terms != Terms()]
-        return defaults + [shown_rule(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
+        found = defaults + [shown_rule(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
+        return cast("list[RuleResult]", found)
 
     def get(
         self,
@@ -149,7 +151,7 @@ class Policies:
         agent_id: str | None = None,
         session_id: str | None = None,
         memory_id: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> PolicyResult:
         """How long a kind lives for a user, an agent and a session, and which rules say so."""
         kind = check_ruled(memory_type)
         if kind == EVERY:
@@ -159,7 +161,8 @@ class Policies:
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
         asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
-        return {"memory_type": kind, **shown_life(self._rules.life(kind, asked, whom.get("memory_id")))}
+        life = shown_life(self._rules.life(kind, asked, whom.get("memory_id")))
+        return cast("PolicyResult", {"memory_type": kind, **life})
 
     # --- changing -----------------------------------------------------------------------------------------------------
 

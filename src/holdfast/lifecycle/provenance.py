@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from holdfast.core.content import check_source
 from holdfast.core.decisions import RecordFacts
@@ -19,6 +19,7 @@ from holdfast.lifecycle.explanation import as_standing
 from holdfast.ports.access import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.rules import HoldStore
+from holdfast.results import ForgetResult
 
 _log = logging.getLogger("holdfast.provenance")
 _BATCH: Final = 500
@@ -100,7 +101,7 @@ class Sources:
         self._now = now
         self._retell = retell
 
-    def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
         """Send all that a source wrote, and all that was derived from it, to the recycle bin; how much that was.
 
         With ``dry_run``, how much it would be. What a hold covers stays; ``HeldError`` if that is all there is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import (
@@ -25,6 +25,7 @@ from holdfast.ports.conversations import BinnedMessage, History, Session
 from holdfast.ports.records import RecordStore
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import DueStore
+from holdfast.results import BinResult
 
 _BATCH: Final = 500
 _MOST: Final = 100_000
@@ -290,7 +291,7 @@ class Recycle:
                 )
         return found, place if more else None
 
-    def list(self, *, user_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    def list(self, *, user_id: str | None = None, limit: int = 100) -> list[BinResult]:
         """What is in the bin, of a user or of everyone, with the days each has left; what leaves first is first."""
         check_count(limit, "limit", most=_MOST)
         now = self._now()
@@ -299,7 +300,7 @@ class Recycle:
         records, _ = self._records.binned(self._tenant, subject, limit=limit)
         found += [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
         found += self._conversations(subject, limit, now)
-        return sorted(found, key=lambda item: str(item["purge_at"]))[:limit]
+        return cast("list[BinResult]", sorted(found, key=lambda item: str(item["purge_at"]))[:limit])
 
 
 def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:

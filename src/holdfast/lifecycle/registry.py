@@ -7,7 +7,7 @@ import secrets
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.core.content import check_content, check_id, check_metadata
 from holdfast.core.decisions import BIN_REASON, removal_reason
@@ -21,6 +21,7 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import Census
 from holdfast.ports.work import Lease
+from holdfast.results import RegistryMoveResult, RegistryResult
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"
@@ -180,7 +181,7 @@ class Roster:
         self._sort = sort
         self._now = now
 
-    def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: A002
+    def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> RegistryResult:  # noqa: A002
         """Make known, or say anew what is known. One that is in the recycle bin is to be restored instead."""
         name = self._checked(id)
         if description:
@@ -192,7 +193,7 @@ class Roster:
         added = self._store.put(self._tenant, self._sort, name, description=description, metadata=kept, now=now)
         return _shown(added)
 
-    def get(self, id: str) -> dict[str, Any]:  # noqa: A002
+    def get(self, id: str) -> RegistryResult:  # noqa: A002
         """What is known; ``NotFoundError`` says why nothing is."""
         name = self._checked(id)
         found = self._store.get(self._tenant, self._sort, name)
@@ -202,15 +203,15 @@ class Roster:
             raise NotFoundError(f"{self._sort} {name!r} is in the recycle bin; restore it to use it again")
         return _shown(found)
 
-    def remove(self, id: str) -> dict[str, Any]:  # noqa: A002
+    def remove(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was."""
-        return self._registry.remove(self._sort, self._checked(id))
+        return cast("RegistryMoveResult", self._registry.remove(self._sort, self._checked(id)))
 
-    def restore(self, id: str) -> dict[str, Any]:  # noqa: A002
+    def restore(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Bring back exactly what went with it; how much that was."""
-        return self._registry.restore(self._sort, self._checked(id))
+        return cast("RegistryMoveResult", self._registry.restore(self._sort, self._checked(id)))
 
-    def list(self, *, include_removed: bool = False) -> list[dict[str, Any]]:
+    def list(self, *, include_removed: bool = False) -> list[RegistryResult]:
         """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""
         found = self._store.list(self._tenant, self._sort, include_removed=include_removed)
         return [_shown(entry) for entry in found]
@@ -223,7 +224,7 @@ def _counts(sort: str, moved: Counter[str]) -> dict[str, int]:
     return {name: moved[name] for name in _COUNTED} if sort == AGENT else {}
 
 
-def _shown(entry: Registered) -> dict[str, Any]:
+def _shown(entry: Registered) -> RegistryResult:
     """An agent or a tool as callers see it."""
     shown = {
         f"{entry.sort}_id": entry.id,
@@ -233,10 +234,11 @@ def _shown(entry: Registered) -> dict[str, Any]:
         "updated_at": iso(entry.updated_at),
     }
     if entry.state is State.ACTIVE:
-        return shown
-    return {
+        return cast("RegistryResult", shown)
+    removed = {
         **shown,
         "state": entry.state.value,
         "deleted_at": iso(entry.moved_at or entry.updated_at),
         "purge_at": iso(entry.purge_at or entry.updated_at),
     }
+    return cast("RegistryResult", removed)

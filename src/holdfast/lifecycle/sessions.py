@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import (
@@ -24,6 +24,7 @@ from holdfast.ports.conversations import History, Session, ShortTermStore
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.work import Lease
 from holdfast.recall.summaries import open_summarizer
+from holdfast.results import MessageResult, SessionResult
 
 #: A summary that has grown over so many characters is cut down to so many.
 FULL: Final = 1_200
@@ -94,7 +95,7 @@ class Sessions:
 
     def history(
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[MessageResult]:
         """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
         if limit is not None:
             check_count(limit, "limit", most=10**9)
@@ -126,7 +127,7 @@ class Sessions:
                 )
         raise StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
 
-    def list(self, user_id: str, agent_id: str | None = None) -> list[dict[str, Any]]:
+    def list(self, user_id: str, agent_id: str | None = None) -> list[SessionResult]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
         subject = Subject.checked(self._tenant, user_id)
@@ -165,7 +166,7 @@ class Sessions:
         return Scope(self._tenant, users[0], agent_id, session_id) if users else None
 
 
-def _shown(session: Session) -> dict[str, Any]:
+def _shown(session: Session) -> SessionResult:
     """A session as callers see it."""
     return {
         "agent_id": session.agent_id,
@@ -204,7 +205,7 @@ def _summarizer() -> Summarizer:
     return open_summarizer("extractive")
 
 
-def shown_message(message: Message) -> dict[str, Any]:
+def shown_message(message: Message) -> MessageResult:
     """A message as callers see it."""
     return {
         "message_id": message.id,

@@ -24,6 +24,7 @@ from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
+from holdfast.results import EntityResult, FactResult, NeighbourResult
 
 _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY
@@ -173,7 +174,7 @@ class Entity:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def get(self, entity: str, *, at: When = None) -> dict[str, Any]:
+    def get(self, entity: str, *, at: When = None) -> EntityResult:
         """What is known of an entity now, or was true at a moment: attributes, and relations with their dates."""
         record = self._resolve(entity)
         when = self._parts.now() if at is None else moment(at, what="at")
@@ -189,7 +190,7 @@ class Entity:
             "metadata": record.metadata,
         }
 
-    def history(self, entity: str, name: str | None = None) -> list[dict[str, Any]]:
+    def history(self, entity: str, name: str | None = None) -> list[FactResult]:
         """Every fact that holds or held of an entity, oldest first; with ``name``, of that attribute or relation."""
         record = self._resolve(entity)
         facts = [fact for fact in self._facts([record.id]) if name in (None, fact.name)]
@@ -204,7 +205,7 @@ class Entity:
         depth: int = 1,
         direction: Literal["out", "in", "both"] = "both",
         at: When = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[NeighbourResult]:
         """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
         check_count(depth, "depth", most=8)
         if direction not in ("out", "in", "both"):
@@ -212,7 +213,7 @@ class Entity:
         when = self._parts.now() if at is None else moment(at, what="at")
         start = self._resolve(entity).id
         seen = {start}
-        found: list[dict[str, Any]] = []
+        found: list[NeighbourResult] = []
         frontier = deque([(start, 0)])
         while frontier:
             node, distance = frontier.popleft()
@@ -229,7 +230,7 @@ class Entity:
                 frontier.append((str(other), distance + 1))
                 found.append(
                     {
-                        "entity_id": other,
+                        "entity_id": str(other),
                         "name": records[str(other)].metadata.get("name"),
                         "entity_type": records[str(other)].metadata.get("entity_type"),
                         "relation": fact.name,
@@ -389,8 +390,8 @@ def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> st
     return "\n".join(line for line in lines if line)[:_MAX_TEXT]
 
 
-def _shown(fact: Fact, names: Mapping[str, str]) -> dict[str, Any]:
-    shown = {
+def _shown(fact: Fact, names: Mapping[str, str]) -> FactResult:
+    shown: FactResult = {
         "fact_id": fact.id,
         "name": fact.name,
         "since": iso(fact.since),
@@ -399,5 +400,10 @@ def _shown(fact: Fact, names: Mapping[str, str]) -> dict[str, Any]:
     }
     if fact.target is None:
         return {**shown, "value": fact.value}
-    ends = {"source": names.get(fact.source), "target": names.get(fact.target)}
-    return {**shown, **ends, "source_id": fact.source, "target_id": fact.target}
+    return {
+        **shown,
+        "source": names.get(fact.source),
+        "target": names.get(fact.target),
+        "source_id": fact.source,
+        "target_id": fact.target,
+    }

@@ -24,6 +24,7 @@ from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, Durable
 from holdfast.ports.records import Added
 from holdfast.recall.index import SearchOptions
+from holdfast.results import EpisodeMessageResult, EpisodeResult
 
 _EPISODIC: Final = MemoryType.EPISODIC
 #: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more
@@ -86,7 +87,7 @@ class Episodic:
         )
         return self._records.write(_EPISODIC, [draft])[0][0]
 
-    def query_similar_episodes(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+    def query_similar_episodes(self, query: str, top_k: int = 5) -> list[EpisodeResult]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
         now = self._parts.now()
         asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
@@ -116,7 +117,7 @@ class Episodic:
         """The tool calls of an episode; ``"archived"`` once only its summary is kept."""
         return self._detail(episode_id, "tool_calls")
 
-    def query_messages(self, query: str, top_k: int = 5) -> list[dict[str, Any]]:
+    def query_messages(self, query: str, top_k: int = 5) -> list[EpisodeMessageResult]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
         asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         now = self._parts.now()
@@ -207,7 +208,7 @@ def _text(item: Mapping[str, Any]) -> str:
     return f"{item['role']}: {content}" if item.get("role") else content
 
 
-def _shown_message(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> dict[str, Any]:
+def _shown_message(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> EpisodeMessageResult:
     return {
         "episode_id": record.id,
         "position": place,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from holdfast.core.content import is_id
 from holdfast.core.errors import NotFoundError, quote
@@ -13,9 +13,10 @@ from holdfast.lifecycle.explanation import explain_gone, explain_message, explai
 from holdfast.lifecycle.holds import as_held_message
 from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
+from holdfast.results import ExplainResult
 
 
-def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | None) -> dict[str, Any]:
+def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | None) -> ExplainResult:
     """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
     if not is_id(memory_id):
         raise NotFoundError(f"{quote(memory_id)} is not the id of a memory")
@@ -27,7 +28,7 @@ def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | Non
         derived = _live_derived(parts, found.scope.subject, memory_id)
         agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
         said = explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
-        return explain_waiting(said, parts.trust.look, now)
+        return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
     if subject is None:
         raise NotFoundError(
             f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
@@ -45,10 +46,10 @@ def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | Non
             f"no memory {memory_id} is there; the last that the audit chain says of it is {last.action!r} on "
             f"{iso(last.at)}, and of a message that went with its whole session it says no more"
         )
-    return gone
+    return cast("ExplainResult", gone)
 
 
-def explain_turn(parts: Services, turn: Turn) -> dict[str, Any]:
+def explain_turn(parts: Services, turn: Turn) -> ExplainResult:
     """What can be said of a message of the conversation history."""
     now = parts.now()
     session, message = turn.session, turn.message
@@ -67,7 +68,7 @@ def explain_turn(parts: Services, turn: Turn) -> dict[str, Any]:
         derived=_live_derived(parts, session.subject, message.id),
         agent=parts.removed_agent(scope),
     )
-    return explain_waiting(said, parts.trust.look, now)
+    return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
 
 
 def _live_derived(parts: Services, subject: Subject, memory_id: str) -> list[str]:
@@ -76,7 +77,8 @@ def _live_derived(parts: Services, subject: Subject, memory_id: str) -> list[str
     return [written.standing.id for written in found if written.standing.state in LIVE]
 
 
-def explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | None) -> dict[str, Any]:
+def explain_item(kind: Kind, item: Message, ttl: int | None) -> ExplainResult:
+    """What can be said of a working note, or of a message in the short-term window."""
     ends = "its task ends" if kind.name is MemoryType.WORKING else f"{ttl} seconds from now, unless a message comes"
     return {
         "memory_id": item.id,
@@ -84,7 +86,7 @@ def explain_item(kind: Kind, item: Message, seen: dict[str, Any], ttl: int | Non
         "state": State.ACTIVE.value,
         "is_visible": True,
         "is_archived": False,
-        "created_at": seen["created_at"],
+        "created_at": iso(item.created_at),
         "next": {"action": "delete", "at": None, "due": False, "rule": f"the rule for {kind.name}", "reason": ends},
         "protected_by": [],
         "summary": f"This {kind.name} memory is gone when {ends}." if ttl is None else f"It is gone {ends}.",

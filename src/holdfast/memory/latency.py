@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from typing import Any
+
+from holdfast.results import LatencyResult
 
 _log = logging.getLogger("holdfast.latency")
 _KEPT = 1_024
@@ -40,7 +41,7 @@ class Latencies:
         if ms > target_ms:
             _log.warning("%s of %s memory took %.2f ms (target: %g ms)", operation, kind, ms, target_ms)
 
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[LatencyResult]:
         """One row for each operation and kind: count, p50, p95, max in milliseconds, and targets missed."""
         with self._lock:
             kept = {key: sorted(values) for key, values in self._kept.items()}

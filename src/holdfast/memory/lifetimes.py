@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.core.decisions import reason_for
 from holdfast.core.holds import Hold
@@ -14,6 +14,7 @@ from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.policies import shown_life
 from holdfast.lifecycle.previews import shown_rule
 from holdfast.memory.services import Services
+from holdfast.results import HoldResult, KindRulesResult, RulesResult
 
 _SHORT_TERM: Final = MemoryType.SHORT_TERM
 #: So many exceptions are named for each kind.
@@ -21,7 +22,7 @@ _MOST_EXCEPTIONS: Final = 20
 _BIN_DAYS: Final = BIN // DAY
 
 
-def describe_rules(parts: Services, scope: Scope) -> dict[str, Any]:
+def describe_rules(parts: Services, scope: Scope) -> RulesResult:
     """The rules in force for what one agent keeps of one user in one session: a row for each kind and one for the
     conversation (``history``), the time in the recycle bin, the holds that name them, and a summary in sentences.
     """
@@ -47,7 +48,7 @@ def describe_rules(parts: Services, scope: Scope) -> dict[str, Any]:
         "summary": "\n".join(said),
         "recycle_bin_days": _BIN_DAYS,
         "kinds": rows,
-        "holds": [shown_hold(hold) for hold in named],
+        "holds": [cast("HoldResult", shown_hold(hold)) for hold in named],
     }
 
 
@@ -58,41 +59,35 @@ def short_term_life(life: Life) -> int:
     return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
 
 
-def _describe_kind(parts: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> dict[str, Any]:
+def _describe_kind(parts: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> KindRulesResult:
     name = kind.name.value
     usage = parts.records.usage(scope.subject, kind) if kind.durable else None
     quota = Usage(0, 0, kind.max_memories, kind.max_bytes) if usage is None else usage
-    limits = {
-        "max_memories": quota.max_memories,
-        "max_bytes": quota.max_bytes,
-        "quota_remaining": None if usage is None else usage.remaining,
-    }
     if kind.name is MemoryType.WORKING:
-        row = {
-            "memory_type": name,
-            "rule": "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it.",
-            **_numbers(None),
-            "exceptions": [],
-        }
+        rule = "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it."
+        row = cast("KindRulesResult", {"memory_type": name, "rule": rule, **_numbers(None), "exceptions": []})
     else:
         row = _describe(parts, scope, name, rules)
-    return {**row, **limits}
+    row["max_memories"], row["max_bytes"] = quota.max_memories, quota.max_bytes
+    row["quota_remaining"] = None if usage is None else usage.remaining
+    return row
 
 
-def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> dict[str, Any]:
+def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:
     life = parts.rules.life(kind, scope)
     sentences = [_told_life(kind, life), *_told_selections(parts, scope, kind, life, rules)]
     exceptions = [rule for rule in rules if _is_exception(rule, kind, scope)]
     if exceptions:
         names = sorted({rule.name for rule in exceptions})
         sentences.append(f"Some of it goes by more specific rules instead: {'; '.join(names)}.")
-    return {
+    row = {
         "memory_type": kind,
         "rule": " ".join(sentences),
         **_numbers(life, skips_bin=kind == _SHORT_TERM),
         "ttl_seconds": _in_seconds(short_term_life(life)) if kind == _SHORT_TERM else None,
         "exceptions": [shown_rule(rule) for rule in exceptions[:_MOST_EXCEPTIONS]],
     }
+    return cast("KindRulesResult", row)
 
 
 def _told_selections(parts: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]) -> Iterator[str]:

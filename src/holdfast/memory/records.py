@@ -36,6 +36,7 @@ from holdfast.lifecycle.recycle_bin import not_restored, restoring
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit, Query, SearchOptions
+from holdfast.results import MemoryResult
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 _TRIES = 16
@@ -251,7 +252,7 @@ class Durable:
         return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
 
 
-def shown(record: Record, now: int) -> dict[str, Any]:
+def shown(record: Record, now: int) -> MemoryResult:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
     created = iso(record.created_at)

@@ -17,6 +17,7 @@ from holdfast.lifecycle.sessions import roll, shown_message
 from holdfast.memory.lifetimes import short_term_life
 from holdfast.memory.services import Services
 from holdfast.ports.access import begin_steps
+from holdfast.results import MessageResult
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
 
@@ -84,7 +85,7 @@ class ShortTerm:
         session = self._parts.history.find(self._scope, now=now)
         return [] if session is None else self._parts.short_term.window(self._scope, now=now, session=session.id)
 
-    def get_conversation_history(self) -> list[dict[str, Any]]:
+    def get_conversation_history(self) -> list[MessageResult]:
         """The last 1,000 messages of the session in their order; empty once its time has passed since the last one, and
         once the session has gone. ``get_full_history`` has all of them.
         """
@@ -112,7 +113,7 @@ class ShortTerm:
         self._parts.recall.drop(self._scope, _KIND)
         return self._parts.short_term.remove(self._scope, [message_id]) + kept > 0
 
-    def get_full_history(self, limit: int | None = None, *, before: str | None = None) -> list[dict[str, Any]]:
+    def get_full_history(self, limit: int | None = None, *, before: str | None = None) -> list[MessageResult]:
         """The whole conversation, expired messages included; with ``limit``, the last ones; with ``before`` (the id of
         a message), those said before that.
         """

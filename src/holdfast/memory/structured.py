@@ -23,6 +23,7 @@ from holdfast.installation import missing_extra
 from holdfast.lifecycle.bulk_delete import clear, counted
 from holdfast.memory.records import Draft, Durable, shown
 from holdfast.ports.records import Added, SchemaStore
+from holdfast.results import DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000
@@ -118,7 +119,7 @@ class Structured:
         order_by: str | None = None,
         descending: bool = False,
         limit: int = 100,
-    ) -> list[dict[str, Any]]:
+    ) -> list[DocumentResult]:
         """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
         check_count(limit, "limit", most=_MOST)
         if order_by is not None and not (isinstance(order_by, str) and order_by):
@@ -226,7 +227,7 @@ def _rank(value: object) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
-def _shown(record: Record, now: int) -> dict[str, Any]:
+def _shown(record: Record, now: int) -> DocumentResult:
     metadata = record.metadata
     return {
         **shown(record, now),

@@ -77,6 +77,7 @@ def test_the_schedule_says_who_is_not_in_a_backup(damaged: tuple[Path, str, byte
         clock.advance(days=1)
         holdfast.schedule.run_due(clock())
         (job,) = [row for row in holdfast.schedule.list() if row["name"] == "backup"]
+        assert job["last_result"] is not None
         assert job["last_result"]["left_out"] == [pseudonym]
 
 

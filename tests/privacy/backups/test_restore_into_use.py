@@ -324,7 +324,7 @@ def test_rules_that_are_in_force_now_hold_for_what_comes_back(holdfast: Holdfast
     holdfast.backups.restore(backup.id, user_id="ann")
 
     memory = holdfast.manager("ann", "guide", "trip")
-    assert memory.explain(kept["plain"])["next"]["action"] == "recycle"
+    assert memory.explain(kept["plain"])["next"]["action"] == "recycle"  # type: ignore[index]
     assert memory.explain(kept["long"])["kept_until"] is not None
     clock.advance(days=15)
     assert found(holdfast, "ann", "window seat") == [kept["long"]]

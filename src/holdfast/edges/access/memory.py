@@ -19,6 +19,7 @@ from holdfast.core.records import OWN, TYPES, Kind, State, Usage
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import bundled
 from holdfast.manager import Content
+from holdfast.results import DeleteResult, ExplainResult, RestoreResult
 
 _OWN: Final = frozenset(kind.value for kind in OWN)
 #: Kinds of which all agents of a user have the same memories.
@@ -192,7 +193,7 @@ class BoundedMemory(MemoryManager):
 
     # --- what follows memories to other agents ----------------------------------------------------------------------
 
-    def delete(self, memory_id: str, *, with_derived: bool = False) -> dict[str, Any]:
+    def delete(self, memory_id: str, *, with_derived: bool = False) -> DeleteResult:
         if not self._by_agent:
             return super().delete(memory_id, with_derived=with_derived)
         if self._item(memory_id) is None:
@@ -205,9 +206,11 @@ class BoundedMemory(MemoryManager):
             )
         deleted = super().delete(memory_id, with_derived=with_derived)
         left = [one for one in deleted.pop("derived", ()) if one not in others]
-        return {**deleted, "derived": left} if left else deleted
+        if left:
+            deleted["derived"] = left
+        return deleted
 
-    def restore(self, memory_id: str) -> dict[str, Any]:
+    def restore(self, memory_id: str) -> RestoreResult:
         record = self._records.find(memory_id)
         if self._by_agent and record is not None and record.bundle == record.id:
             for one in bundled(self._parts.records, self._scope.tenant, record.id):
@@ -218,7 +221,7 @@ class BoundedMemory(MemoryManager):
                     )
         return super().restore(memory_id)
 
-    def explain(self, memory_id: str) -> dict[str, Any]:
+    def explain(self, memory_id: str) -> ExplainResult:
         if not self._by_agent:
             return super().explain(memory_id)
         unknown = NotFoundError(f"no memory {quote(memory_id)} for user {self.user_id!r}")

@@ -80,7 +80,7 @@ def fifteen_days(tour: Tour) -> None:
     for days in (0, 10):
         tour.clock.advance(days)
         (item,) = (item for item in tour.holdfast.recycle.list(user_id="alice") if item.get("memory_id") == memory_id)
-        rows.append((f"{days} days later", tour.cut(item["content"], 40), item["reason"], f"{item['days_left']}"))
+        rows.append((f"{days} days later", tour.cut(item["content"], 40), str(item["reason"]), f"{item['days_left']}"))
     stage.say("What was removed, by whomever, can come back for 15 days; then it is deleted for good.")
     stage.code('holdfast.recycle.list(user_id="alice")')
     stage.rows(("", "memory", "removed because", "days left>"), rows)

@@ -27,6 +27,7 @@ from holdfast.edges.operations.models import (
 from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast, MemoryManager
+from holdfast.results import RuleResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
@@ -161,7 +162,7 @@ def list_policies(holdfast: Holdfast, asked: Paged) -> Any:
     rules = list(enumerate(holdfast.policies.list()))
     defaults = sum(rule["level"] == "default" for _, rule in rules)
 
-    def key(pair: tuple[int, Metadata]) -> str:
+    def key(pair: tuple[int, RuleResult]) -> str:
         place, rule = pair
         if place < defaults:
             return f"0{place:04}"

@@ -21,6 +21,7 @@ from holdfast.core.times import SECOND, SKEW, Clock, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.work import JobRow, JobStore, Lease
+from holdfast.results import JobResult
 
 _log = logging.getLogger("holdfast.schedule")
 #: A job is overdue when a slot has been waiting for longer: someone should look at least once an hour.
@@ -137,7 +138,7 @@ class Schedule:
 
     def set(
         self, name: str, *, cron: str | None = None, timezone: str | None = None, enabled: bool | None = None
-    ) -> dict[str, Any]:
+    ) -> JobResult:
         """Change when a job runs, or whether; what is not given stays, and ``"default"`` goes back to the default.
 
         A job that waits for a slot far ahead, because the clock was set back, goes on from now.
@@ -309,13 +310,13 @@ class Schedule:
     def _missed(self, standing: _Standing, upto: int) -> int:
         return missed(standing.cron, standing.timezone, after=standing.after, upto=upto)
 
-    def list(self) -> Rows:
+    def list(self) -> list[JobResult]:
         """Every job: when it runs, how its last run went, and what is wrong with it."""
         now = self._now()
         held = self._leadership.is_taken()
         return [self._shown(standing, now, held=held) for standing in self._standings(now)]
 
-    def _shown(self, standing: _Standing, now: int, *, held: bool) -> dict[str, Any]:
+    def _shown(self, standing: _Standing, now: int, *, held: bool) -> JobResult:
         job, row = standing.job, standing.row
         running = held and standing.cut_short
         late = standing.waiting is not None and now - standing.waiting > GRACE

@@ -1,0 +1,435 @@
+"""What the verbs return, key by key, so that an editor completes it and a type checker checks it.
+
+The same thing has the same name everywhere: ``memory_id``, ``memory_type``, ``created_at``, ``updated_at``, ``score``.
+Moments are texts in ISO 8601, UTC. At run time each of these is an ordinary ``dict``.
+
+There is no ``from __future__ import annotations`` here: with it, Python does not know which keys are not required.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+Metadata = dict[str, Any]
+
+
+class AddResult(TypedDict):
+    """What ``add`` and ``add_with_auto_prune`` return."""
+
+    memory_id: str
+    operation: str
+    memory_type: str
+    latency_ms: float
+    quota_remaining: int | None
+    """``None``: there is no limit."""
+    pruned: NotRequired[int]
+    """How many old memories went to the recycle bin to make room."""
+    dropped: NotRequired[int]
+    """How many messages left the window of short-term memory."""
+    indexed_chars: NotRequired[int]
+    """How much of a long text is indexed."""
+
+
+class AddManyResult(TypedDict):
+    """What ``add_many`` returns."""
+
+    memory_ids: list[str]
+    operation: str
+    memory_type: str
+    latency_ms: float
+    quota_remaining: int | None
+    pruned: NotRequired[int]
+    dropped: NotRequired[int]
+
+
+class MemoryResult(TypedDict):
+    """A memory."""
+
+    memory_id: str
+    content: str
+    memory_type: str
+    metadata: Metadata
+    agent_id: str
+    session_id: str | None
+    created_at: str
+    updated_at: str
+    is_archived: bool
+    source: str
+    derived_from: list[str]
+
+
+class RetrieveResult(MemoryResult):
+    """A memory that bears on a query."""
+
+    score: float
+    """From 0 to 1; higher is better."""
+    explanation: NotRequired[dict[str, float]]
+    """The parts of the score, where they were asked for."""
+
+
+class GetResult(MemoryResult):
+    """A memory, and of an episode what it consists of."""
+
+    task: NotRequired[str]
+    messages: NotRequired[list[dict[str, Any]]]
+    steps: NotRequired[list[dict[str, Any]]]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+
+
+class DocumentResult(MemoryResult):
+    """A document of a collection."""
+
+    collection: str
+    key: str | None
+    document: dict[str, Any] | None
+
+
+class RestoreResult(MemoryResult):
+    """A memory that came back from the recycle bin."""
+
+    restored_with: NotRequired[list[str]]
+    """What came back with it, because it was derived from it."""
+
+
+class DeleteResult(TypedDict):
+    """What ``delete`` returns."""
+
+    memory_id: str
+    operation: str
+    """``recycle``, or ``delete`` where it is gone for good."""
+    memory_type: str
+    deleted_with: NotRequired[list[str]]
+    derived: NotRequired[list[str]]
+    """What stays, though it was derived from it."""
+
+
+class EpisodeResult(TypedDict):
+    """An episode that is like a query."""
+
+    episode_id: str
+    task: str | None
+    summary: str
+    date: str
+    score: float
+    is_archived: bool
+
+
+class EpisodeMessageResult(TypedDict):
+    """A message of an episode that is like a query."""
+
+    episode_id: str
+    position: int
+    role: str | None
+    content: Any
+    date: str
+    score: float
+
+
+class FactResult(TypedDict):
+    """What holds, or held, of an entity: an attribute has a value, a relation has two ends."""
+
+    fact_id: str
+    name: str
+    since: str
+    until: str | None
+    recorded_at: str
+    value: NotRequired[Any]
+    source: NotRequired[str | None]
+    target: NotRequired[str | None]
+    source_id: NotRequired[str]
+    target_id: NotRequired[str]
+
+
+class EntityResult(TypedDict):
+    """What is known of an entity."""
+
+    entity_id: str
+    name: str | None
+    entity_type: str | None
+    description: str | None
+    attributes: dict[str, Any]
+    relations: list[FactResult]
+    metadata: Metadata
+
+
+class NeighbourResult(TypedDict):
+    """An entity that relations lead to."""
+
+    entity_id: str
+    name: str | None
+    entity_type: str | None
+    relation: str
+    direction: str
+    distance: int
+    since: str
+
+
+class MessageResult(TypedDict):
+    """A message of a conversation."""
+
+    message_id: str
+    role: str
+    content: str
+    timestamp: str
+    metadata: Metadata
+
+
+class SessionResult(TypedDict):
+    """A conversation."""
+
+    agent_id: str
+    session_id: str | None
+    summary: str
+    created_at: str
+    updated_on: str
+    messages: int
+
+
+class UserResult(TypedDict):
+    """A user of whom something is kept."""
+
+    user_id: str
+    memories: int
+    kinds: dict[str, int]
+    sessions: int
+    last_active_at: str
+
+
+class LatencyResult(TypedDict):
+    """How long an operation took in this process."""
+
+    operation: str
+    memory_type: str
+    count: int
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    missed: int
+
+
+class AuditResult(TypedDict):
+    """An entry of the audit chain."""
+
+    at: str
+    actor: str
+    action: str
+    item: str | None
+    detail: dict[str, Any]
+    chain: str
+    seq: int
+
+
+class SealResult(TypedDict):
+    """A checkpoint of the audit chain."""
+
+    checkpoint: int
+    at: str
+    chains: int
+    entries: int
+    hash: str
+
+
+class ForgetResult(TypedDict):
+    """What ``forget_source`` returns."""
+
+    source: str
+    memories: int
+    derived: int
+    held: int
+    users: int
+    by_kind: dict[str, int]
+    bundle: str
+    purge_at: str
+    dry_run: bool
+
+
+class JobResult(TypedDict):
+    """A scheduled job."""
+
+    name: str
+    cron: str
+    timezone: str
+    enabled: bool
+    sweeps: str
+    meaning: str
+    last_slot: str | None
+    last_started: str | None
+    last_finished: str | None
+    last_result: dict[str, Any] | None
+    error: str | None
+    next_run: str | None
+    running: bool
+    overdue: bool
+    failed: bool
+    missed: int
+    waiting_since: str | None
+    clock_set_back: bool
+
+
+class RegistryResult(TypedDict):
+    """An agent or a tool that was made known."""
+
+    agent_id: NotRequired[str]
+    tool_id: NotRequired[str]
+    description: str
+    metadata: Metadata
+    created_at: str
+    updated_at: str
+    state: NotRequired[str]
+    deleted_at: NotRequired[str]
+    purge_at: NotRequired[str]
+
+
+class RegistryMoveResult(TypedDict):
+    """What went to the recycle bin with an agent or a tool, or came back with it."""
+
+    agent_id: NotRequired[str]
+    tool_id: NotRequired[str]
+    persona: NotRequired[int]
+    episodic: NotRequired[int]
+    sessions: NotRequired[int]
+    messages: NotRequired[int]
+    purge_at: NotRequired[str]
+    held: NotRequired[int]
+    not_restored: NotRequired[dict[str, int]]
+
+
+class BinResult(TypedDict):
+    """Something in the recycle bin: a memory, a session, a message, an agent or a tool."""
+
+    type: str
+    deleted_at: str | None
+    reason: str | None
+    purge_at: str
+    days_left: int
+    id: NotRequired[str]
+    memory_id: NotRequired[str]
+    memory_type: NotRequired[str]
+    user_id: NotRequired[str]
+    agent_id: NotRequired[str]
+    tool_id: NotRequired[str]
+    session_id: NotRequired[str | None]
+    messages: NotRequired[int]
+    content: NotRequired[str]
+    bundle: NotRequired[str | None]
+
+
+class RuleResult(TypedDict):
+    """A rule, or a default (which has no id)."""
+
+    rule_id: str | None
+    memory_type: str
+    level: str
+    version: int
+    user_id: NotRequired[str]
+    agent_id: NotRequired[str]
+    session_id: NotRequired[str]
+    memory_id: NotRequired[str]
+    source_types: NotRequired[list[str]]
+    keep_session_ids: NotRequired[list[str]]
+    keep_context_ids: NotRequired[list[int]]
+    archive_after_days: NotRequired[float | str]
+    delete_after_days: NotRequired[float | str]
+    keep_days: NotRequired[float | str]
+    updated_at: NotRequired[str]
+
+
+class LifeResult(TypedDict):
+    """What rules come to: days, or ``None`` for never."""
+
+    archive_after_days: float | None
+    archive_by: str
+    delete_after_days: float | None
+    delete_by: str
+    keep_days: float | str | None
+    keep_by: str | None
+
+
+class PolicyResult(LifeResult):
+    """How long a kind lives."""
+
+    memory_type: str
+
+
+class HoldResult(TypedDict):
+    """A hold."""
+
+    hold_id: str
+    reason: str
+    author: str
+    created_at: str
+    released_at: str | None
+    released_by: str | None
+    user_id: NotRequired[str]
+    agent_id: NotRequired[str]
+    session_id: NotRequired[str]
+    memory_id: NotRequired[str]
+    tag: NotRequired[str]
+
+
+class KindRulesResult(TypedDict):
+    """How long a kind is kept, in words and numbers; ``None`` is never, or no limit."""
+
+    memory_type: str
+    rule: str
+    archive_after_days: float | None
+    archive_by: str | None
+    delete_after_days: float | None
+    delete_by: str | None
+    keep_days: float | str | None
+    keep_by: str | None
+    gone_after_days: float | None
+    ttl_seconds: float | None
+    max_memories: int | None
+    max_bytes: int | None
+    quota_remaining: int | None
+    exceptions: list[RuleResult]
+
+
+class RulesResult(TypedDict):
+    """What ``rules`` returns."""
+
+    user_id: str
+    agent_id: str
+    session_id: str | None
+    summary: str
+    recycle_bin_days: int
+    kinds: list[KindRulesResult]
+    holds: list[HoldResult]
+
+
+class NextResult(TypedDict):
+    """What happens to a memory next."""
+
+    action: str
+    at: str | None
+    due: bool
+    rule: str | None
+    reason: str
+    waits_for: NotRequired[str]
+
+
+class ExplainResult(TypedDict):
+    """What ``explain`` returns: of a memory that is there, in the recycle bin, or gone."""
+
+    memory_id: str
+    memory_type: str | None
+    state: str
+    is_visible: bool
+    next: NextResult | None
+    protected_by: list[HoldResult]
+    summary: str
+    is_archived: NotRequired[bool]
+    created_at: NotRequired[str]
+    source: NotRequired[str]
+    derived_from: NotRequired[list[str]]
+    derived: NotRequired[list[str]]
+    age_counts_from: NotRequired[str]
+    rules: NotRequired[LifeResult]
+    kept_until: NotRequired[str | None]
+    history: NotRequired[list[dict[str, Any]]]
+    removed_at: NotRequired[str | None]
+    removed_because: NotRequired[str | None]
+    days_left: NotRequired[int]
+    deleted_at: NotRequired[str]
+    reason: NotRequired[str | None]
+    cause: NotRequired[str | None]
+    rule: NotRequired[str | None]
