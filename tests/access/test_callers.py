@@ -27,7 +27,7 @@ async def crowd(shares: Shares, callers: list[Principal]) -> dict[str, int]:
     placed: dict[str, int] = {}
 
     async def work(caller: Principal) -> None:
-        async with shares.place(caller):
+        async with shares.slot(caller):
             placed[str(caller.key_id)] = placed.get(str(caller.key_id), 0) + 1
             await anyio.sleep_forever()
 
@@ -55,7 +55,7 @@ def test_who_waits_comes_in_when_another_leaves() -> None:
         shares, first = Shares(2), anyio.Event()
 
         async def work(number: int) -> None:
-            async with shares.place(principal("a", "acme")):
+            async with shares.slot(principal("a", "acme")):
                 order.append(number)
                 await first.wait()
 
@@ -65,7 +65,7 @@ def test_who_waits_comes_in_when_another_leaves() -> None:
             await anyio.wait_all_tasks_blocked()
             assert order == [0]
             first.set()
-        assert not shares._lines, "of those who are gone nothing is kept"
+        assert not shares._queues, "of those who are gone nothing is kept"
 
     asyncio.run(story())
     assert order == [0, 1, 2]
@@ -73,19 +73,19 @@ def test_who_waits_comes_in_when_another_leaves() -> None:
 
 def test_a_line_that_is_too_long_is_refused() -> None:
     async def story() -> None:
-        shares = Shares(4, most_in_line=3)
+        shares = Shares(4, max_queued=3)
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(stay, shares)
             await anyio.wait_all_tasks_blocked()
             with pytest.raises(RateLimitedError, match="3 requests of this API key are at work or wait already"):
-                async with shares.place(principal("a", "acme")):
+                async with shares.slot(principal("a", "acme")):
                     pytest.fail("it had no place")
-            async with shares.place(principal("b", "other")):
+            async with shares.slot(principal("b", "other")):
                 tasks.cancel_scope.cancel()
 
     async def stay(shares: Shares) -> None:
-        async with shares.place(principal("a", "acme")):
+        async with shares.slot(principal("a", "acme")):
             await anyio.sleep_forever()
 
     asyncio.run(story())
@@ -96,7 +96,7 @@ def test_whose_time_is_over_in_the_line_gets_no_place() -> None:
         deadline = Deadline()
         deadline.expire()
         with deadline.applied():
-            async with Shares(4).place(principal("a", "acme")):
+            async with Shares(4).slot(principal("a", "acme")):
                 pytest.fail("nobody waits for it any more")
 
     with pytest.raises(RequestTimeoutError):
@@ -119,8 +119,8 @@ def test_a_key_is_looked_up_while_every_worker_is_busy(holdfast: Holdfast) -> No
             assert (await callers.identify(secret)).key_id == key.id
         with pytest.raises(UnauthenticatedError):
             await callers.identify(secret[:-1] + ("a" if secret[-1] != "a" else "b"))
-        while callers._noting:
-            await asyncio.wait(callers._noting)
+        while callers._uses:
+            await asyncio.wait(callers._uses)
 
     asyncio.run(story())
     assert holdfast.access.get(key.id).last_used_at is not None
@@ -130,12 +130,12 @@ def test_a_key_that_was_revoked_here_is_known_no_longer(holdfast: Holdfast, cloc
     key, secret = holdfast.access.create(
         "reader", rights=["read"], tenant="acme", expires_at=clock.now.timestamp() + 60
     )
-    assert holdfast.access.known(secret) is None, "nobody has looked it up yet"
-    assert holdfast.access.known("no key at all") is None
+    assert holdfast.access.find_cached(secret) is None, "nobody has looked it up yet"
+    assert holdfast.access.find_cached("no key at all") is None
     holdfast.access.look_up(secret)
-    assert holdfast.access.known(secret) == holdfast.access.get(key.id)
+    assert holdfast.access.find_cached(secret) == holdfast.access.get(key.id)
     clock.advance(seconds=61)
-    assert holdfast.access.known(secret) is None, "its time is over"
+    assert holdfast.access.find_cached(secret) is None, "its time is over"
     clock.advance(seconds=-61)
     holdfast.access.revoke(key.id)
-    assert holdfast.access.known(secret) is None
+    assert holdfast.access.find_cached(secret) is None

@@ -260,7 +260,7 @@ def test_a_store_that_cannot_be_written_lets_callers_in_all_the_same(
 
 @on_sqlite
 def test_what_is_remembered_of_keys_is_bounded(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.access.keys._MOST_TRUSTED", 4)
+    monkeypatch.setattr("holdfast.access.keys._MAX_TRUSTED", 4)
     access, _ = access_of(holdfast)
     secrets = [access.create("k", rights=["read"], tenant="acme")[1] for _ in range(9)]
     for secret in itertools.chain(secrets, secrets):

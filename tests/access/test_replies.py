@@ -100,7 +100,7 @@ def test_long_work_is_not_begun_again_while_its_process_is_at_it(
         renewed.set()
 
     monkeypatch.setattr(holdfast.replies.renewals, "_renew", renew_and_tell)
-    monkeypatch.setattr(replies, "_RENEWED_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(replies, "_RENEW_SECONDS", 0.01)
     at_work = begin(holdfast)
     raw.run(other, "UPDATE replies SET leased_until = 0")
     renewed.clear()
@@ -132,7 +132,7 @@ def test_long_work_that_was_cut_short_is_gone_on_with_by_another(
 
 
 def test_nothing_renews_what_has_ended(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "_RENEWED_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(replies, "_RENEW_SECONDS", 0.01)
     begin(holdfast).keep(REPLY)
     thread = holdfast.replies.renewals._thread
     if thread is not None:

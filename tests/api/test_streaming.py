@@ -16,7 +16,7 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StaleError
 from holdfast.edges.rest import streaming
-from holdfast.edges.rest.streaming import GoneError, Outlet, Streamed, stream_file, stream_progress
+from holdfast.edges.rest.streaming import ClientGoneError, Sink, StreamedResponse, stream_file, stream_progress
 
 Message = MutableMapping[str, Any]
 LONG = 30.0
@@ -51,7 +51,7 @@ class Listener:
         return self.heard[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-def answer(response: Streamed, listener: Listener) -> None:
+def answer(response: StreamedResponse, listener: Listener) -> None:
     """Let a response answer a listener."""
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": FastAPI()}
     asyncio.run(asyncio.wait_for(response(scope, listener.receive, listener.send), LONG))
@@ -97,11 +97,11 @@ def test_an_error_after_it_is_the_last_line() -> None:
 def test_work_that_is_silent_for_long_begins_its_answer_all_the_same() -> None:
     heard = threading.Event()
 
-    def work(outlet: Outlet) -> None:
+    def work(sink: Sink) -> None:
         assert heard.wait(LONG)
-        outlet.write(b"there\n")
+        sink.write(b"there\n")
 
-    def late(_outlet: Outlet) -> None:
+    def late(_sink: Sink) -> None:
         assert heard.wait(LONG)
         raise StaleError("too late")
 
@@ -112,12 +112,16 @@ def test_work_that_is_silent_for_long_begins_its_answer_all_the_same() -> None:
                 heard.set()
 
     listener = Hearing()
-    answer(Streamed(work, media_type="text/plain", opening=b"wait\n", patience=0.01), listener)
+    answer(StreamedResponse(work, media_type="text/plain", first_part=b"wait\n", first_after=0.01), listener)
     assert listener.body == b"wait\nthere\n"
     heard.clear()
     listener = Hearing()
-    told = Streamed(
-        late, media_type="text/plain", opening=b"wait\n", patience=0.01, tell=lambda problem: str(problem).encode()
+    told = StreamedResponse(
+        late,
+        media_type="text/plain",
+        first_part=b"wait\n",
+        first_after=0.01,
+        last_part=lambda problem: str(problem).encode(),
     )
     answer(told, listener)
     assert listener.body == b"wait\ntoo late"
@@ -148,7 +152,7 @@ def test_work_ends_when_the_caller_goes_away() -> None:
             while len(steps) < 1_000_000:
                 steps.append(1)
                 progress(1)
-        except GoneError:
+        except ClientGoneError:
             ended.set()
             raise
         return {}
@@ -206,11 +210,11 @@ def test_a_file_is_sent_while_it_is_written_and_waits_for_its_reader() -> None:
 
 
 def test_an_answer_can_be_made_whole_first() -> None:
-    def work(outlet: Outlet) -> None:
-        outlet.offer(b"on the way\n")
-        outlet.write(b"there\n")
+    def work(sink: Sink) -> None:
+        sink.try_write(b"on the way\n")
+        sink.write(b"there\n")
 
-    response = asyncio.run(Streamed(work, media_type="text/plain").whole({"app": FastAPI()}))
+    response = asyncio.run(StreamedResponse(work, media_type="text/plain").make_whole({"app": FastAPI()}))
     assert (response.status_code, response.body) == (200, b"there\n")
     assert response.headers["content-length"] == "6"
 
@@ -273,14 +277,14 @@ def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does
 
 
 def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "_STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(streaming, "_SEND_TIMEOUT_SECONDS", 0.05)
     ended = threading.Event()
 
     def write(file: Any) -> None:
         try:
             while True:
                 file.write(bytes(1 << 16))
-        except GoneError:
+        except ClientGoneError:
             ended.set()
             raise
 

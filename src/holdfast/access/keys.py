@@ -34,7 +34,7 @@ from holdfast.ports.access import KeyStore
 _log = logging.getLogger("holdfast.access")
 #: How long a key that was read is trusted without reading it again: a key revoked elsewhere lets nobody in after that.
 TRUSTED_SECONDS: Final = 3.0
-_MOST_TRUSTED: Final = 1_024
+_MAX_TRUSTED: Final = 1_024
 #: The use of a key is written down at most this often.
 _NOTED_EVERY: Final = 60 * SECOND
 _SECRET: Final = re.compile(r"holdfast_([0-9a-f]{32})_([0-9A-Za-z_-]{43})")
@@ -146,10 +146,10 @@ class Access:
             self.note_use(key)
         return key.principal
 
-    def known(self, secret: str) -> ApiKey | None:
+    def find_cached(self, secret: str) -> ApiKey | None:
         """The valid key of a secret if it was looked up a moment ago, without asking the store."""
         parts = _SECRET.fullmatch(secret)
-        found = None if parts is None else self._trusted_key(_dashed(parts[1]))
+        found = None if parts is None else self._cached(_add_dashes(parts[1]))
         if parts is None or found is None or not hmac.compare_digest(_hash(parts[2]), found.hashed):
             return None
         return found.key if found.key.is_valid(self._now()) else None
@@ -161,8 +161,8 @@ class Access:
             raise UnauthenticatedError(
                 "this is no API key; one looks like holdfast_<id>_<random>, as it was shown once"
             )
-        key_id = _dashed(parts[1])
-        found = self._known(key_id)
+        key_id = _add_dashes(parts[1])
+        found = self._find(key_id)
         hashed = _hash(parts[2])
         # Compared with something in any case, and whole: how long it takes says nothing of what is stored.
         matches = hmac.compare_digest(hashed, found.hashed if found is not None else _hash(""))
@@ -178,7 +178,7 @@ class Access:
             last = max(self._noted.get(key.id, 0), key.last_used_at or 0)
             if last <= now < last + _NOTED_EVERY:
                 return False
-            if len(self._noted) >= _MOST_TRUSTED:
+            if len(self._noted) >= _MAX_TRUSTED:
                 self._noted.clear()
             self._noted[key.id] = now
         return True
@@ -192,10 +192,10 @@ class Access:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _known(self, key_id: str) -> _Trusted | None:
+    def _find(self, key_id: str) -> _Trusted | None:
         """A key as it was a few seconds ago at most. What is unknown is not remembered: it may be made any moment."""
         present = self._monotonic()
-        known = self._trusted_key(key_id)
+        known = self._cached(key_id)
         if known is not None:
             return known
         found = self._store.get(key_id)
@@ -203,12 +203,12 @@ class Access:
             return None
         trusted = _Trusted(*found, present + TRUSTED_SECONDS)  # counted from before it was read
         with self._lock:
-            if len(self._trusted) >= _MOST_TRUSTED:
+            if len(self._trusted) >= _MAX_TRUSTED:
                 self._trusted.clear()
             self._trusted[key_id] = trusted
         return trusted
 
-    def _trusted_key(self, key_id: str) -> _Trusted | None:
+    def _cached(self, key_id: str) -> _Trusted | None:
         with self._lock:
             known = self._trusted.get(key_id)
         return known if known is not None and self._monotonic() < known.until else None
@@ -221,7 +221,7 @@ def _hash(random: str) -> bytes:
     return hashlib.sha256(random.encode()).digest()
 
 
-def _dashed(text: str) -> str:
+def _add_dashes(text: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

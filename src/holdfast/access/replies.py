@@ -39,10 +39,10 @@ KEPT: Final = DAY
 #: A larger reply is not kept, only that there was one.
 MAX_REPLY_BYTES: Final = 1024 * 1024
 _MAX_KEY_CHARS: Final = 256
-_TIDIED_EVERY: Final = SECOND
-_TIDIED_AT_ONCE: Final = 500
+_CLEAN_EVERY: Final = SECOND
+_CLEAN_AT_ONCE: Final = 500
 #: Well within the lease of a claim, so that one renewal may fail.
-_RENEWED_EVERY_SECONDS: Final = 1.5
+_RENEW_SECONDS: Final = 1.5
 _log = logging.getLogger("holdfast.replies")
 
 
@@ -75,26 +75,26 @@ class Replies:
         self.erasures = erasures
         self.renewals = Renewals(store.renew)
         self._now = now
-        self._tidied = 0
+        self._cleaned_at = 0
         self._lock = threading.Lock()
 
     def once(self, principal_id: str, key: str, fingerprint: bytes) -> Once:
         """A caller's request, by its idempotency key."""
         now = self._now()
-        self._tidy(now)
+        self._clean(now)
         row = _digest(b"row", principal_id.encode(), _check_key(key).encode())
         seed = _digest(b"ids", principal_id.encode(), key.encode(), fingerprint)
         claim = Claim(row, _mark(key, fingerprint), secrets.token_bytes(16), seed, now, now - KEPT)
         return Once(self, claim, key, fingerprint)
 
-    def _tidy(self, now: int) -> None:
+    def _clean(self, now: int) -> None:
         """Remove some of what has had its time, by the way: more than can be added meanwhile, and never many."""
         with self._lock:
-            if self._tidied <= now < self._tidied + _TIDIED_EVERY:
+            if self._cleaned_at <= now < self._cleaned_at + _CLEAN_EVERY:
                 return
-            self._tidied = now
+            self._cleaned_at = now
         with without_deadline():  # it is no part of what was asked for
-            self.store.forget(now - KEPT, limit=_TIDIED_AT_ONCE)
+            self.store.forget(now - KEPT, limit=_CLEAN_AT_ONCE)
 
 
 class Once:
@@ -130,9 +130,9 @@ class Once:
         here = REQUEST.set(request)
         try:
             reply = self._do(work, failed)
-            request.keep(self._sealed(reply))
+            request.keep(self._seal(reply))
         except ClaimedError as before:
-            return self._told(before.found), True
+            return self._read_known(before.found), True
         except HoldfastError:
             request.abandon()
             with suppress(HoldfastError):  # another may have been faster, so that this one found nothing to do
@@ -168,7 +168,7 @@ class Once:
             try:
                 self._begin(joins=False).begin_steps()
             except ClaimedError as before:
-                return self._told(before.found)
+                return self._read_known(before.found)
         return known
 
     @property
@@ -182,7 +182,7 @@ class Once:
         """Keep what the caller was told, for when it asks again. Nothing, if another has taken the request over."""
         try:
             with suppress(ClaimedError):
-                self.request.keep(self._sealed(reply))
+                self.request.keep(self._seal(reply))
         finally:
             self._end()
 
@@ -213,7 +213,7 @@ class Once:
         self._replies.renewals.drop(self._claim)
         self.request.abandon()
 
-    def _sealed(self, reply: Reply) -> bytes:
+    def _seal(self, reply: Reply) -> bytes:
         is_large = len(reply.body) > MAX_REPLY_BYTES
         said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
         said["erasures"] = self._replies.erasures()
@@ -228,12 +228,12 @@ class Once:
                 "use a new key for each request, and the same one only to repeat it as it was"
             )
         if found.body is not None:
-            return _opened(self._claim.row, self._key, self._fingerprint, found.body, self._replies.erasures())
+            return _open(self._claim.row, self._key, self._fingerprint, found.body, self._replies.erasures())
         if found.is_leased:
             raise _in_progress(self._key)
         return None
 
-    def _told(self, found: StoredReply) -> Reply:
+    def _read_known(self, found: StoredReply) -> Reply:
         """The reply of another who was faster."""
         reply = self._read(found)
         if reply is None:
@@ -265,7 +265,7 @@ class Renewals:
 
     def _run(self) -> None:
         while True:
-            time.sleep(_RENEWED_EVERY_SECONDS)
+            time.sleep(_RENEW_SECONDS)
             with self._lock:
                 claims = list(self._claims)
                 if not claims:
@@ -306,7 +306,7 @@ def _digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"holdfast-reply" + framed).digest()
 
 
-def _opened(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: int) -> Reply:
+def _open(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: int) -> Reply:
     try:
         content = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed)
     except SealBrokenError as problem:

@@ -28,57 +28,57 @@ _MAX_SECRET_CHARS: Final = 256
 #: How many threads answer requests.
 WORKERS: Final = 40
 #: How many requests wait and work for one key or one tenant, where nobody says otherwise.
-MOST_IN_LINE: Final = 250
+MAX_QUEUED: Final = 250
 _LOOKUPS: Final = 4
 #: More threads than this at work in an embedded store are in each other's way.
-_MOST_EMBEDDED: Final = 16
+_MAX_EMBEDDED: Final = 16
 
 
 class Shares:
-    """Places at work, of which one key has at most half and one tenant at most three quarters."""
+    """Slots for requests at work, of which one key has at most half and one tenant at most three quarters."""
 
-    def __init__(self, workers: int, *, most_in_line: int = MOST_IN_LINE) -> None:
+    def __init__(self, workers: int, *, max_queued: int = MAX_QUEUED) -> None:
         self.of_key = max(1, workers // 2)
         self.of_tenant = max(1, workers * 3 // 4)
-        self._most_in_line = max(1, most_in_line)
-        self._lines: dict[str, _Line] = {}
+        self._max_queued = max(1, max_queued)
+        self._queues: dict[str, _Queue] = {}
 
     @asynccontextmanager
-    async def place(self, principal: Principal | None) -> AsyncIterator[None]:
-        """A place at work for the block, when it is the caller's turn; ``RateLimitedError`` where too many wait."""
+    async def slot(self, principal: Principal | None) -> AsyncIterator[None]:
+        """A slot for the block, when it is the caller's turn; ``RateLimitedError`` where too many wait."""
         if principal is None or principal.key_id is None:  # who sits at the machine shares it with nobody
             yield
             return
         async with (
-            self._in_line(f"key {principal.key_id}", self.of_key, "this API key"),
-            self._in_line(f"tenant {principal.tenant}", self.of_tenant, "this tenant"),
+            self._queue(f"key {principal.key_id}", self.of_key, "this API key"),
+            self._queue(f"tenant {principal.tenant}", self.of_tenant, "this tenant"),
         ):
             yield
 
     @asynccontextmanager
-    async def _in_line(self, name: str, share: int, whose: str) -> AsyncIterator[None]:
-        line = self._lines.setdefault(name, _Line(share))
-        if line.length >= self._most_in_line:
+    async def _queue(self, name: str, share: int, whose: str) -> AsyncIterator[None]:
+        queue = self._queues.setdefault(name, _Queue(share))
+        if queue.length >= self._max_queued:
             raise RateLimitedError(
-                f"{line.length:,} requests of {whose} are at work or wait already; send fewer at once, and try again "
+                f"{queue.length:,} requests of {whose} are at work or wait already; send fewer at once, and try again "
                 "in a moment"
             )
-        line.length += 1
+        queue.length += 1
         try:
-            async with line.places:
-                check_deadline()  # it may have passed in the line
+            async with queue.slots:
+                check_deadline()  # it may have passed in the queue
                 yield
         finally:
-            line.length -= 1
-            if not line.length:
-                del self._lines[name]
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[name]
 
 
-class _Line:
+class _Queue:
     """Who works and who waits, of one name."""
 
     def __init__(self, share: int) -> None:
-        self.places = anyio.Semaphore(share)
+        self.slots = anyio.Semaphore(share)
         self.length = 0
 
 
@@ -93,12 +93,12 @@ class Callers:
         self._keys_required = keys_required
         settings = holdfast.settings
         # More than there are connections to a server cannot be at work there.
-        useful = _MOST_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
+        useful = _MAX_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
         self._access: Access = holdfast.access
         self._lookups: anyio.CapacityLimiter | None = None
         self._notes: anyio.CapacityLimiter | None = None
-        self._noting: set[asyncio.Task[None]] = set()
-        self.shares = Shares(min(WORKERS, useful), most_in_line=settings.requests_at_once // 2)
+        self._uses: set[asyncio.Task[None]] = set()
+        self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
@@ -116,24 +116,24 @@ class Callers:
 
     async def identify(self, secret: str) -> Principal:
         """Who calls with a secret; ``UnauthenticatedError`` if nobody does. Needs no worker."""
-        key = self._access.known(secret)
+        key = self._access.find_cached(secret)
         if key is None:
             if self._lookups is None:
                 self._lookups = anyio.CapacityLimiter(_LOOKUPS)
             with without_deadline():
                 key = await to_thread.run_sync(self._access.look_up, secret, limiter=self._lookups)
         if self._access.is_use_due(key):
-            self._note(key)
+            self._note_later(key)
         return key.principal
 
-    def _note(self, key: ApiKey) -> None:
+    def _note_later(self, key: ApiKey) -> None:
         """Have the use of a key written down, which nobody waits for: a store may be busy for long."""
         with without_deadline():
-            task = asyncio.get_running_loop().create_task(self._note_apart(key))
-        self._noting.add(task)
-        task.add_done_callback(self._noting.discard)
+            task = asyncio.get_running_loop().create_task(self._note_use(key))
+        self._uses.add(task)
+        task.add_done_callback(self._uses.discard)
 
-    async def _note_apart(self, key: ApiKey) -> None:
+    async def _note_use(self, key: ApiKey) -> None:
         if self._notes is None:
             self._notes = anyio.CapacityLimiter(1)
         await to_thread.run_sync(self._access.note_use, key, limiter=self._notes)

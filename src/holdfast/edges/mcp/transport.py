@@ -122,7 +122,7 @@ class McpApp:
         try:
             principal = await self._callers.principal(Headers(scope=scope))
             scope.setdefault("state", {})["caller"] = principal  # for the log, and for who counts requests
-            async with self._callers.shares.place(principal):
+            async with self._callers.shares.slot(principal):
                 await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
         except HoldfastError as problem:  # before the protocol begins: nobody calls, too many do, or the store is away
             document = problem_of(problem)

@@ -18,7 +18,7 @@ from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.rest.errors import failed
-from holdfast.edges.rest.streaming import Streamed
+from holdfast.edges.rest.streaming import StreamedResponse
 from holdfast.ports.access import REQUEST
 
 HEADER: Final = "Idempotency-Key"
@@ -28,7 +28,7 @@ MAX_KEY_CHARS: Final = 200
 #: What an answer says of itself, to be said again.
 _KEPT_HEADERS: Final = ("content-type", "location")
 #: What is raised where nothing was done.
-_HARMLESS: Final = (HoldfastError, RequestValidationError, HTTPException)
+_NOTHING_DONE: Final = (HoldfastError, RequestValidationError, HTTPException)
 
 Handler = Callable[[Request], Awaitable[Response]]
 #: Does the work of an endpoint so that its effect and its reply are one transaction. All of it is in the endpoint's own
@@ -84,19 +84,19 @@ def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -
         return _reply_of(made[0])
 
     reply, is_known = once.carry_out(work, lambda: _reply_of(failed(request)))
-    return _replayed(reply) if is_known else made[0]
+    return _replay(reply) if is_known else made[0]
 
 
 async def _do_long_work(request: Request, once: Once, handle: Handler) -> Response:
     known = await run_in_threadpool(once.begin)
     if known is not None:
-        return _replayed(known)
+        return _replay(known)
     here = REQUEST.set(once.request)
     try:
         response = await handle(request)
-        if isinstance(response, Streamed):
-            response = await response.whole(request.scope)
-    except _HARMLESS as problem:
+        if isinstance(response, StreamedResponse):
+            response = await response.make_whole(request.scope)
+    except _NOTHING_DONE as problem:
         await run_in_threadpool(once.give_up, problem)
         raise
     except BaseException:
@@ -113,5 +113,5 @@ def _reply_of(response: Response) -> Reply:
     return Reply(response.status_code, headers, bytes(response.body))
 
 
-def _replayed(reply: Reply) -> Response:
+def _replay(reply: Reply) -> Response:
     return Response(reply.body, reply.status, {**reply.headers, REPLAYED: "true"})

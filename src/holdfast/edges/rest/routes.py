@@ -90,7 +90,7 @@ class OperationRoute(APIRoute):
             request.state.caller = caller
             key = key_of(request)
             await _read_body(request, _MAX_QUESTION_BYTES if right is Right.READ else None)
-            async with callers.shares.place(principal):  # once all of it is here: who sends slowly takes no place
+            async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
                 if key is None or right is Right.READ:  # what only looks may look again
                     return await handle(request)
                 return await answer_once(request, key, caller, replies, handle, is_long=self.operation.is_long)

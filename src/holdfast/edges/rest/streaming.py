@@ -1,7 +1,7 @@
-"""Answers that take a while: a file that is written as it is sent, and work that tells how far it is.
+"""Answers that take long: a file that is sent while it is written, and work that reports its progress.
 
-Work runs in a thread of its own. Its status is decided by what comes first: something to send, or an error. When the
-caller goes away, or the server stops, the work hears of it as soon as it has something to send, and ends there.
+Work runs in a thread of its own. What comes first decides the status: something to send, or an error. When the caller
+goes away, or the server stops, the work gets an error as soon as it sends something, and ends there.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ from holdfast.edges.access.callers import Shares
 from holdfast.edges.operations.errors import publish
 from holdfast.edges.rest.errors import failed, respond
 
-_log = logging.getLogger("holdfast.api")
+_log = logging.getLogger("holdfast.rest")
 _T = TypeVar("_T")
 NDJSON: Final = "application/x-ndjson"
 #: How many parts wait to be sent before the work waits for the caller.
-_WAITING: Final = 8
-_LEAST_PART: Final = 64 * 1024
-#: An answer begins after so long, whether or not there is anything to tell.
-_PATIENCE_SECONDS: Final = 5.0
+_MAX_QUEUED: Final = 8
+_PART_BYTES: Final = 64 * 1024
+#: An answer begins after so long, even if the work has sent nothing.
+_FIRST_PART_SECONDS: Final = 5.0
 #: A caller who reads nothing for so long is given up.
-_STALLED_SECONDS: Final = 60.0
-#: So much of it is done at once; what is more waits, and leaves threads to the other requests.
-_MOST_AT_ONCE: Final = 8
+_SEND_TIMEOUT_SECONDS: Final = 60.0
+#: So many of these run at once; others wait, and leave threads to the other requests.
+_MAX_AT_ONCE: Final = 8
 
 
-class GoneError(BrokenPipeError):
-    """Nobody is there any more to be told."""
+class ClientGoneError(BrokenPipeError):
+    """The caller is gone."""
 
 
-class Outlet(Protocol):
-    """Where work puts what it has to say. Both raise ``GoneError`` when nobody listens any more."""
+class Sink(Protocol):
+    """Where work sends its parts. Both raise ``ClientGoneError`` when the caller is gone."""
 
     def write(self, part: bytes) -> None:
         """Send a part, when there is room for it."""
 
-    def offer(self, part: bytes) -> None:
+    def try_write(self, part: bytes) -> None:
         """Send a part if there is room for it now: a caller who reads slowly does not hold the work up."""
 
 
-Work = Callable[[Outlet], None]
+Work = Callable[[Sink], None]
 
 
-class Streamed(Response):
+class StreamedResponse(Response):
     """An answer that is made while it is sent.
 
-    Where the work has nothing to say for ``patience`` seconds, the answer begins with ``opening``, lest anyone give it
-    up. ``tell`` gives the last words of an answer that has begun and goes wrong; without it, such an answer breaks off.
+    Where the work sends nothing for ``first_after`` seconds, the answer begins with ``first_part``, so that nobody
+    gives it up. ``last_part`` makes the end of an answer that has begun and then fails; without it, it breaks off.
     """
 
     def __init__(
@@ -73,59 +73,59 @@ class Streamed(Response):
         *,
         media_type: str,
         headers: Mapping[str, str] | None = None,
-        opening: bytes | None = None,
-        tell: Callable[[HoldfastError], bytes] | None = None,
-        patience: float = _PATIENCE_SECONDS,
+        first_part: bytes | None = None,
+        last_part: Callable[[HoldfastError], bytes] | None = None,
+        first_after: float = _FIRST_PART_SECONDS,
     ) -> None:
         super().__init__(b"", 200, dict(headers or {}), media_type)
         del self.headers["content-length"]
         self._work = work
-        self._opening = opening
-        self._tell = tell
-        self._patience = patience
+        self._first_part = first_part
+        self._last_part = last_part
+        self._first_after = first_after
 
-    async def whole(self, scope: Scope) -> Response:
+    async def make_whole(self, scope: Scope) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
-        kept = _Kept()
-        async with self._shares(scope).place(_principal(scope)):
+        kept = _Buffer()
+        async with self._shares(scope).slot(_principal(scope)):
             await anyio.to_thread.run_sync(self._work, kept, limiter=self._limiter(scope))
         return Response(b"".join(kept.parts), 200, dict(self.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        giving, taking = anyio.create_memory_object_stream[bytes](_WAITING)
+        sender, receiver = anyio.create_memory_object_stream[bytes](_MAX_QUEUED)
         problems: list[Exception] = []
-        untold: Exception | None = None
+        unreported: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            tasks.start_soon(self._carry_out, giving, problems, scope)
-            with taking:
+            tasks.start_soon(self._carry_out, sender, problems, scope)
+            with receiver:
                 try:
-                    untold = await self._send(Request(scope), receive, _impatient(send), taking, problems)
-                except GoneError:
-                    _log.info("the caller does not read: what was being done for it was ended")
+                    unreported = await self._send(Request(scope), receive, _with_timeout(send), receiver, problems)
+                except ClientGoneError:
+                    _log.info("the caller does not read; its work was ended")
             tasks.cancel_scope.cancel()
-        if untold is not None:
-            raise untold
+        if unreported is not None:
+            raise unreported
 
     def _limiter(self, scope: Scope) -> anyio.CapacityLimiter:
-        """Who waits for files does not keep work waiting."""
-        return _kept(scope, self._what, lambda: anyio.CapacityLimiter(_MOST_AT_ONCE))
+        """Files and other work have threads of their own."""
+        return _app_state(scope, self._pool, lambda: anyio.CapacityLimiter(_MAX_AT_ONCE))
 
     def _shares(self, scope: Scope) -> Shares:
-        return _kept(scope, f"{self._what}_shares", lambda: Shares(_MOST_AT_ONCE))
+        return _app_state(scope, f"{self._pool}_shares", lambda: Shares(_MAX_AT_ONCE))
 
     @property
-    def _what(self) -> str:
-        return "long_files" if self._opening is None else "long_work"
+    def _pool(self) -> str:
+        return "long_files" if self._first_part is None else "long_work"
 
-    async def _carry_out(self, giving: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
+    async def _carry_out(self, sender: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
         """Do the work in a thread, and wait for its end whatever happens: it stops when nobody listens any more."""
-        with giving:
+        with sender:
             try:
-                async with self._shares(scope).place(_principal(scope)):
-                    await anyio.to_thread.run_sync(self._work, _Piped(giving), limiter=self._limiter(scope))
-            except GoneError:
-                _log.info("the caller went away: what was being done for it was ended")
+                async with self._shares(scope).slot(_principal(scope)):
+                    await anyio.to_thread.run_sync(self._work, _Pipe(sender), limiter=self._limiter(scope))
+            except ClientGoneError:
+                _log.info("the caller went away; its work was ended")
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
                 problems.append(problem)
 
@@ -137,7 +137,7 @@ class Streamed(Response):
         parts: MemoryObjectReceiveStream[bytes],
         problems: list[Exception],
     ) -> Exception | None:
-        """Send what comes, and its end; the error that the caller could not be told, or was told nothing of."""
+        """Send what comes, and its end; the error that was not reported to the caller, if there is one."""
         begun = False
         while (part := await self._next(parts, waiting=not begun)) is not None:
             if not begun:
@@ -145,7 +145,11 @@ class Streamed(Response):
                 begun = True
             await send({"type": "http.response.body", "body": part, "more_body": True})
         problem = problems[0] if problems else None
-        last = self._tell(problem) if begun and self._tell is not None and isinstance(problem, HoldfastError) else b""
+        last = (
+            self._last_part(problem)
+            if begun and self._last_part is not None and isinstance(problem, HoldfastError)
+            else b""
+        )
         if problem is None or last:
             if not begun:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -158,43 +162,43 @@ class Streamed(Response):
         return None if isinstance(problem, HoldfastError) else problem
 
     async def _next(self, parts: MemoryObjectReceiveStream[bytes], *, waiting: bool) -> bytes | None:
-        """The next part; ``None`` when there are no more. Who waits for the first one is not kept waiting for long."""
-        patience = self._patience if waiting and self._opening is not None else None
+        """The next part; ``None`` when there are no more. The first one comes within some seconds."""
+        patience = self._first_after if waiting and self._first_part is not None else None
         try:
             with anyio.move_on_after(patience):
                 return await parts.receive()
         except anyio.EndOfStream:
             return None
-        return self._opening
+        return self._first_part
 
 
-class _Piped:
+class _Pipe:
     """Hands parts from the work's thread to the one that sends them."""
 
-    def __init__(self, giving: MemoryObjectSendStream[bytes]) -> None:
-        self._giving = giving
+    def __init__(self, sender: MemoryObjectSendStream[bytes]) -> None:
+        self._sender = sender
 
     def write(self, part: bytes) -> None:
-        self._hand_over(partial(anyio.from_thread.run, self._giving.send, part))
+        self._hand(partial(anyio.from_thread.run, self._sender.send, part))
 
-    def offer(self, part: bytes) -> None:
+    def try_write(self, part: bytes) -> None:
         try:
-            self._hand_over(partial(anyio.from_thread.run_sync, self._giving.send_nowait, part))
+            self._hand(partial(anyio.from_thread.run_sync, self._sender.send_nowait, part))
         except anyio.WouldBlock:
             return
 
-    def _hand_over(self, hand: Callable[[], object]) -> None:
+    def _hand(self, hand: Callable[[], object]) -> None:
         try:
             anyio.from_thread.check_cancelled()
             hand()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as gone:
-            raise GoneError("nobody listens any more") from gone
+            raise ClientGoneError("nobody listens any more") from gone
         except (asyncio.CancelledError, concurrent.futures.CancelledError) as gone:
-            raise GoneError("nobody waits for it any more") from gone
+            raise ClientGoneError("nobody waits for it any more") from gone
 
 
-class _Kept:
-    """Keeps parts, for an answer that is sent whole: of what is only offered, nobody would see anything in time."""
+class _Buffer:
+    """Keeps the parts of an answer that is sent whole. Progress is left out: nobody would see it in time."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -202,7 +206,7 @@ class _Kept:
     def write(self, part: bytes) -> None:
         self.parts.append(part)
 
-    def offer(self, part: bytes) -> None:
+    def try_write(self, part: bytes) -> None:
         del part
 
 
@@ -213,19 +217,19 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _impatient(send: Send) -> Send:
-    """Sends, and gives up a caller who takes nothing for a minute: others wait for its place."""
+def _with_timeout(send: Send) -> Send:
+    """Sends, and gives up a caller who reads nothing for a minute: others wait for its thread."""
 
     async def sent(message: Message) -> None:
-        with anyio.move_on_after(_STALLED_SECONDS) as waiting:
+        with anyio.move_on_after(_SEND_TIMEOUT_SECONDS) as waiting:
             await send(message)
         if waiting.cancelled_caught:
-            raise GoneError("nobody reads what is sent")
+            raise ClientGoneError("nobody reads what is sent")
 
     return sent
 
 
-def _kept(scope: Scope, name: str, make: Callable[[], _T]) -> _T:
+def _app_state(scope: Scope, name: str, make: Callable[[], _T]) -> _T:
     """What an application has one of, made when it is first needed."""
     state = scope["app"].state
     if not hasattr(state, name):
@@ -245,10 +249,10 @@ def _principal(scope: Scope) -> Principal | None:
 
 
 class _File(io.RawIOBase):
-    """A file that goes to an outlet, in parts of some size."""
+    """A file that goes to an sink, in parts of some size."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
         self._waiting = bytearray()
 
     def writable(self) -> bool:
@@ -256,7 +260,7 @@ class _File(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         self._waiting += data
-        if len(self._waiting) >= _LEAST_PART:
+        if len(self._waiting) >= _PART_BYTES:
             self.send()
         return len(data)
 
@@ -264,41 +268,41 @@ class _File(io.RawIOBase):
         """Send what is there."""
         if self._waiting:
             part, self._waiting = bytes(self._waiting), bytearray()
-            self._outlet.write(part)
+            self._sink.write(part)
 
 
-def stream_file(write: Callable[[io.RawIOBase], object], *, media_type: str, filename: str) -> Streamed:
+def stream_file(write: Callable[[io.RawIOBase], object], *, media_type: str, filename: str) -> StreamedResponse:
     """A file as an answer, sent while ``write`` writes it."""
 
-    def work(outlet: Outlet) -> None:
-        file = _File(outlet)
+    def work(sink: Sink) -> None:
+        file = _File(sink)
         write(file)
         file.send()
 
     disposition = f'attachment; filename="{filename}"'
-    return Streamed(work, media_type=media_type, headers={"Content-Disposition": disposition})
+    return StreamedResponse(work, media_type=media_type, headers={"Content-Disposition": disposition})
 
 
 # --- work -------------------------------------------------------------------------------------------------------------
 
 
-def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) -> Streamed:
+def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) -> StreamedResponse:
     """Work as lines of JSON: ``{"progress": done}`` now and then, and at the end ``{"result": …}``.
 
     What goes wrong before the first line is answered as any error; after it, the last line is ``{"problem": …}``.
     """
 
-    def run(outlet: Outlet) -> None:
+    def run(sink: Sink) -> None:
         done = 0
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            outlet.offer(_line({"progress": done}))
+            sink.try_write(_line({"progress": done}))
 
-        outlet.write(_line({"result": work(advance)}))
+        sink.write(_line({"result": work(advance)}))
 
-    return Streamed(run, media_type=NDJSON, opening=_line({"progress": 0}), tell=_problem_line)
+    return StreamedResponse(run, media_type=NDJSON, first_part=_line({"progress": 0}), last_part=_problem_line)
 
 
 def _problem_line(problem: HoldfastError) -> bytes:

@@ -202,7 +202,7 @@ class Probes:
     def _is_known(self, scope: Scope) -> bool:
         """Whether a caller may see what an operator sees, as far as this process knows it without the store."""
         secret = secret_of(scope)
-        key = None if secret is None else self._access.known(secret)
+        key = None if secret is None else self._access.find_cached(secret)
         return is_local(scope) or (key is not None and _sees_metrics(key.principal))
 
 
