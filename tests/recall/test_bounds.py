@@ -12,7 +12,7 @@ from holdfast.core.content import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADA
 from holdfast.core.errors import InvalidContentError, InvalidInputError
 from holdfast.core.records import Fact, MemoryType, Record, Scope
 from holdfast.recall import terms
-from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, of_record
+from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, split_record
 from holdfast.recall.summaries import extractive
 from holdfast.recall.summaries.extractive import READ_CHARS, ExtractiveSummarizer
 from holdfast.storage.relational import facts
@@ -48,20 +48,20 @@ def check_bounded(passages: list[str]) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [MemoryType.LONG_TERM, MemoryType.EPISODIC, MemoryType.ENTITY])
 def test_of_any_text_a_bounded_part_is_indexed(kind: MemoryType, shape: str) -> None:
-    passages = of_record(record(kind, SHAPES[shape]))
+    passages = split_record(record(kind, SHAPES[shape]))
     check_bounded(passages)
     assert len(terms.encode(passages)) // terms.ENTRY.itemsize <= 2 * INDEXED_CHARS
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_of_any_text_a_bounded_number_of_terms_is_made(shape: str) -> None:
-    passages = of_record(record(MemoryType.LONG_TERM, SHAPES[shape]))
+    passages = split_record(record(MemoryType.LONG_TERM, SHAPES[shape]))
     assert sum(len(terms.tokenize(passage)) for passage in passages) <= 3 * INDEXED_CHARS
 
 
 def test_a_short_text_is_indexed_whole() -> None:
     text = "x" * (INDEXED_CHARS - 2) + " y"
-    assert "".join(of_record(record(MemoryType.LONG_TERM, text))).endswith("y")
+    assert "".join(split_record(record(MemoryType.LONG_TERM, text))).endswith("y")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_short_text_is_indexed_whole() -> None:
     ids=["long names around many values", "many fields"],
 )
 def test_of_a_document_no_more_fields_are_looked_at_than_are_indexed(document: dict[str, Any]) -> None:
-    check_bounded(of_record(record(MemoryType.STRUCTURED, "{}", metadata={"document": document})))
+    check_bounded(split_record(record(MemoryType.STRUCTURED, "{}", metadata={"document": document})))
 
 
 def test_of_an_episode_no_more_messages_are_looked_at_than_are_indexed() -> None:
@@ -85,7 +85,7 @@ def test_of_an_episode_no_more_messages_are_looked_at_than_are_indexed() -> None
             return super().get(name, default)
 
     body = {"messages": [Noticed(content="hello there, friend") for _ in range(100_000)], "steps": []}
-    check_bounded(of_record(record(MemoryType.EPISODIC, "A summary", body=body)))
+    check_bounded(split_record(record(MemoryType.EPISODIC, "A summary", body=body)))
     assert len(looked) <= INDEXED_CHARS / 20 + 1
 
 

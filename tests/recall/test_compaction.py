@@ -16,7 +16,7 @@ from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.compaction import compact, expand
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.passages import of_record, of_summary
+from holdfast.recall.passages import split_record, split_summary
 from recall.test_passages import SENTENCE, episode
 
 
@@ -36,7 +36,7 @@ def archived(record: Record) -> Record:
 
 def encode(record: Record, embedder: Embedder | None) -> Encoding:
     """All of a record's encoding; without vectors where there is no embedder."""
-    passages = of_record(record)
+    passages = split_record(record)
     if embedder is None:
         return Encoding(None, None, terms.encode(passages))
     return Encoding("model", embedder.embed(passages).astype(np.float16).tobytes(), terms.encode(passages))
@@ -89,7 +89,7 @@ def test_the_vector_of_a_short_text_stays_where_it_was_within_a_hair(embedder: E
 
 def test_the_vector_of_a_long_text_is_in_the_middle_of_its_passages(embedder: Embedder) -> None:
     record = note("\n".join([SENTENCE * 10, "The dog likes Oslo. " * 20, "Tea with milk, no sugar. " * 20]))
-    passages = embedder.embed(of_record(record))
+    passages = embedder.embed(split_record(record))
     assert len(passages) > 2
 
     after = vector(expanded(record, compact(record, encode(record, embedder))))
@@ -164,7 +164,7 @@ def test_archiving_an_episode_gives_what_encoding_the_archived_one_would(
 
     assert kept == compact(archived(record), encode(archived(record), by))
     found = terms.decode([expanded(record, kept).terms])
-    assert set(found.term.tolist()) == set(terms.decode([terms.encode(of_summary(record))]).term.tolist())
+    assert set(found.term.tolist()) == set(terms.decode([terms.encode(split_summary(record))]).term.tolist())
 
 
 def test_nothing_of_a_message_stays_with_an_archived_episode(embedder: Embedder) -> None:
@@ -174,7 +174,7 @@ def test_nothing_of_a_message_stays_with_an_archived_episode(embedder: Embedder)
     said = set(terms.decode([row.terms]).term.tolist())
     assert said.isdisjoint(terms.query_terms("Theodor collects barometers cold").tolist())
     assert said.issuperset(terms.query_terms("plan a trip night trains Oslo").tolist())
-    (summary,) = embedder.embed(of_summary(record))
+    (summary,) = embedder.embed(split_summary(record))
     assert summary @ vector(row) == pytest.approx(1, abs=1e-3)
 
 

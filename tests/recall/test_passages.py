@@ -14,9 +14,9 @@ from holdfast.recall.passages import (
     MAX_SUMMARY_PASSAGES,
     SUMMARY_TARGET,
     TARGET,
-    of_record,
-    of_summary,
     split,
+    split_record,
+    split_summary,
 )
 
 SENTENCE = "The committee agreed on the second of the three proposals. "
@@ -102,25 +102,30 @@ def test_the_passages_of_an_episode_are_its_summary_and_then_what_was_said() -> 
     record = episode(
         "Night trains to Oslo.", ["Which train?", " ", "The night train."], steps=[{"content": "searched"}]
     )
-    assert of_record(record) == ["Plan a trip\nNight trains to Oslo.", "searched", "Which train?", "The night train."]
-    assert of_record(archived(record)) == of_summary(record) == ["Plan a trip\nNight trains to Oslo."]
-    assert of_record(replace(record, body={"task": "Plan a trip"})) == of_summary(record)
+    assert split_record(record) == [
+        "Plan a trip\nNight trains to Oslo.",
+        "searched",
+        "Which train?",
+        "The night train.",
+    ]
+    assert split_record(archived(record)) == split_summary(record) == ["Plan a trip\nNight trains to Oslo."]
+    assert split_record(replace(record, body={"task": "Plan a trip"})) == split_summary(record)
 
 
 def test_a_summary_that_says_the_task_does_not_repeat_it() -> None:
-    assert of_summary(episode("Plan a trip to Oslo", [])) == ["Plan a trip to Oslo"]
-    assert of_summary(episode("Night trains", [], task=None)) == ["Night trains"]
+    assert split_summary(episode("Plan a trip to Oslo", [])) == ["Plan a trip to Oslo"]
+    assert split_summary(episode("Night trains", [], task=None)) == ["Night trains"]
 
 
 def test_the_summary_of_a_long_conversation_is_one_passage_and_one_longer_than_that_is_cut() -> None:
-    assert len(of_summary(episode("x" * (SUMMARY_TARGET + 100), []))) == 1
-    passages = of_summary(episode(SENTENCE * 60, []))
+    assert len(split_summary(episode("x" * (SUMMARY_TARGET + 100), []))) == 1
+    passages = split_summary(episode(SENTENCE * 60, []))
     assert len(passages) > 2
     assert all(SUMMARY_TARGET / 2 < len(passage) < SUMMARY_TARGET * 2 for passage in passages)
 
 
 def test_however_long_a_summary_is_messages_have_passages_of_their_own() -> None:
     record = episode(SENTENCE * 5_000, [f"message {number}" for number in range(500)])
-    assert len(of_summary(record)) == MAX_SUMMARY_PASSAGES
-    assert len(of_summary(record)) + 10 < len(of_record(record)) <= MAX_PASSAGES
-    assert "message 499" in of_record(record)[-1]
+    assert len(split_summary(record)) == MAX_SUMMARY_PASSAGES
+    assert len(split_summary(record)) + 10 < len(split_record(record)) <= MAX_PASSAGES
+    assert "message 499" in split_record(record)[-1]

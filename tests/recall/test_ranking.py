@@ -84,15 +84,15 @@ def test_neither_an_interjection_nor_a_treatise_owes_much_to_its_neighbours() ->
 def test_a_strong_neighbour_lends_more_than_several_faint_ones() -> None:
     before, after = np.array([-1, 0, 1, 2, 3]), np.array([1, 2, 3, 4, -1])
     far_before, far_after = np.array([-1, -1, 0, 1, 2]), np.array([2, 3, 4, -1, -1])
-    strong = ranking.lent(floats(0, 1.5, 0, 0, 0), (before, after), (far_before, far_after))
-    faint = ranking.lent(floats(0.5, 0.5, 0, 0.5, 0.5), (before, after), (far_before, far_after))
+    strong = ranking.neighbour_evidence(floats(0, 1.5, 0, 0, 0), (before, after), (far_before, far_after))
+    faint = ranking.neighbour_evidence(floats(0.5, 0.5, 0, 0.5, 0.5), (before, after), (far_before, far_after))
     assert strong[2] > 2 * faint[2] > 0
     assert strong[0] == strong[2] > strong[3] > strong[4] == 0
 
 
 def test_what_any_text_may_have_is_not_lent() -> None:
     links = (np.array([-1, 0]), np.array([1, -1]))
-    assert not ranking.lent(floats(0.25, 0.25), links, (np.array([-1, -1]), np.array([-1, -1]))).any()
+    assert not ranking.neighbour_evidence(floats(0.25, 0.25), links, (np.array([-1, -1]), np.array([-1, -1]))).any()
 
 
 def test_scores_rise_with_evidence_from_nought_to_one() -> None:

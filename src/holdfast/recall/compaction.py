@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.core.records import Encoding, Kind, MemoryType, Record
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
-from holdfast.recall.passages import of_record, of_summary, summary_text
+from holdfast.recall.passages import split_record, split_summary, summary_text
 
 _NOTHING: Final = Encoding(None, None, b"")
 #: The longest part of a vector becomes this; its length need not be kept, since every vector is of unit length.
@@ -35,9 +35,9 @@ def compact(record: Record, encoding: Encoding) -> Encoding:
     passages = terms.count_passages(encoding.terms)
     kept = passages
     if record.kind is MemoryType.EPISODIC:
-        if passages != len(of_record(record)):
+        if passages != len(split_record(record)):
             return _NOTHING
-        kept = len(of_summary(record))
+        kept = len(split_summary(record))
     if encoding.vectors is None:
         return _NOTHING
     vectors = np.frombuffer(encoding.vectors, np.float16).reshape(passages, -1)[:kept]

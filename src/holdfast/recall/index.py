@@ -227,12 +227,12 @@ class ScopeIndex:
         closeness = self._closeness(query.vector, derived)
         lexical, weights = self._lexical(query.terms, derived)
         evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
-        borrowed = None
+        neighbours = None
         if derived.reach is not None:
             seen = evidence if passing == len(evidence) else np.where(visible, evidence, np.float32(0))
-            borrowed = ranking.lent(seen, derived.near, derived.far)
-            borrowed *= derived.reach
-            evidence = evidence + borrowed
+            neighbours = ranking.neighbour_evidence(seen, derived.near, derived.far)
+            neighbours *= derived.reach
+            evidence = evidence + neighbours
         if passing < len(evidence):
             evidence = np.where(wanted, evidence, np.float32(-np.inf))
         hits = []
@@ -240,8 +240,8 @@ class ScopeIndex:
             passage, close = self._best_passage(slot, closeness, query.terms, weights)
             parts = {}
             if options.explain:
-                lent = 0.0 if borrowed is None else float(borrowed[slot])
-                parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": lent, "evidence": total}
+                near = 0.0 if neighbours is None else float(neighbours[slot])
+                parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": near, "evidence": total}
             hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts))
         return hits
 

@@ -34,7 +34,7 @@ _LINE_END: Final = re.compile(r"(?<=\n)")
 _SAID: Final = ("steps", "messages")
 
 
-def of_record(record: Record) -> list[str]:
+def split_record(record: Record) -> list[str]:
     """The passages of a record: of its content and, while an episode has its messages, of each of those.
 
     A structured document is taken as its fields and values, without the punctuation of JSON.
@@ -43,15 +43,15 @@ def of_record(record: Record) -> list[str]:
         return split("\n".join(_first(_fields(record.metadata["document"], ""))) or _indexed(record.content))
     if record.kind is not MemoryType.EPISODIC:
         return split(_indexed(record.content))
-    summary = of_summary(record)
+    summary = split_summary(record)
     items = (item for part in _SAID for item in (record.body or {}).get(part, ()))
     said = [text for item in _first(str(item.get("content") or "") for item in items) if (text := item.strip())]
     run = max(1, -(-len(said) // (MAX_PASSAGES - len(summary))))  # of very many, neighbours share a passage
     return [*summary, *("\n".join(said[start : start + run]) for start in range(0, len(said), run))]
 
 
-def of_summary(record: Record) -> list[str]:
-    """The passages of an episode's task and summary: the first ones of ``of_record``, and all of an archived episode's.
+def split_summary(record: Record) -> list[str]:
+    """The passages of an episode's task and summary: the first ones of the episode, and all of an archived one.
 
     They depend on its content and its metadata alone.
     """

@@ -33,7 +33,7 @@ class Postings:
         self._waiting = 0
         self._joined: _Packed | None = None
         self._usual = 0.0
-        self._open(np.empty(0, _PACKED))
+        self._hold(np.empty(0, _PACKED))
 
     def add(self, records: _Numbers, terms: _Numbers, counts: npt.NDArray[np.uint8]) -> None:
         """Add the terms of new records. Counts of the same term of the same record (its passages) are summed up."""
@@ -44,7 +44,7 @@ class Postings:
         self._waiting += len(packed)
         self._joined = None
         if self._waiting > max(_TAIL, len(self._records) // _TAIL_PART):
-            self._open(self._merge())
+            self._hold(self._merge())
 
     def find(
         self, terms: _Numbers, present: npt.NDArray[np.bool_] | None, lengths: Floats, usual: float
@@ -90,7 +90,7 @@ class Postings:
         merged, counts = merged[kept], low[kept] & 255
         low, _ = _halves(merged)
         low[:] = (new[kept] << 8 | counts).astype(np.uint32)
-        self._open(merged)
+        self._hold(merged)
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +107,7 @@ class Postings:
         merged.sort(kind="stable")  # runs that are sorted already are merged in linear time
         return merged
 
-    def _open(self, packed: _Packed) -> None:
+    def _hold(self, packed: _Packed) -> None:
         """Hold these sorted postings, and no others."""
         low, terms = _halves(packed)
         first = np.flatnonzero(np.concatenate([np.ones(min(len(terms), 1), bool), terms[1:] != terms[:-1]]))

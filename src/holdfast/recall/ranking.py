@@ -136,7 +136,7 @@ def openness(lengths: Floats) -> Floats:
     return share
 
 
-def lent(evidence: Floats, near: Sequence[Ints], far: Sequence[Ints]) -> Floats:
+def neighbour_evidence(evidence: Floats, near: Sequence[Ints], far: Sequence[Ints]) -> Floats:
     """What each record is lent by its neighbours, one step away and two. A link of -1 leads to none.
 
     Like the sides of a right angle: one strong neighbour lends more than several faint ones.

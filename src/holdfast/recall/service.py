@@ -24,7 +24,7 @@ from holdfast.recall.arrays import no_garbage_collection, release_free_memory
 from holdfast.recall.batches import Batch
 from holdfast.recall.compaction import compact
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
-from holdfast.recall.passages import of_record
+from holdfast.recall.passages import split_record
 
 _log = logging.getLogger("holdfast.recall")
 #: After the embedder has failed, it is not asked for so long.
@@ -85,7 +85,7 @@ class Recall:
         """What recall needs of each record, the little that is kept of an archived one. Without the embedder records
         are kept all the same, and embedded later.
         """
-        passages = [of_record(record) for record in watch(records)]
+        passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
         encodings = []
         start = 0
