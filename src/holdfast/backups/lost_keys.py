@@ -15,7 +15,7 @@ from holdfast.backups.catalog import Catalog
 from holdfast.backups.format import STORE_KEY, Manifest
 from holdfast.core.errors import ObjectDamagedError
 from holdfast.ports.access import IdentityStore
-from holdfast.ports.objects import ObjectStore
+from holdfast.ports.objects import ObjectReader
 from holdfast.privacy.sealed_objects import owner_of
 
 _REASON: Final = "keys that it was sealed under were abandoned, because their master key was lost"
@@ -68,7 +68,7 @@ class LostKeys:
     """Finds the keys that the master key does not open, and abandons them."""
 
     def __init__(
-        self, catalog: Catalog, cold: ObjectStore, *, identity: IdentityStore, is_erased: Callable[[str], bool]
+        self, catalog: Catalog, cold: ObjectReader, *, identity: IdentityStore, is_erased: Callable[[str], bool]
     ) -> None:
         self._keyring, self._signing, _ = catalog.state
         self._catalog = catalog

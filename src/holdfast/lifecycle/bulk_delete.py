@@ -14,7 +14,7 @@ from holdfast.core.rules import BIN
 from holdfast.core.times import describe_duration
 from holdfast.ports.conversations import History
 from holdfast.ports.records import RecordStore
-from holdfast.ports.rules import DueStore
+from holdfast.ports.rules import DueReader
 
 _log = logging.getLogger("holdfast.clearing")
 _BATCH: Final = 500
@@ -76,7 +76,7 @@ def clear_conversations(history: History, subject: Subject, *, now: int) -> Clea
 
 
 def clear_aged(
-    dues: DueStore,
+    dues: DueReader,
     records: RecordStore,
     tenant: str,
     kind: MemoryType,

@@ -17,7 +17,7 @@ from holdfast.core.records import State
 from holdfast.core.times import BORNE_OUT, SECOND, SKEW, Belief, Seen, believe, describe_duration, iso, sight
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, added_up
-from holdfast.ports.registry import RegistryStore
+from holdfast.ports.registry import RegistryReader
 from holdfast.ports.rules import Census, DueStore
 from holdfast.ports.work import ClockStore
 
@@ -218,7 +218,7 @@ _DELETE: Final = ACTIONS[State.DELETED]
 
 
 def find_waiting(
-    dues: DueStore, registry: RegistryStore, tenant: str, *, at: int, belief: Belief, extent: Extent = EVERYTHING
+    dues: DueStore, registry: RegistryReader, tenant: str, *, at: int, belief: Belief, extent: Extent = EVERYTHING
 ) -> Waiting | None:
     """What of a sweep for a moment waits; ``None`` if nothing does. Nothing is read while the time is believed."""
     upto = belief.until(at)

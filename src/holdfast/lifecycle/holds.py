@@ -15,9 +15,9 @@ from holdfast.core.records import Record, Subject
 from holdfast.core.times import iso
 from holdfast.lifecycle.registry import TOOL
 from holdfast.ports.conversations import History, Turn
-from holdfast.ports.records import RecordStore
-from holdfast.ports.registry import RegistryStore
-from holdfast.ports.rules import DueStore, HoldStore
+from holdfast.ports.records import RecordReader
+from holdfast.ports.registry import RegistryReader
+from holdfast.ports.rules import HoldStore, LiveCounter
 
 _MOST_TEXT = 2_000
 _PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
@@ -31,10 +31,10 @@ class Holds:
         store: HoldStore,
         tenant: str,
         *,
-        records: RecordStore,
+        records: RecordReader,
         history: History,
-        dues: DueStore,
-        registered: RegistryStore,
+        dues: LiveCounter,
+        registered: RegistryReader,
         now: Callable[[], int],
         new_id: Callable[[int], str],
     ) -> None:

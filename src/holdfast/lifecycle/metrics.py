@@ -12,7 +12,7 @@ from holdfast.core.times import DAY, moment
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.schedule.maintenance import Upkeep
 from holdfast.lifecycle.schedule.schedule import Schedule
-from holdfast.ports.rules import DueStore
+from holdfast.ports.rules import StoreFigures
 from holdfast.results import JobResult, LatencyResult
 
 #: Ages that live memories are counted up to, in days.
@@ -50,7 +50,7 @@ class Collector:
 
     def __init__(
         self,
-        dues: DueStore,
+        dues: StoreFigures,
         upkeep: Upkeep,
         schedule: Schedule,
         latencies: Callable[[], list[LatencyResult]],

@@ -14,7 +14,7 @@ from holdfast.core.records import State
 from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
 from holdfast.core.times import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS
-from holdfast.ports.conversations import History
+from holdfast.ports.conversations import SessionStore
 from holdfast.ports.rules import DueStore, HoldStore, Named, Profile, RuleStore, Share
 
 #: A user, an agent, a session and a memory; a part that is empty is any.
@@ -58,7 +58,7 @@ class Previews:
         rules: RuleStore,
         dues: DueStore,
         holds: HoldStore,
-        history: History,
+        history: SessionStore,
         *,
         tenant: str,
         now: Callable[[], int],

@@ -7,13 +7,13 @@ import math
 from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import MemoryType, Subject, Usage, kind_of
-from holdfast.ports.records import RecordStore
+from holdfast.ports.records import QuotaStore
 
 
 class Quotas:
     """``holdfast.quotas``: how much of a kind a user may hold."""
 
-    def __init__(self, records: RecordStore, tenant: str) -> None:
+    def __init__(self, records: QuotaStore, tenant: str) -> None:
         self._records = records
         self._tenant = tenant
 

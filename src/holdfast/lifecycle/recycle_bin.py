@@ -23,8 +23,8 @@ from holdfast.core.times import DAY, iso
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
 from holdfast.ports.conversations import BinnedMessage, History, Session
 from holdfast.ports.records import RecordStore
-from holdfast.ports.registry import Registered, RegistryStore
-from holdfast.ports.rules import DueStore
+from holdfast.ports.registry import Registered, RegistryReader
+from holdfast.ports.rules import BinReader
 from holdfast.results import BinResult
 
 _BATCH: Final = 500
@@ -42,9 +42,9 @@ class Recycle:
         *,
         records: RecordStore,
         history: History,
-        dues: DueStore,
+        dues: BinReader,
         registry: Registry,
-        registered: RegistryStore,
+        registered: RegistryReader,
         now: Callable[[], int],
         purge: Callable[..., dict[str, int]],
         retell: Callable[[Subject, list[str]], None],
@@ -377,7 +377,7 @@ def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | No
     )
 
 
-def not_restored(record: Record, outcome: Outcome, registered: RegistryStore, now: int) -> HoldfastError:
+def not_restored(record: Record, outcome: Outcome, registered: RegistryReader, now: int) -> HoldfastError:
     """The error for a record that did not come back."""
     if outcome is Outcome.TAKEN:
         name = quote(record.metadata.get("name") or record.metadata.get("key"))

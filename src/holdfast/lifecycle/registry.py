@@ -17,7 +17,7 @@ from holdfast.core.rules import HISTORY
 from holdfast.core.times import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
 from holdfast.ports.access import begin_steps, join_rest
-from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.conversations import WindowEnd
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import Census
 from holdfast.ports.work import Lease
@@ -50,7 +50,7 @@ class Registry:
     def __init__(
         self,
         store: RegistryStore,
-        short_term: ShortTermStore,
+        short_term: WindowEnd,
         *,
         tenant: str,
         now: Callable[[], int],

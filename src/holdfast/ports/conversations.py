@@ -72,12 +72,8 @@ class SessionWindow(NamedTuple):
     """The id of the session; ``None``: whichever session has the name."""
 
 
-class History(Protocol):
-    """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
-
-    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent. The
-    short-term window of a session ends when the session is moved out of the active state, by whatever path.
-    """
+class MessageStore(Protocol):
+    """The messages of conversations."""
 
     def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
         """Add messages to the session's conversation, and let its summary and its last activity be of now. Without
@@ -90,35 +86,42 @@ class History(Protocol):
     def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
         """Undo ``append``: remove its messages, and the session if it began with them. No entry is written about it."""
 
+    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
+        """The conversation in its order; with ``limit``, its last messages; with ``before``, what was said before that
+        message, be it deleted or not. Of a message that is not known, nothing was.
+        """
+
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+        """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
+
+    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
+        """A message by its id, in whatever state it and its session are. Costs what the subject has said."""
+
+
+class SessionStore(Protocol):
+    """The conversations themselves."""
+
     def touch(self, scope: Scope, *, now: int) -> Session:
         """The session of a scope, active now; begun if there is none."""
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
         """The session of a scope, if it is to be seen."""
 
-    def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
-        """The conversation in its order; with ``limit``, its last messages; with ``before``, what was said before that
-        message, be it deleted or not. Of a message that is not known, nothing was.
-        """
-
-    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
-        """The users of a tenant who have a session of this name with an agent."""
+    def get(self, subject: Subject, item_id: str) -> Session | None:
+        """A session by its id, in whatever state."""
 
     def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
         """The sessions of a subject that are to be seen, the latest active first."""
 
-    def to_summarize(
-        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
-    ) -> tuple[list[Session], int]:
-        """Some of the sessions that have changed since ``save_summary``, and not after ``idle_since``; and where to go
-        on from. Fewer than ``limit`` means that there are no more.
-        """
+    def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
+        """The users of a tenant who have a session of this name with an agent."""
 
-    def save_summary(self, session: Session, summary: str) -> bool:
-        """Keep a summary of a session as it was found; ``False``, changing nothing, if it has changed since."""
+    def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
+        """The hold that keeps a session, or any message of it."""
 
-    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
-        """Send messages to the recycle bin, all or (``HeldError``, audited) none; how many there were."""
+
+class MessageBin(Protocol):
+    """Messages that were deleted by themselves."""
 
     def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
         """Bring a message back to its place; whether it was in the bin. ``ConflictError`` if its session is not
@@ -137,14 +140,23 @@ class History(Protocol):
         how many, and their bytes. Fewer than ``limit`` means that none is left.
         """
 
-    def get(self, subject: Subject, item_id: str) -> Session | None:
-        """A session by its id, in whatever state."""
 
-    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
-        """A message by its id, in whatever state it and its session are. Costs what the subject has said."""
+class SummaryStore(Protocol):
+    """What conversations are about."""
 
-    def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
-        """The hold that keeps a session, or any message of it."""
+    def to_summarize(
+        self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
+    ) -> tuple[list[Session], int]:
+        """Some of the sessions that have changed since ``save_summary``, and not after ``idle_since``; and where to go
+        on from. Fewer than ``limit`` means that there are no more.
+        """
+
+    def save_summary(self, session: Session, summary: str) -> bool:
+        """Keep a summary of a session as it was found; ``False``, changing nothing, if it has changed since."""
+
+
+class SessionMover(Protocol):
+    """Moves conversations through their states, and erases them."""
 
     def transition_all(
         self,
@@ -163,6 +175,14 @@ class History(Protocol):
         """Remove messages of a session that is being deleted, some at a time; how many are left."""
 
 
+class History(MessageStore, SessionStore, MessageBin, SummaryStore, SessionMover, Protocol):
+    """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
+
+    A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent. The
+    short-term window of a session ends when the session is moved out of the active state, by whatever path.
+    """
+
+
 class ShortWindow(NamedTuple):
     """The short-term messages of a session."""
 
@@ -173,12 +193,8 @@ class ShortWindow(NamedTuple):
     messages: list[Message]
 
 
-class ShortTermStore(Protocol):
-    """Messages of a session that are gone ``ttl`` after the session's last write.
-
-    A window belongs to the session whose id it was written under. What was written under the id of an earlier session
-    of the same name is not shown, and goes with the next write.
-    """
+class WindowStore(Protocol):
+    """The window of each session."""
 
     @property
     def is_outside(self) -> bool:
@@ -197,6 +213,21 @@ class ShortTermStore(Protocol):
     def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
         """The messages in their order; empty from the instant of expiry on. With ``session``, those of that session."""
 
+    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
+        """When the session expires; ``None`` if it holds nothing."""
+
+    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
+        """Take messages out for good; how many there were."""
+
+    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
+        """All messages of a user that are kept, session by session, also those that have expired and have not been
+        cleared away. Where only digests of ids are kept, ``known`` are agents and sessions to tell them by.
+        """
+
+
+class WindowEnd(Protocol):
+    """Ends windows before their time."""
+
     def end(self, windows: Sequence[SessionWindow]) -> int:
         """Let the messages of sessions expire now; how many of the windows there were."""
 
@@ -209,13 +240,10 @@ class ShortTermStore(Protocol):
     def end_expired(self, now: int, limit: int) -> int:
         """Remove what has expired, some at a time; how many sessions."""
 
-    def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
-        """When the session expires; ``None`` if it holds nothing."""
 
-    def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
-        """Take messages out for good; how many there were."""
+class ShortTermStore(WindowStore, WindowEnd, Protocol):
+    """Messages of a session that are gone ``ttl`` after the session's last write.
 
-    def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
-        """All messages of a user that are kept, session by session, also those that have expired and have not been
-        cleared away. Where only digests of ids are kept, ``known`` are agents and sessions to tell them by.
-        """
+    A window belongs to the session whose id it was written under. What was written under the id of an earlier session
+    of the same name is not shown, and goes with the next write.
+    """

@@ -9,24 +9,38 @@ from holdfast.core.records import Subject
 from holdfast.ports.work import Lease
 
 
-class ObjectStore(Protocol):
-    """Whole objects under names, written once, read rarely, deleted for good.
-
-    A name is parts of lower-case letters, digits, ``.``, ``_``, ``=`` and ``-`` with ``/`` between them; none may be
-    the beginning (up to a ``/``) of another. ``InvalidInputError`` for any other name, before anything is done.
-
-    What fails in passing is tried again for some seconds. Then every method raises ``ObjectStoreUnavailableError``
-    (retryable) where the store does not answer in time, ``StoreFullError`` (retryable) where it has no room, and
-    ``ObjectStoreError`` where it refuses. To ``get`` and ``delete``, a place that is gone is never an empty one: an
-    archive on a disk that is not mounted has lost nothing, and nothing in it has been erased.
-
-    A write that raises has left what had the name before; where it was unavailable, the new object may be there
-    instead. Either is whole. An object that is written on a condition is never written without one.
-    """
+class ObjectReader(Protocol):
+    """Reads and lists objects."""
 
     @property
     def url(self) -> str:
         """Where it is, as it may be shown: without secrets."""
+
+    def get(self, name: str) -> bytes:
+        """All of an object; ``ObjectMissingError`` if there is none of this name."""
+
+    def get_with_tag(self, name: str) -> tuple[bytes, str]:
+        """All of an object, and the tag by which ``put`` knows whether it is still the same."""
+
+    def get_stream(self, name: str) -> Iterator[bytes]:
+        """An object in chunks, in their order, read as they are asked for; ``ObjectMissingError`` at once.
+
+        It ends only at the object's end: one that breaks off raises, and so does one that is replaced meanwhile
+        (``StaleError``), unless the old one can be read to its end. What it holds is for the reader to verify.
+        """
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order.
+
+        They are read as they are asked for, a thousand or a folder at a time.
+        """
+
+    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """The same, each with the number of its bytes as they lie there: nothing of them is read."""
+
+
+class ObjectWriter(Protocol):
+    """Writes and deletes objects."""
 
     def prepare(self) -> None:
         """Make the place ready to be written, before it is noted anywhere that something lies there."""
@@ -45,19 +59,6 @@ class ObjectStore(Protocol):
         If the chunks raise, or anything else does, nothing of them stays.
         """
 
-    def get(self, name: str) -> bytes:
-        """All of an object; ``ObjectMissingError`` if there is none of this name."""
-
-    def get_with_tag(self, name: str) -> tuple[bytes, str]:
-        """All of an object, and the tag by which ``put`` knows whether it is still the same."""
-
-    def get_stream(self, name: str) -> Iterator[bytes]:
-        """An object in chunks, in their order, read as they are asked for; ``ObjectMissingError`` at once.
-
-        It ends only at the object's end: one that breaks off raises, and so does one that is replaced meanwhile
-        (``StaleError``), unless the old one can be read to its end. What it holds is for the reader to verify.
-        """
-
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects, durably; those that are not there are passed over, so that it can be repeated.
 
@@ -65,21 +66,28 @@ class ObjectStore(Protocol):
         can be seen.
         """
 
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order.
-
-        They are read as they are asked for, a thousand or a folder at a time.
-        """
-
-    def sizes(self, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """The same, each with the number of its bytes as they lie there: nothing of them is read."""
-
     def check(self) -> Sequence[str]:
         """Write, read, list and delete an object of its own; raises what goes wrong, and leaves nothing behind.
 
         What works and should be known nonetheless is the answer: that deleted objects are kept as old versions, that
         conditions are not heeded, that nothing is encrypted on its way.
         """
+
+
+class ObjectStore(ObjectReader, ObjectWriter, Protocol):
+    """Whole objects under names, written once, read rarely, deleted for good.
+
+    A name is parts of lower-case letters, digits, ``.``, ``_``, ``=`` and ``-`` with ``/`` between them; none may be
+    the beginning (up to a ``/``) of another. ``InvalidInputError`` for any other name, before anything is done.
+
+    What fails in passing is tried again for some seconds. Then every method raises ``ObjectStoreUnavailableError``
+    (retryable) where the store does not answer in time, ``StoreFullError`` (retryable) where it has no room, and
+    ``ObjectStoreError`` where it refuses. To ``get`` and ``delete``, a place that is gone is never an empty one: an
+    archive on a disk that is not mounted has lost nothing, and nothing in it has been erased.
+
+    A write that raises has left what had the name before; where it was unavailable, the new object may be there
+    instead. Either is whole. An object that is written on a condition is never written without one.
+    """
 
 
 class Pack(NamedTuple):
@@ -93,15 +101,30 @@ class Pack(NamedTuple):
     digest: bytes
 
 
-class PackStore(Protocol):
-    """Which cold objects there are, and what is to become of them.
-
-    A pack is ``writing`` until records have moved into it, then ``kept``; ``stale`` while it holds more than the
-    records that still lie in it, and ``leaving`` until its object is gone.
-    """
+class PackReader(Protocol):
+    """Which cold objects there are."""
 
     def alias(self, subject: Subject) -> str:
         """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
+
+    def get(self, number: int) -> Pack | None:
+        """A pack that is kept, or stale."""
+
+    def unsettled(self, tenant: str) -> list[Pack]:
+        """The packs that something is to be done with."""
+
+    def members(self, number: int) -> list[str]:
+        """The records that lie in a pack and are to stay."""
+
+    def small(self, subject: Subject, *, below: int) -> Pack | None:
+        """The smallest pack of a subject that is kept and has fewer bytes than that."""
+
+    def oldest(self, limit: int) -> list[Pack]:
+        """The oldest pack that is kept, or stale, of each subject; of those who have the oldest, up to ``limit``."""
+
+
+class PackWriter(Protocol):
+    """Notes what becomes of cold objects."""
 
     def open(
         self,
@@ -119,21 +142,6 @@ class PackStore(Protocol):
         ``NotFoundError``, if the subject does not go by the pseudonym ``alias`` (any more).
         """
 
-    def get(self, number: int) -> Pack | None:
-        """A pack that is kept, or stale."""
-
-    def unsettled(self, tenant: str) -> list[Pack]:
-        """The packs that something is to be done with."""
-
-    def members(self, number: int) -> list[str]:
-        """The records that lie in a pack and are to stay."""
-
-    def small(self, subject: Subject, *, below: int) -> Pack | None:
-        """The smallest pack of a subject that is kept and has fewer bytes than that."""
-
-    def oldest(self, limit: int) -> list[Pack]:
-        """The oldest pack that is kept, or stale, of each subject; of those who have the oldest, up to ``limit``."""
-
     def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
 
@@ -148,3 +156,11 @@ class PackStore(Protocol):
 
     def forget(self, number: int) -> None:
         """The object is gone."""
+
+
+class PackStore(PackReader, PackWriter, Protocol):
+    """Which cold objects there are, and what is to become of them.
+
+    A pack is ``writing`` until records have moved into it, then ``kept``; ``stale`` while it holds more than the
+    records that still lie in it, and ``leaving`` until its object is gone.
+    """

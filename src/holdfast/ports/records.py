@@ -21,17 +21,8 @@ class Added(NamedTuple):
     """Which they were."""
 
 
-class RecordStore(Protocol):
-    """Durable records of the kinds that ``TYPES`` calls durable."""
-
-    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
-        """Add all entries, or none of them.
-
-        Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
-        whatever other writers do, and ``ConflictError`` where a live record goes by the name of one of them. With
-        ``prune``, the oldest tenth of the live records is recycled first, as often as it takes; what cannot be made
-        room for is refused.
-        """
+class RecordReader(Protocol):
+    """Reads records of the kinds that ``TYPES`` calls durable."""
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
         """The record, in whatever state it is; ``None`` if there is no such."""
@@ -47,6 +38,22 @@ class RecordStore(Protocol):
 
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         """The records with their encodings, in whatever state they are, by id."""
+
+    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
+        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
+
+
+class RecordWriter(Protocol):
+    """Adds, changes and moves records."""
+
+    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        """Add all entries, or none of them.
+
+        Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
+        whatever other writers do, and ``ConflictError`` where a live record goes by the name of one of them. With
+        ``prune``, the oldest tenth of the live records is recycled first, as often as it takes; what cannot be made
+        room for is refused.
+        """
 
     def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
@@ -78,6 +85,10 @@ class RecordStore(Protocol):
         moves were decided by, ``RulesChangedError`` if it is no longer that. Both are checked in the same transaction.
         """
 
+
+class RecordBin(Protocol):
+    """Reads what is in the recycle bin."""
+
     def binned(
         self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = ..., limit: int
     ) -> tuple[list[Record], tuple[int, int]]:
@@ -88,14 +99,19 @@ class RecordStore(Protocol):
         from.
         """
 
-    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
-        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
+
+class QuotaStore(Protocol):
+    """How much a user holds, and may hold."""
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:
         """What the subject holds of a kind, live records only."""
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
         """Set ``max_memories`` and ``max_bytes`` (those that are given; ``None``: no limit) for a user or a tenant."""
+
+
+class RecordStore(RecordReader, RecordWriter, RecordBin, QuotaStore, Protocol):
+    """Durable records of the kinds that ``TYPES`` calls durable."""
 
 
 class Written(NamedTuple):

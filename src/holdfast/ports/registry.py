@@ -68,8 +68,27 @@ def removed_agent(agent_id: str, until: int) -> AgentRemovedError:
     )
 
 
-class RegistryStore(Protocol):
-    """Agents and tools of a tenant. Every change is on the tenant's audit chain."""
+class RegistryReader(Protocol):
+    """Agents and tools that are known."""
+
+    def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
+        """One, in whatever state."""
+
+    def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
+        """Those that are known, by id."""
+
+    def unfinished(self, tenant: str) -> Sequence[Registered]:
+        """Those whose own has not followed yet."""
+
+    def due(self, tenant: str, *, now: int) -> Sequence[Registered]:
+        """Those whose time in the recycle bin is over."""
+
+    def outlook(self, entry: Registered, *, at: int) -> Outlook:
+        """What of it is left, and what keeps it, once the bin is emptied of what is past its time at a moment."""
+
+
+class RegistryWriter(Protocol):
+    """Changes what is known of agents and tools."""
 
     def put(
         self, tenant: str, sort: str, entry_id: str, *, description: str, metadata: dict[str, Any], now: int
@@ -78,12 +97,6 @@ class RegistryStore(Protocol):
 
         One whose time there is over is forgotten first, as ``erase`` does; ``ConflictError`` if it cannot be yet.
         """
-
-    def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
-        """One, in whatever state."""
-
-    def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
-        """Those that are known, by id."""
 
     def remove(self, tenant: str, sort: str, entry_id: str, *, now: int, reason: str, bundle: str) -> Registered:
         """Move one to the recycle bin: out of sight at once, with its own still to follow. ``HeldError`` is audited."""
@@ -106,14 +119,9 @@ class RegistryStore(Protocol):
     def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
         """All has followed; ``False`` if it went elsewhere meanwhile."""
 
-    def unfinished(self, tenant: str) -> Sequence[Registered]:
-        """Those whose own has not followed yet."""
-
-    def due(self, tenant: str, *, now: int) -> Sequence[Registered]:
-        """Those whose time in the recycle bin is over."""
-
-    def outlook(self, entry: Registered, *, at: int) -> Outlook:
-        """What of it is left, and what keeps it, once the bin is emptied of what is past its time at a moment."""
-
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
         """Forget one for good, once nothing of its own is left; whether it is gone."""
+
+
+class RegistryStore(RegistryReader, RegistryWriter, Protocol):
+    """Agents and tools of a tenant. Every change is on the tenant's audit chain."""

@@ -97,14 +97,11 @@ class Page(NamedTuple):
     last: tuple[int, int]
 
 
-class DueStore(Protocol):
-    """What is due, by index: every answer costs what is in it, not what is stored."""
+class DueReader(Protocol):
+    """What is due, by the rules."""
 
     def rules_version(self, tenant: str) -> int:
         """The version of a tenant's rules: another, and what is due may be something else."""
-
-    def tenants(self) -> list[str]:
-        """Every tenant of whom anything was ever kept."""
 
     def profiles(self, tenant: str) -> list[Profile]:
         """Every profile of a tenant, with what its rules come to now."""
@@ -137,6 +134,10 @@ class DueStore(Protocol):
         has, so it is for one of whom much is due.
         """
 
+
+class BinReader(Protocol):
+    """What is due to leave the recycle bin, and what is in it."""
+
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         """How much of each subject's recycle bin has had its time."""
 
@@ -157,6 +158,10 @@ class DueStore(Protocol):
         and its id), those that come after that, be it there or not.
         """
 
+
+class LiveCounter(Protocol):
+    """How much is live, of whom."""
+
     def live(self, subject: Subject) -> int:
         """How many live records a subject has."""
 
@@ -168,6 +173,13 @@ class DueStore(Protocol):
 
     def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
         """How many records are in a window, and their bytes, parted by what is named."""
+
+
+class StoreFigures(Protocol):
+    """What metrics and checks say of the whole store."""
+
+    def tenants(self) -> list[str]:
+        """Every tenant of whom anything was ever kept."""
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         """For each kind of which something is due: since when."""
@@ -185,6 +197,10 @@ class DueStore(Protocol):
 
     def give_back(self, pages: int) -> int:
         """Give unused space back to the disk, some at a time; how much is left."""
+
+
+class DueStore(DueReader, BinReader, LiveCounter, StoreFigures, Protocol):
+    """What is due, by index: every answer costs what is in it, not what is stored."""
 
 
 class HoldStore(Protocol):

@@ -115,19 +115,24 @@ class UserDirectory(Protocol):
         """
 
 
-class SubjectReader(Protocol):
-    """All that a store keeps of a subject, in whatever state, to be read from beginning to end.
-
-    It is read in pages, each of them consistent, of ``limit`` at most and fewer where they are large; ``after`` is
-    where the page before ended, and an empty page is the end. What is there from the first page to the last is given
-    exactly once, whatever happens to it meanwhile.
-    """
+class SubjectNames(Protocol):
+    """Who a subject is."""
 
     def alias(self, subject: Subject) -> str | None:
         """The subject's pseudonym; ``None`` if nothing was ever kept of it. Another, and it was erased meanwhile."""
 
     def size(self, subject: Subject) -> int:
         """How many records and messages there are, more or less."""
+
+    def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
+        """Those of the names that are sessions of the subject, and of nobody else in its tenant."""
+
+    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
+        """The limits that were set for a user."""
+
+
+class SubjectPages(Protocol):
+    """What there is of a subject, page by page."""
 
     def records(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
         """Some records of a kind, and where to go on from."""
@@ -144,11 +149,14 @@ class SubjectReader(Protocol):
     def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
         """The events of ``limit`` entries of the subject's chain at most, oldest first, and where to go on from."""
 
-    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
-        """The limits that were set for a user."""
 
-    def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
-        """Those of the names that are sessions of the subject, and of nobody else in its tenant."""
+class SubjectReader(SubjectNames, SubjectPages, Protocol):
+    """All that a store keeps of a subject, in whatever state, to be read from beginning to end.
+
+    It is read in pages, each of them consistent, of ``limit`` at most and fewer where they are large; ``after`` is
+    where the page before ended, and an empty page is the end. What is there from the first page to the last is given
+    exactly once, whatever happens to it meanwhile.
+    """
 
 
 class Found(NamedTuple):
@@ -160,11 +168,8 @@ class Found(NamedTuple):
     """Memories of each durable kind, in whatever state."""
 
 
-class SubjectStore(Protocol):
-    """How a subject is erased: the name first, then what there is of it in batches, the tombstone last.
-
-    Every step can be repeated, and several may take it at once.
-    """
+class NameEraser(Protocol):
+    """Takes a subject's name away."""
 
     def detach(
         self,
@@ -202,6 +207,10 @@ class SubjectStore(Protocol):
     def forget_name(self, tombstone: Tombstone) -> None:
         """Nothing is left that is found by the name only."""
 
+
+class RowEraser(Protocol):
+    """Removes what there is of a subject whose name is gone."""
+
     def objects(self, tombstone: Tombstone) -> list[str]:
         """The names of the cold objects that are noted."""
 
@@ -222,6 +231,10 @@ class SubjectStore(Protocol):
     def bury(self, tombstone: Tombstone) -> None:
         """Remove the tombstone: nothing is left."""
 
+
+class ErasureMemory(Protocol):
+    """What a store knows of erasures."""
+
     def erased_within(self, seconds: float) -> list[ErasureMark]:
         """The marks of the erasures of the last so many seconds, by the store's own clock. ``StoreAwayError`` at once,
         or nearly, where the store does not answer.
@@ -235,3 +248,10 @@ class SubjectStore(Protocol):
 
     def see_ledger(self, number: int, entry_hash: str) -> None:
         """The store has been held against the ledger up to this entry."""
+
+
+class SubjectStore(NameEraser, RowEraser, ErasureMemory, Protocol):
+    """How a subject is erased: the name first, then what there is of it in batches, the tombstone last.
+
+    Every step can be repeated, and several may take it at once.
+    """

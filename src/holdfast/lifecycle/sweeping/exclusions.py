@@ -13,7 +13,7 @@ from holdfast.core.rules import HISTORY, Life
 from holdfast.lifecycle.clock import MANY, takes_too_much
 from holdfast.lifecycle.sweeping.due import Survey
 from holdfast.lifecycle.sweeping.plan import NeedsConfirmation
-from holdfast.ports.conversations import History
+from holdfast.ports.conversations import SessionStore
 from holdfast.ports.rules import DueStore
 
 _PARTS: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
@@ -60,7 +60,7 @@ class Exceptions:
         return frozenset(aside.user_id for aside in self.asides if aside.user_id is not None)
 
     def decided(
-        self, standings: list[RecordFacts], life: Life, at: int, history: History
+        self, standings: list[RecordFacts], life: Life, at: int, history: SessionStore
     ) -> tuple[list[Decision], int]:
         """What is decided about records that are due, without those that are left until someone confirms; and how many
         of them a hold keeps.

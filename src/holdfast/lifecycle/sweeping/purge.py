@@ -12,8 +12,8 @@ from holdfast.core.decisions import BIN_REASON
 from holdfast.core.records import State
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sweeping.plan import Line, added_up
-from holdfast.ports.conversations import History
-from holdfast.ports.rules import Census, DueStore
+from holdfast.ports.conversations import MessageBin
+from holdfast.ports.rules import BinReader, Census
 from holdfast.ports.work import Lease
 
 MESSAGE: Final = "message"
@@ -23,7 +23,7 @@ _SOME: Final = 1_000
 class Leaving:
     """The same for a plan, which counts it, and for a sweep, which carries it out after the moves of records."""
 
-    def __init__(self, tenant: str, dues: DueStore, history: History, registry: Registry) -> None:
+    def __init__(self, tenant: str, dues: BinReader, history: MessageBin, registry: Registry) -> None:
         self._tenant = tenant
         self._dues = dues
         self._history = history

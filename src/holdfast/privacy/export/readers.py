@@ -21,8 +21,8 @@ from holdfast.core.errors import (
 from holdfast.core.packs import Packed
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Message, Record, Scope, Subject
 from holdfast.lifecycle.archive import Archives
-from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.records import RecordStore, SchemaStore
+from holdfast.ports.conversations import WindowStore
+from holdfast.ports.records import RecordReader, SchemaStore
 from holdfast.ports.rules import HoldStore, RuleStore
 from holdfast.ports.subjects import SubjectReader
 from holdfast.privacy.export import rows
@@ -42,8 +42,8 @@ class Sources:
     """Where everything that is held on people lies."""
 
     reader: SubjectReader
-    records: RecordStore
-    short_term: ShortTermStore
+    records: RecordReader
+    short_term: WindowStore
     schemas: SchemaStore
     rules: RuleStore
     holds: HoldStore
