@@ -297,8 +297,7 @@ class Store:
             lost = LostKeys(catalog, cold, identity=self.stores.identity, is_erased=self.is_erased)
             found = lost.find()
             if found and not confirm:
-                words = f"{found.describe()}. Nothing was changed: confirm it (confirm, --confirm)"
-                raise ConfirmationNeededError(words)
+                raise ConfirmationNeededError(f"{found.describe()}; nothing was changed", needs=("confirm",))
             if found:
                 now = self.parts.now()
                 self.stores.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])

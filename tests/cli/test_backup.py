@@ -14,7 +14,7 @@ from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.service import Backup
-from holdfast.edges.cli.operations.backups import _size, _together
+from holdfast.edges.cli.operations.backups import _format_size, _together
 
 
 @pytest.fixture
@@ -282,6 +282,6 @@ def test_a_clock_behind_what_a_sweep_has_seen_must_be_confirmed(kept: Shell) -> 
 
 
 def test_sizes_are_said_as_people_read_them() -> None:
-    assert [_size(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**5)] == [
+    assert [_format_size(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**5)] == [
         "0 B", "1,023 B", "1.0 KiB", "5.0 MiB", "3,072.0 TiB",
     ]  # fmt: skip

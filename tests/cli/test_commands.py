@@ -17,8 +17,9 @@ from holdfast import Holdfast
 from holdfast.core import errors
 from holdfast.core.records import DURABLE
 from holdfast.edges.cli import main
+from holdfast.edges.cli.memory.views import show_results
 from holdfast.edges.cli.outcomes import exit_code
-from holdfast.edges.cli.render import show_results
+from holdfast.edges.cli.output import write_parts
 from holdfast.recall.model_service import ModelService
 
 # --- adding and finding -----------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ def test_search_for_people_shows_the_score_and_the_whole_id_and_cuts_long_conten
 def test_on_a_terminal_of_any_width_ids_are_whole(shell: Shell, width: int) -> None:
     memory_id = shell.ok("add", "Tea " * 100, "-u", "alice", "--meta", f"note={'x' * 99}", "-q").strip()
     screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    show_results(screen, shell.json("search", "tea", "-u", "alice", "--explain"))
+    write_parts(screen, show_results(shell.json("search", "tea", "-u", "alice", "--explain"), screen))
     assert isinstance(screen.file, io.StringIO)
     lines = screen.file.getvalue().splitlines()
     assert all(len(line) <= max(width, 82) for line in lines)
@@ -199,7 +200,7 @@ def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answe
     code, error = shell.error("reembed")
     assert (code, error["code"], error["retryable"]) == (75, "embedder_unavailable", True)
     monkeypatch.delenv("HOLDFAST_EMBEDDER")
-    assert shell.ok("reembed").startswith("Embedded 1 memories with ")
+    assert shell.ok("reembed").startswith("Embedded 1 memory with ")
 
 
 # --- how commands end -------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_what_could_not_be_read_is_told_of(shell: Shell, tmp_path: Path) -> None
         if path.is_file():
             path.unlink()
     said = shell.ok("export", "alice", "--to", str(tmp_path / "alice.zip"))
-    assert "Of 1 of the memories only a part could be read" in said
+    assert "Only a part of 1 memory could be read" in said
     (shell.home / "archive").rename(tmp_path / "away")
     (tmp_path / "alice.zip").unlink()
     code, error = shell.error("export", "alice", "--to", str(tmp_path / "alice.zip"))

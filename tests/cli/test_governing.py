@@ -17,7 +17,7 @@ from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.rules import DEFAULTS
-from holdfast.edges.cli.render import show_rows
+from holdfast.edges.cli.output import Rows
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_defaults_are_listed_and_then_the_rules_that_were_set(shell: Shell) 
     last = shell.json("policy", "list")[-1]
     assert (last["memory_type"], last["user_id"], last["keep_days"]) == ("entity", "alice", "forever")
     shown = shell.ok("policy", "list").splitlines()
-    assert shown[-1].split() == ["entity", "user", "alice", "forever", "1"]
+    assert shown[-1].split() == ["entity", "user", "alice", "unset", "unset", "forever", "1"]
     assert "1 h" in next(line for line in shown if line.startswith("short_term"))
 
 
@@ -225,7 +225,7 @@ def test_the_bin_is_listed_with_days_left_and_things_come_back(shell: Shell) -> 
 def test_on_a_terminal_of_any_width_ids_in_tables_are_whole(width: int) -> None:
     screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
     memory_id = "01a1de92-346d-7122-99cf-6c45ccfcf9d3"
-    show_rows(screen, ("id!", "what", "because"), [(memory_id, "long " * 20, "words " * 20)])
+    screen.print(Rows("id!, what, because", [(memory_id, "long " * 20, "words " * 20)]))
     assert isinstance(screen.file, io.StringIO)
     assert memory_id in screen.file.getvalue()
 
@@ -313,8 +313,8 @@ def test_an_agent_goes_and_comes_with_what_is_its_own(shell: Shell) -> None:
     scope: Any = ("-u", "alice", "-a", "travel_agent")
     shell.ok("agent", "add", "travel_agent")
     persona = shell.ok("add", "Be brief", "-k", "persona", *scope, "-q").strip()
-    assert "with 1 persona memories" in shell.ok("agent", "remove", "travel_agent")
+    assert "with 1 persona memory" in shell.ok("agent", "remove", "travel_agent")
     code, error = shell.error("add", "Be kind", "-k", "persona", *scope)
     assert (code, error["code"]) == (1, "agent_removed")
-    assert "with 1 persona memories" in shell.ok("agent", "restore", "travel_agent")
+    assert "with 1 persona memory" in shell.ok("agent", "restore", "travel_agent")
     assert shell.json("get", persona, *scope)["content"] == "Be brief"

@@ -190,7 +190,7 @@ def test_what_cannot_be_opened_is_named_and_left(keyed: Shell) -> None:
     result = keyed("key", "rotate")
 
     assert result.exit_code == 3
-    assert f"left as they are:\n  {ANN}" in result.stdout
+    assert f"stayed as before:\n  {ANN}" in result.stdout
     assert "damaged" in keyed.ok("key", "list")
     assert keyed.home.joinpath("keys", "master.key.old").exists() is False
 

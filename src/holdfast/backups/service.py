@@ -249,7 +249,7 @@ class Backups:
         manifest = self._catalog.get(backup_id)
         check_version(manifest, self._rows.schema)
         if memory_id is not None and user_id is None:
-            raise InvalidInputError("memory_id needs a user_id: restore(id, user_id=…, memory_id=…)")
+            raise InvalidInputError("the user whose memory it is was not named", needs=("user_id", "memory_id"))
         self._host.check_state()
         self._check_ledger()
         with self._alone():
@@ -287,14 +287,14 @@ class Backups:
             last = sorted(kinds - kinds_without(catalog, backup_id, now=now))
             if last and not even_last:
                 raise ConfirmationNeededError(
-                    f"backup {backup_id}, {about}, may be the last good one of {', '.join(last)}; nothing was removed: "
-                    "restore a later one on trial first (holdfast backup verify ID --restore), or remove it even so "
-                    "(even_last, --even-last)"
+                    f"backup {backup_id}, {about}, may be the last good one of {', '.join(last)}; nothing was removed; "
+                    "restore a later one on trial first (holdfast backup verify ID --restore); if it may go even so",
+                    needs=("even_last",),
                 )
             if not confirm:
                 raise ConfirmationNeededError(
-                    f"backup {backup_id}, {about}, would be removed for good; nothing was removed: confirm it "
-                    "(confirm, --confirm)"
+                    f"backup {backup_id}, {about}, would be removed for good; nothing was removed",
+                    needs=("confirm",),
                 )
             return remove(catalog, backup_id)
 

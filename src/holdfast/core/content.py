@@ -297,16 +297,16 @@ def json_key(value: object) -> object:
 def check_id(value: object, what: str) -> str:
     """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
     if not isinstance(value, str) or not value or value.isspace():
-        raise InvalidScopeError(f"{what} must be a text that is not empty, not {quote(value)}")
+        raise InvalidScopeError(f"must be a text that is not empty, not {quote(value)}", about=what)
     if len(value) > MAX_ID_CHARS:
         raise InvalidScopeError(
-            f"{what} of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…"
+            f"of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…", about=what
         )
     if value == "*":
-        raise InvalidScopeError(f"{what} '*' means all of them and is accepted by maintenance verbs only; name one")
+        raise InvalidScopeError("'*' means all of them and is accepted by maintenance verbs only; name one", about=what)
     _utf8_size(value, InvalidScopeError, what)
     if not value.isprintable():
-        raise InvalidScopeError(f"{what} {quote(value)} has control or unprintable characters; remove them")
+        raise InvalidScopeError(f"{quote(value)} has control or unprintable characters; remove them", about=what)
     return value
 
 
@@ -321,7 +321,7 @@ def check_tenant(value: object) -> str:
 def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
     """``value`` itself, if it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidInputError(f"{what} must be a whole number from 1 to {most:,}, not {quote(value)}")
+        raise InvalidInputError(f"must be a whole number from 1 to {most:,}, not {quote(value)}", about=what)
     return value
 
 

@@ -6,6 +6,7 @@ may succeed later (``retryable``). A message says what is wrong, with the value,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 
@@ -19,10 +20,35 @@ def quote(value: object, most: int = 60) -> str:
 
 
 class HoldfastError(Exception):
-    """The root: catch this to catch everything that Holdfast raises on purpose."""
+    """The root: catch this to catch everything that Holdfast raises on purpose.
+
+    ``about`` names the parameter that is wrong, ``needs`` those that the same call needs to be accepted: as data, so
+    that each edge can name its own option or field. ``str()`` speaks of Python's parameters.
+    """
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+
+    def __init__(self, *args: object, about: str | None = None, needs: Sequence[str] = ()) -> None:
+        super().__init__(*args)
+        self.about = about
+        self.needs = tuple(needs)
+
+    def __str__(self) -> str:
+        return self.explain(needs=lambda name: f"{name}=…" if name.endswith("_id") else f"{name}=True")
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without what is needed."""
+        said = Exception.__str__(self)
+        return said if self.about is None else f"{self.about} {said}"
+
+    def explain(self, *, about: Callable[[str], str] = str, needs: Callable[[str], str]) -> str:
+        """What is wrong, and what is needed: the functions give the names that parameters have for the reader."""
+        said = Exception.__str__(self)
+        if self.about is not None:
+            said = f"{about(self.about)} {said}"
+        return f"{said}: use {' and '.join(map(needs, self.needs))}" if self.needs else said
 
 
 class InvalidInputError(HoldfastError, ValueError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -19,6 +20,7 @@ from typer.main import get_command
 from holdfast.core.audit import ACTORS, Action
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.app import app, examples_of
+from holdfast.edges.cli.options import EVERYWHERE
 from holdfast.edges.cli.outcomes import MEANINGS, exit_code
 from holdfast.edges.mcp.resources import TEMPLATES
 from holdfast.edges.mcp.tools import Defaults, describe_tool
@@ -150,6 +152,9 @@ def _row(one: Operation) -> str:
 
 
 _MADE: Final = "<!-- Made from the code by `make reference`; edit the code, not this page. -->"
+_EVERYWHERE: Final = """\
+These are given before the name of a command or after it. A command that opens no store (`demo`, `version`, `key new`)
+takes `--json` alone."""
 _EXIT_CODES: Final = """\
 With `--json`, an error is on standard error as `{"error": {"code": …, "message": …, "retryable": …}}`; the codes are on
 [another page](errors.md), wrong usage has the code `usage`."""
@@ -189,7 +194,10 @@ def render() -> str:
     parts = [
         "# Commands",
         _MADE,
-        f"{root.help} Every command takes `--json` and prints one JSON document then; `--help` shows what it takes.",
+        f"{root.help} `holdfast --help` lists the commands, and `--help` after a command shows what it takes.",
+        "## Options of every command",
+        _EVERYWHERE,
+        _table(("", "Meaning"), [(_spelled(one), _described(one)) for one in root.params if _is_shared(one)]),
         *_sections(["holdfast"], root),
         "## Exit codes",
         _EXIT_CODES,
@@ -315,16 +323,22 @@ def _sections(path: list[str], root: Any) -> Iterator[str]:
         if words == path or hasattr(command, "commands"):
             continue  # a group is told by its commands
         arguments = [param for param in command.params if param.param_type_name == "argument"]
-        options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+        options = [param for param in command.params if param.param_type_name == "option" and not _is_shared(param)]
         taken = (param.metavar if param.required else f"[{param.metavar}]" for param in arguments)
         usage = " ".join([*words, *taken, "[OPTIONS]"])
         yield f"## {' '.join(words)}"
-        yield inspect.cleandoc(command.help)
+        yield "\n\n".join(textwrap.fill(paragraph, 120) for paragraph in command.help.split("\n\n"))
         yield f"    {usage}"
         rows = [(f"`{param.metavar}`", _escaped(param.help)) for param in arguments]
         rows += [(_spelled(param), _described(param)) for param in options]
-        yield _table(("", "Meaning"), rows)
+        if rows:
+            yield _table(("", "Meaning"), rows)
         yield "```sh\n" + "\n\n".join(examples_of(command.epilog)) + "\n```"
+
+
+def _is_shared(param: Any) -> bool:
+    """Whether every command has it, so that it is told of once."""
+    return param.name == "help" or getattr(param, "rich_help_panel", None) == EVERYWHERE
 
 
 def _spelled(option: Any) -> str:
@@ -336,7 +350,7 @@ def _described(option: Any) -> str:
     default = option.default.value if isinstance(option.default, Enum) else option.default
     if option.required:
         return f"{_escaped(option.help)} Required."
-    if option.is_flag or default in (None, [], ()):
+    if option.is_flag or callable(default) or default in (None, [], ()):
         return _escaped(option.help)
     return f"{_escaped(option.help)} Default: `{default}`."
 

@@ -52,13 +52,14 @@ class ClockWatch:
             way = "forward" if leap > 0 else "back"
             raise ClockError(
                 f"the clock leaped {way} by {describe_duration(abs(leap))} while Holdfast was open and says "
-                f"{iso(now)}; nothing was done: check the clock, then open Holdfast anew, or "
-                "confirm (holdfast sweep --confirm)"
+                f"{iso(now)}; nothing was done; check the clock, then open Holdfast anew, or trust it as it is",
+                needs=("confirm",),
             )
         if seen is not None and now < seen - SKEW:
             raise ClockError(
-                f"the clock says {iso(now)}, but the store has seen {iso(seen)}; nothing was done: "
-                "check the clock, then confirm (holdfast sweep --confirm)"
+                f"the clock says {iso(now)}, but the store has seen {iso(seen)}; nothing was done; "
+                "check the clock, then trust it as it is",
+                needs=("confirm",),
             )
 
     def accept(self, now: int, *, steady: int | None = None) -> int:

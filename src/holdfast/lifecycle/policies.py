@@ -157,7 +157,7 @@ class Policies:
         if kind == EVERY:
             raise InvalidRuleError("say which kind: a rule for every kind comes to something else for each of them")
         if memory_id is not None and user_id is None:
-            raise InvalidRuleError("the rules of one memory are its user's too: give user_id and memory_id")
+            raise InvalidRuleError("the rules of one memory are its user's too", needs=("user_id", "memory_id"))
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
         asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
@@ -241,8 +241,9 @@ class Policies:
         found, changed = self._compare(rules, exclusive=exclusive)
         if found.preview.shortens and not confirm:
             raise ConfirmationNeededError(
-                f"the rules shorten retention: {found.preview.told()}; nothing was changed: look at a preview of them, "
-                "then set them with confirm"
+                f"the rules shorten retention: {found.preview.told()}; nothing was changed; look at a preview of them "
+                "first",
+                needs=("confirm",),
             )
         with acting_as(check_author(author)):
             self._take_effect(self._rules.propose(changed, now=self._now()), progress)
@@ -294,7 +295,8 @@ class Policies:
         preview = self._previews.of([rule])
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
-                f"the rule shortens retention: {preview.told()}; look at a preview of it, then set it with confirm"
+                f"the rule shortens retention: {preview.told()}; nothing was changed; look at a preview of it first",
+                needs=("confirm",),
             )
         begin_steps()
         with acting_as(check_author(author)):
@@ -330,7 +332,7 @@ class Policies:
         if "memory_id" in whom and not is_id(whom["memory_id"]):
             raise InvalidRuleError(f"memory_id {whom['memory_id']!r} is not the id of a memory")
         if "memory_id" in whom and "user_id" not in whom:
-            raise InvalidRuleError("a rule for one memory names its user too: give user_id and memory_id")
+            raise InvalidRuleError("a rule for one memory names its user too", needs=("user_id", "memory_id"))
         if kind == AUDIT and whom:
             raise InvalidRuleError("the audit chain is the whole tenant's; leave user, agent and session out")
         now = self._now()

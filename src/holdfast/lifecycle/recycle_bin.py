@@ -173,8 +173,8 @@ class Recycle:
             raise NotFoundError(f"no session {session_id!r} is in the recycle bin")
         if len({(session.subject, session.agent_id) for session in found}) > 1:
             raise InvalidInputError(
-                f"several users or agents have a session {session_id!r} in the recycle bin; "
-                "say which with user_id= and agent_id="
+                f"several users or agents have a session {session_id!r} in the recycle bin; say whose is meant",
+                needs=("user_id", "agent_id"),
             )
         session = max(found, key=lambda session: session.moved_at or 0)
         now = self._now()

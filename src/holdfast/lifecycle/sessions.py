@@ -161,7 +161,8 @@ class Sessions:
         users = self._history.owners(self._tenant, agent_id, session_id, now=now)
         if len(users) > 1:
             raise InvalidInputError(
-                f"{len(users)} users have a session {quote(session_id)} with agent {agent_id!r}; name one by user_id"
+                f"{len(users)} users have a session {quote(session_id)} with agent {agent_id!r}; say whose is meant",
+                needs=("user_id",),
             )
         return Scope(self._tenant, users[0], agent_id, session_id) if users else None
 

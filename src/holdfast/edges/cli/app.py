@@ -3,55 +3,58 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from copy import copy
 from importlib import import_module
+from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import HoldfastError
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DEFAULT_TENANT, everywhere, of_tenant, only_json
 from holdfast.edges.cli.outcomes import ExitCode, report, report_failure
-from holdfast.edges.cli.store import wants_new_store
+from holdfast.edges.cli.output import Output, Render, write
 
-#: One module for each group of commands, in the order in which help lists them.
-_GROUPS: Final = (
-    "memory.memories",
-    "governance.sweeps",
-    "governance.policies",
-    "governance.domains",
-    "governance.holds",
-    "governance.recycle_bin",
-    "memory.forget",
-    "memory.sessions",
-    "memory.registry",
-    "privacy.export",
-    "privacy.erase",
-    "operations.backups",
-    "privacy.certificates",
-    "privacy.keys",
-    "operations.access",
-    "governance.audit",
-    "governance.schedule",
-    "memory.quotas",
-    "operations.embedding",
-    "operations.migrate",
-    "operations.metrics",
-    "operations.serve",
-    "operations.mcp",
-    "operations.doctor",
-    "operations.demo",
-)
+#: The modules of each folder of commands, in the order in which help lists them.
+_FOLDERS: Final = {
+    "memory": ("memories", "forget", "sessions", "registry", "users"),
+    "governance": ("sweeps", "policies", "domains", "holds", "recycle_bin", "audit", "schedule"),
+    "privacy": ("export", "erase", "certificates", "keys"),
+    "operations": ("services", "backups", "access", "stores", "doctor"),
+}
 _EXAMPLES: Final = "Examples:\n\n"
-_Command = TypeVar("_Command", bound=Callable[..., None])
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: What Typer raises for wrong arguments, whichever Click it carries; it has no public name of its own.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
 
-class Commands(TyperGroup):
+class _PlainFlags:
+    """Shows flags as flags in the help: without a type."""
+
+    def get_params(self, context: Any) -> list[Any]:
+        params: list[Any] = super().get_params(context)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Leaf(_PlainFlags, TyperCommand):
+    """A command."""
+
+
+class _Group(_PlainFlags, TyperGroup):
+    """A group of commands."""
+
+
+class _Root(_Group):
     """Runs a command and turns a ``HoldfastError`` into a message and an exit code, never into a traceback."""
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -74,7 +77,7 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=_Root,
     name="holdfast",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # an unexpected error shows Python's own traceback, without anyone's data
@@ -82,62 +85,9 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
-    if asked:
-        typer.echo(f"holdfast {__version__}")
-        raise typer.Exit
-
-
 def with_examples(examples: Sequence[str]) -> str:
     """The end of a help text: shell scripts that run as they stand."""
     return _EXAMPLES + "\n\n".join(examples)
-
-
-@app.callback(epilog=with_examples(["holdfast demo", 'holdfast add "Likes tea" --user alice']))
-def holdfast(
-    context: typer.Context,
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
-    ] = False,
-    new_store: Annotated[
-        bool,
-        typer.Option(
-            "--new-store", help="Begin with an empty store where one held memories before and there is nothing now."
-        ),
-    ] = False,
-    author: Annotated[
-        str | None,
-        typer.Option(
-            "--author", metavar="NAME", help="Who does it, for the audit chain; never a user's id. Otherwise `cli`."
-        ),
-    ] = None,
-) -> None:
-    """Memory for AI agents that knows when to let go."""
-    del version  # its callback has answered
-    context.with_resource(acting_as(check_author(author) or CLI))
-    wants_new_store.set(new_store)
-
-
-def command(
-    group: typer.Typer, name: str, *, examples: Sequence[str], about: str | None = None
-) -> Callable[[_Command], _Command]:
-    """Register a function as a command; its docstring (or ``about``) and the examples (shell scripts that run) become
-    its help.
-    """
-
-    def register(function: _Command) -> _Command:
-        group.command(name, help=about, epilog=with_examples(examples))(function)
-        return function
-
-    return register
-
-
-def add_group(name: str, *, about: str, examples: Sequence[str], bare: bool = False) -> typer.Typer:
-    """A group of commands below the application; a ``bare`` one does something without a command too."""
-    group = typer.Typer(no_args_is_help=not bare, invoke_without_command=bare)
-    app.add_typer(group, name=name, help=about, epilog=with_examples(examples))
-    return group
 
 
 def examples_of(epilog: str | None) -> list[str]:
@@ -145,5 +95,121 @@ def examples_of(epilog: str | None) -> list[str]:
     return (epilog or "").removeprefix(_EXAMPLES).split("\n\n") if epilog else []
 
 
-for _group in _GROUPS:
-    import_module(f"holdfast.edges.cli.{_group}")
+def command(
+    group: typer.Typer,
+    name: str,
+    options: Callable[..., None] = of_tenant,
+    *,
+    examples: Sequence[str],
+    render: Render | None = None,
+    about: str | None = None,
+) -> Callable[[_Command], _Command]:
+    """Register a function as a command. It takes a ``Call`` and its own options, and gives back data or an ``Output``,
+    which is printed as JSON or by ``render``.
+
+    ``options`` is the set that it takes beside its own, from ``options.py``. Its docstring (or ``about``) and the
+    examples (shell scripts that run) become its help.
+    """
+
+    def register(function: _Command) -> _Command:
+        own = list(signature(function, eval_str=True).parameters.values())[1:]
+        names = {param.name for param in own}
+
+        def run(context: typer.Context, **values: Any) -> None:
+            given = _merge(context.obj, {key: value for key, value in values.items() if key not in names})
+            with ExitStack() as stack:
+                stack.enter_context(acting_as(check_author(given.get("author")) or CLI))
+                call = Call(stack, given)
+                found = function(call, **{key: values[key] for key in names})
+            output = found if isinstance(found, Output) else Output(found)
+            write(output, render, as_json=call.as_json)
+            if output.code:
+                raise typer.Exit(output.code)
+
+        shared = [only_json] if options is only_json else [options, everywhere]
+        _set_signature(run, own, *shared)
+        panel = _panel_of(function.__module__) if group is app else None
+        words = _join_lines(about or function.__doc__ or "")
+        group.command(name, cls=_Leaf, help=words, epilog=with_examples(examples), rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+def add_group(module: str, name: str, *, about: str, examples: Sequence[str], bare: str | None = None) -> typer.Typer:
+    """A group of commands below the application; without a command, one with ``bare`` runs that command."""
+    group = typer.Typer(cls=_Group, no_args_is_help=bare is None)
+
+    def run(context: typer.Context, **values: Any) -> None:
+        context.obj = _merge(context.obj, values)
+        if context.invoked_subcommand is None:
+            inner: Any = context.command
+            inner.commands[bare].callback(**context.obj)
+
+    _set_signature(run, [], *([of_tenant, everywhere] if bare else [everywhere]), hidden=bare is None)
+    group.callback(invoke_without_command=bare is not None)(run)
+    app.add_typer(
+        group, name=name, cls=_Group, help=about, epilog=with_examples(examples), rich_help_panel=_panel_of(module)
+    )
+    return group
+
+
+def _merge(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that were given before and after the name of a command; the later ones count."""
+    given = {name: value for name, value in after.items() if value not in (None, False, DEFAULT_TENANT)}
+    return {**after, **(before or {}), **given}
+
+
+def _set_signature(function: Any, own: Sequence[Parameter], *shared: Callable[..., None], hidden: bool = False) -> None:
+    """Let Typer see a function's options: its own, and those that it shares with others."""
+    taken = [param for options in shared for param in signature(options, eval_str=True).parameters.values()]
+    if hidden:
+        taken = [param.replace(annotation=_hide(param.annotation)) for param in taken]
+    context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    function.__signature__ = Signature([context, *own, *taken])
+    function.__annotations__ = {}
+
+
+def _hide(annotation: Any) -> Any:
+    (shown,) = annotation.__metadata__
+    made = copy(shown)
+    made.hidden = True
+    return Annotated[annotation.__origin__, made]
+
+
+def _panel_of(module: str) -> str:
+    """The panel of the help in which the commands of a module are listed: the name of their folder."""
+    return module.split(".")[-2].capitalize()
+
+
+def _join_lines(text: str) -> str:
+    """A docstring with one line a paragraph, for terminals of any width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
+    if asked:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+def _root(context: typer.Context, **values: Any) -> None:
+    """Memory for AI agents that knows when to let go."""
+    context.obj = {name: value for name, value in values.items() if name != "version"}
+
+
+def _version(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """The option that only the application has."""
+
+
+_set_signature(_root, [], _version, everywhere)
+app.callback(epilog=with_examples(["holdfast demo", 'holdfast add "Likes tea" --user alice']))(_root)
+
+for _folder, _modules in _FOLDERS.items():
+    for _module in _modules:
+        import_module(f"holdfast.edges.cli.{_folder}.{_module}")

@@ -8,6 +8,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from rich.text import Text
+
 from holdfast.core.errors import (
     ClockError,
     ConfirmationNeededError,
@@ -16,6 +18,7 @@ from holdfast.core.errors import (
     InvalidInputError,
     PlanChangedError,
 )
+from holdfast.edges.cli.output import error_console, printable
 
 
 class ExitCode(IntEnum):
@@ -63,9 +66,21 @@ def exit_code(error: type[HoldfastError]) -> ExitCode:
     return ExitCode.TRY_AGAIN if code is ExitCode.FAILED and error.retryable else code
 
 
+def option_of(parameter: str) -> str:
+    """The option that gives a parameter of the library."""
+    return f"--{parameter.removesuffix('_id').replace('_', '-')}"
+
+
+def _noun_of(parameter: str) -> str:
+    """What a wrong parameter is called: ids may be options or arguments of a command."""
+    return f"the {parameter[:-3]}" if parameter.endswith("_id") else option_of(parameter)
+
+
 def report(problem: HoldfastError, *, as_json: bool) -> ExitCode:
-    """Say on stderr what went wrong; the exit code for it."""
-    report_failure(problem.code, str(problem), retryable=problem.retryable, as_json=as_json)
+    """Say on stderr what went wrong, in the words of the command line; the exit code for it."""
+    report_failure(
+        problem.code, problem.explain(about=_noun_of, needs=option_of), retryable=problem.retryable, as_json=as_json
+    )
     return exit_code(type(problem))
 
 
@@ -74,10 +89,5 @@ def report_failure(code: str, message: str, *, retryable: bool, as_json: bool) -
     if as_json:
         error: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
         sys.stderr.write(json.dumps({"error": error}) + "\n")
-        return
-    from rich.text import Text  # noqa: PLC0415 - only a failure needs it
-
-    from holdfast.edges.cli.output import error_console, printable  # noqa: PLC0415
-
-    words = Text.assemble(("error: ", "bold red"), printable(message))
-    error_console().print(words, soft_wrap=True)
+    else:
+        error_console().print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)

@@ -91,13 +91,15 @@ def publish(problem: BaseException) -> PublicError:
         _log.error("unexpected (%s)", reference, exc_info=problem)
         message = f"Something unexpected went wrong in the server; its log has more under {reference}."
         return PublicError(HoldfastError.code, message, retryable=False, status=500, advice=_NO_USE)
-    status, message = status_of(problem), str(problem)
+    status, message = status_of(problem), problem.message
     if status >= 500:
         reference = secrets.token_hex(4)
         _log.error("%s (%s): %s", problem.code, reference, problem)
         kind = (type(problem).__doc__ or "It failed.").splitlines()[0]
         message = f"{kind} The server's log has more under {reference}."
     advice = _ADVICE.get(problem.code) or _ADVICE.get(status) or (_LATER if problem.retryable else _NO_USE)
+    if problem.needs and status == 422:
+        advice = f"Call again with {' and '.join(problem.needs)}."
     return PublicError(problem.code, message, problem.retryable, status, advice)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -62,7 +62,8 @@ class Problem(BaseModel):
 
 def respond(request: Request, problem: HoldfastError) -> Response:
     """The response to a request that ended with an error."""
-    more = _how_to_confirm(request) if status_of(problem) == 428 else ""
+    needs = problem.needs or (("confirm",) if status_of(problem) == 428 else ())
+    more = _describe_needs(request, needs) if status_of(problem) < 500 else ""
     return _response(problem_of(problem, _request_id(request), more))
 
 
@@ -99,16 +100,20 @@ def _request_id(request: Request) -> str | None:
     return state.get("request_id")
 
 
-def _how_to_confirm(request: Request) -> str:
-    """What is to be sent to the route that was asked, by those who have looked."""
+def _describe_needs(request: Request, needs: Sequence[str]) -> str:
+    """What is to be sent to the route that was asked, for the same request to be accepted."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
         return ""
-    if any(field.alias == "confirm" for field in route.dependant.query_params):
-        return f" (to confirm, add {'&' if request.scope['query_string'] else '?'}confirm=true)"
-    model = _model_of(route)
-    has_confirm = model is not None and "confirm" in model.model_fields
-    return ' (to confirm, send "confirm": true in the body)' if has_confirm else ""
+    why = "to confirm" if "confirm" in needs else "to go on"
+    values = {name: "…" if name.endswith("_id") else "true" for name in needs}
+    in_query = {field.alias for field in route.dependant.query_params}
+    if asked := "&".join(f"{name}={value}" for name, value in values.items() if name in in_query):
+        return f" ({why}, add {'&' if request.scope['query_string'] else '?'}{asked})"
+    in_body = getattr(_model_of(route), "model_fields", {})
+    if asked := ", ".join(f'"{name}": {value}' for name, value in values.items() if name in in_body):
+        return f" ({why}, send {asked} in the body)"
+    return ""
 
 
 def _model_of(route: object) -> type[BaseModel] | None:

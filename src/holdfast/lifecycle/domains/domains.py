@@ -100,7 +100,8 @@ class Domains:
         preview = self._rules.preview(wanted_by(policy))
         if preview.shortens:
             raise ConfirmationNeededError(
-                f"the policy shortens retention: {preview.told()}; nothing was changed: configure it with confirm"
+                f"the policy shortens retention: {preview.told()}; nothing was changed",
+                needs=("confirm",),
             )
 
     def get(self, domain: str) -> dict[str, Any]:

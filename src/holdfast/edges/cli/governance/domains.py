@@ -3,56 +3,53 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
+from rich.text import Text
 
 from holdfast.core.domains import DOMAINS, FIELDS
-from holdfast.core.errors import InvalidInputError, quote
+from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.render import counted, minute, show_rows
-from holdfast.edges.cli.selection import Author, Confirm
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import STDIO, Confirm, argument, flag, option, read_bytes, read_object
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, list_of, minute, plural
 
 domain = add_group(
+    __name__,
     "domain",
     about="Retention domains: policies for resources that are kept elsewhere.",
     examples=["holdfast domain list"],
 )
 
-Name = Annotated[str, typer.Argument(metavar="DOMAIN", help=f"The domain: {' or '.join(DOMAINS)}.")]
-Resources = Annotated[
-    str,
-    typer.Argument(metavar="FILE", help="The resources: a JSON list, or one JSON object a line; - for stdin."),
-]
+Name = Annotated[str, argument("DOMAIN", f"The domain: {' or '.join(DOMAINS)}.")]
+Resources = Annotated[str, argument("FILE", "The resources: a JSON list, or one JSON object a line; - for stdin.")]
 _SAMPLE = """\
 file=$(mktemp)
 echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > $file"""
 
 
-@command(domain, "list", examples=("holdfast domain list", "holdfast domain list --json"))
-def list_domains(*, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False) -> None:
+def _show_policies(policies: Mapping[str, Mapping[str, Any]]) -> Iterator[Part]:
+    rows = [(field, *(_format(policy[field]) for policy in policies.values())) for field in FIELDS]
+    yield Rows(", ".join(("field", *policies)), rows)
+
+
+def _show_all(found: Mapping[str, Any]) -> Iterator[Part]:
+    yield from _show_policies({name: found[name] for name in DOMAINS})
+    yield f"Last changed: {minute(found['updated_at'])}."
+
+
+@command(domain, "list", render=_show_all, examples=("holdfast domain list", "holdfast domain list --json"))
+def list_domains(call: Call) -> Any:
     """List the policies of both domains."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.domains.list()
-    show(found, _show_all, as_json=as_json)
+    return call.engine.domains.list()
 
 
 @command(domain, "get", examples=("holdfast domain get memory",))
-def get_domain(
-    *, name: Name, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False
-) -> None:
+def get_domain(call: Call, *, name: Name) -> Any:
     """Show the policy of a domain."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        policy = engine.domains.get(name)
-    show(policy, lambda console, found: _show_policies(console, {name: found}), as_json=as_json)
+    return Output(call.engine.domains.get(name), lambda policy: _show_policies({name: policy}))
 
 
 @command(
@@ -66,42 +63,32 @@ def get_domain(
     ),
 )
 def set_domain(
+    call: Call,
     *,
     name: Name,
     older_than_days: Annotated[
-        float | None, typer.Option("--older-than-days", metavar="DAYS", help="What is older may go: 1 to 3,650.")
+        float | None, option("--older-than-days", "DAYS", "What is older may go: 1 to 3,650.")
     ] = None,
     source_type: Annotated[
-        list[str] | None,
-        typer.Option("--source-type", metavar="TYPE", help="context, action or thought; once for each."),
+        list[str] | None, option("--source-type", "TYPE", "context, action or thought; once for each.")
     ] = None,
     keep_session: Annotated[
-        list[str] | None,
-        typer.Option("--keep-session", metavar="SESSION", help='Never let it go; once for each, "" for none.'),
+        list[str] | None, option("--keep-session", "SESSION", 'Never let it go; once for each, "" for none.')
     ] = None,
     keep_context: Annotated[
-        list[float] | None,
-        typer.Option("--keep-context", metavar="NUMBER", help="Never let it go; once for each, 0 for none."),
+        list[float] | None, option("--keep-context", "NUMBER", "Never let it go; once for each, 0 for none.")
     ] = None,
-    limit: Annotated[
-        float | None, typer.Option("--limit", metavar="COUNT", help="So many at a time: 1 to 20,000.")
-    ] = None,
-    vacuum: Annotated[bool | None, typer.Option("--vacuum/--no-vacuum", help="Give space back afterwards.")] = None,
+    limit: Annotated[float | None, option("--limit", "COUNT", "So many at a time: 1 to 20,000.")] = None,
+    vacuum: Annotated[bool | None, flag("--vacuum/--no-vacuum", "Give space back afterwards.")] = None,
     auto_gc: Annotated[
         bool | None,
-        typer.Option("--auto-gc/--no-auto-gc", help="Let sweeps collect Holdfast's own memories by the memory domain."),
+        flag("--auto-gc/--no-auto-gc", "Let sweeps collect Holdfast's own memories by the memory domain."),
     ] = None,
     config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="JSON", help="Fields as an object, as get --json shows them; options win."),
+        str | None, option("--config", "JSON", "Fields as an object, as get --json shows them; options win.")
     ] = None,
     confirm: Confirm = False,
-    author: Author = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Change a domain's policy: what is given; the rest, and the other domain, stay as they are.
 
     Numbers are brought into their bounds, and what a field cannot be leaves it as it was. What makes memories of
@@ -109,87 +96,99 @@ def set_domain(
     """
     given = (older_than_days, source_type, keep_session, keep_context, limit, vacuum, auto_gc)
     named = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
-    wanted = {**(_object(config, "--config") or {}), **named}
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.domains.configure(name, wanted, confirm=confirm, author=author)
-    show(done, lambda console, said: _show_policies(console, {name: said["policy"]}), as_json=as_json)
+    wanted = {**(_read_optional(config, "--config") or {}), **named}
+    done = call.engine.domains.configure(name, wanted, confirm=confirm)
+    return Output(done, lambda said: _show_policies({name: said["policy"]}))
 
 
-@command(domain, "apply", examples=(f"{_SAMPLE}\nholdfast domain apply memory $file\nrm $file",))
-def apply_domain(
-    *,
-    name: Name,
-    file: Resources,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def _show_evaluation(found: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [(_name_of(one), minute(str(one.get("created_at", "")), "unknown")) for one in found["eligible"]]
+    if rows:
+        yield Rows("may go!, made", rows)
+    if found["protected"]:
+        yield Rows("protected because, resources>", Counter(one["reason"] for one in found["protected"]).items())
+    counts = found["counts"]
+    left = counts["total"] - counts["eligible"] - counts["protected"]
+    more = f"; {left:,} more may go next time" if left else ""
+    made = f"{counts['eligible']:,} of {counts['total']:,} may go, made up to {minute(found['cutoff_date'])}"
+    yield f"{made}{more}. Nothing was deleted."
+
+
+@command(
+    domain,
+    "apply",
+    render=_show_evaluation,
+    examples=(f"{_SAMPLE}\nholdfast domain apply memory $file\nrm $file",),
+)
+def apply_domain(call: Call, *, name: Name, file: Resources) -> Any:
     """Say which resources may go by a domain's policy, and which are protected and why. Nothing is deleted."""
-    resources = _read(file)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.domains.apply(name, resources)
-    show(found, _show_evaluation, as_json=as_json)
+    resources = _read_resources(file)
+    return call.engine.domains.apply(name, resources)
 
 
 @command(
     domain,
     "gc-params",
+    render=lambda found: [Rows("parameter, value", [(name, _format(value)) for name, value in found.items()])],
     examples=("holdfast domain gc-params memory", """holdfast domain gc-params rag --args '{"limit": 100}'"""),
 )
 def resolve_gc_params(
+    call: Call,
     *,
     name: Name,
-    args: Annotated[
-        str | None, typer.Option("--args", metavar="JSON", help="What the collection was called with, as an object.")
-    ] = None,
+    args: Annotated[str | None, option("--args", "JSON", "What the collection was called with, as an object.")] = None,
     validated: Annotated[
-        str | None,
-        typer.Option("--validated", metavar="JSON", help="What your own checks made of it; the rest is handed on."),
+        str | None, option("--validated", "JSON", "What your own checks made of it; the rest is handed on.")
     ] = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Say with which parameters a garbage collection of your own runs: what it was called with, then the policy's."""
-    raw_args, validated_args = _object(args, "--args"), _object(validated, "--validated")
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.domains.resolve_gc_params(name, raw_args, validated_args)
-    show(found, _show_params, as_json=as_json)
+    raw, checked = _read_optional(args, "--args"), _read_optional(validated, "--validated")
+    return call.engine.domains.resolve_gc_params(name, raw, checked)
 
 
-@command(domain, "archive", examples=(f"{_SAMPLE}\nholdfast domain archive rag $file\nrm $file",))
+def _show_archived(done: Mapping[str, Any]) -> str:
+    size = plural(done["total_size_bytes"], "byte")
+    return f"Archived {plural(done['resource_count'], 'resource')} ({size}) as {done['archive_id']}."
+
+
+@command(
+    domain,
+    "archive",
+    render=_show_archived,
+    examples=(f"{_SAMPLE}\nholdfast domain archive rag $file\nrm $file",),
+)
 def archive_domain(
+    call: Call,
     *,
     name: Name,
     file: Resources,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="What the manifest is to say.")] = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    note: Annotated[str | None, option("--note", "TEXT", "What the manifest is to say.")] = None,
+) -> Any:
     """Write resources to cold storage, with a manifest of checksums, and read them back. Nothing is deleted."""
-    resources = _read(file)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.domains.archive(name, resources, None if note is None else {"note": note})
-    show(done, _show_archived, as_json=as_json)
+    resources = _read_resources(file)
+    return call.engine.domains.archive(name, resources, None if note is None else {"note": note})
 
 
-@command(domain, "archives", examples=("holdfast domain archives memory",))
-def list_archives(
-    *, name: Name, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False
-) -> None:
+def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+    made, note = minute(one["created_at"]), one["note"] or "none"
+    return [one["archive_id"], made, one["resource_count"], one["total_size_bytes"], note]
+
+
+@command(
+    domain,
+    "archives",
+    render=list_of("archive!, made!, resources>, bytes>, note", _to_row, empty="There are no archives."),
+    examples=("holdfast domain archives memory",),
+)
+def list_archives(call: Call, *, name: Name) -> Any:
     """List the archives of a domain, the oldest first."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.domains.archives(name)
-    show(found, _show_archives, as_json=as_json)
+    return call.engine.domains.archives(name)
 
 
 @command(
     domain,
     "read",
+    render=lambda found: [Text(json.dumps(resource)) for resource in found["resources"]],
     examples=(
         """\
 file=$(mktemp)
@@ -199,121 +198,37 @@ rm $file
 holdfast domain read rag $archive""",
     ),
 )
-def read_archive(
-    *,
-    name: Name,
-    archive: Annotated[str, typer.Argument(metavar="ID", help="The archive's id.")],
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def read_archive(call: Call, *, name: Name, archive: Annotated[str, argument("ID", "The archive's id.")]) -> Any:
     """Print the resources of an archive, one JSON object a line, each compared with its checksum."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.domains.read_archive(name, archive)
-    show(found, _show_resources, as_json=as_json)
+    return call.engine.domains.read_archive(name, archive)
 
 
-def _read(file: str) -> list[Any]:
+def _read_resources(file: str) -> list[Any]:
     """The resources of a file: a JSON list, or an object a line."""
     try:
-        text = (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode()
-        if text.lstrip().startswith("["):
-            listed = json.loads(text)
-        else:
-            listed = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except OSError as problem:
-        raise InvalidInputError(f"cannot read {file}: {problem.strerror or problem}") from problem
+        text = read_bytes(file).decode()
+        listed = (
+            json.loads(text) if text.lstrip().startswith("[") else map(json.loads, filter(str.strip, text.splitlines()))
+        )
+        return list(listed)
+    except InvalidInputError:
+        raise
     except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(
-            f"{'stdin' if file == '-' else file} is neither a JSON list nor one JSON object a line: {problem}"
-        ) from problem
-    return list(listed)
+        name = "stdin" if file == STDIO else file
+        raise InvalidInputError(f"{name} is neither a JSON list nor one JSON object a line: {problem}") from problem
 
 
-def _object(text: str | None, option: str) -> dict[str, Any] | None:
-    """The JSON object that an option gives."""
-    if text is None:
-        return None
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f"{option} is not JSON: {problem}") from problem
-    if not isinstance(given, dict):
-        raise InvalidInputError(f"{option} must be a JSON object, such as '{{\"limit\": 100}}', not {quote(given)}")
-    return given
+def _read_optional(text: str | None, name: str) -> dict[str, Any] | None:
+    return None if text is None else read_object(text, name)
 
 
-def _show_all(console: Console, found: Mapping[str, Any]) -> None:
-    _show_policies(console, {name: found[name] for name in DOMAINS})
-    changed = found["updated_at"]
-    console.print("Never changed." if changed is None else f"Last changed: {minute(changed)}.", soft_wrap=True)
-
-
-def _show_params(console: Console, found: Mapping[str, Any]) -> None:
-    show_rows(console, ("parameter", "value"), [(printable(name), _told(value)) for name, value in found.items()])
-
-
-def _show_policies(console: Console, policies: Mapping[str, Mapping[str, Any]]) -> None:
-    names = list(policies)
-    rows = [(field, *(_told(policies[name][field]) for name in names)) for field in FIELDS]
-    show_rows(console, ("", *names), rows)
-
-
-def _told(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, list):
-        return printable(", ".join(str(item) for item in value)) or "none"
+        return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
-
-
-def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
-    counts = found["counts"]
-    rows = [(_name_of(resource), minute(str(resource.get("created_at", "")))) for resource in found["eligible"]]
-    if rows:
-        show_rows(console, ("may go!", "made"), rows)
-    reasons = Counter(one["reason"] for one in found["protected"])
-    if reasons:
-        show_rows(console, ("protected because", "resources>"), [(why, f"{count:,}") for why, count in reasons.items()])
-    left = counts["total"] - counts["eligible"] - counts["protected"]
-    more = f"; {left:,} more may go next time" if left else ""
-    console.print(
-        f"{counts['eligible']:,} of {counts['total']:,} may go, made up to {minute(found['cutoff_date'])}{more}. "
-        "Nothing was deleted.",
-        soft_wrap=True,
-    )
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _name_of(resource: Mapping[str, Any]) -> str:
-    return printable(str(resource.get("id", json.dumps(resource, ensure_ascii=False, default=str))))[:80]
-
-
-def _show_archived(console: Console, done: Mapping[str, Any]) -> None:
-    console.print(
-        f"Archived {counted(done['resource_count'], 'resource')} ({counted(done['total_size_bytes'], 'byte')}) "
-        f"as {done['archive_id']}.",
-        soft_wrap=True,
-    )
-
-
-def _show_archives(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
-        console.print("There are no archives.")
-        return
-    rows = [
-        (
-            one["archive_id"],
-            minute(one["created_at"]),
-            f"{one['resource_count']:,}",
-            f"{one['total_size_bytes']:,}",
-            printable(one["note"] or ""),
-        )
-        for one in found
-    ]
-    show_rows(console, ("archive!", "made!", "resources>", "bytes>", "note"), rows)
-
-
-def _show_resources(console: Console, found: Mapping[str, Any]) -> None:
-    for resource in found["resources"]:
-        console.print(json.dumps(resource, ensure_ascii=True), soft_wrap=True)
+    return str(resource.get("id", json.dumps(resource, ensure_ascii=False, default=str)))[:80]

@@ -2,144 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
-import typer
-from rich.console import Console
-
+from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.render import counted, minute, show_rows
-from holdfast.edges.cli.selection import Author, OfAgent, OfSession, OfUser, OneMemory, scope_of
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import SCOPE, Quiet, argument, flag, of_scope, option
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, minute, plural
 
-_WORDS = {"user_id": "user", "agent_id": "agent", "session_id": "session", "memory_id": "memory", "tag": "tag"}
-_ONE = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
+_SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
+_NOUNS: Final = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
 
 hold = add_group(
+    __name__,
     "hold",
     about="Keep things from being removed, whatever the rules say and whoever asks.",
     examples=["holdfast hold list"],
 )
 
 
+def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"Hold {added['hold_id']} stands on {_target(added)}."
+    if added["covers"] is not None:
+        counts = [plural(count, _NOUNS[what]) for what, count in added["covers"].items() if count]
+        yield f"It covers {' and '.join(counts) or 'nothing'} now."
+
+
 @command(
     hold,
     "add",
+    of_scope,
+    render=_show_added,
     examples=(
         'holdfast hold add --user alice --reason "Case 4711"',
         'holdfast hold add --tag topic=contract --reason "Audit of 2026" --author legal',
     ),
 )
 def add_hold(
+    call: Call,
     *,
-    user: OfUser = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OneMemory = None,
     tag: Annotated[
         str | None,
-        typer.Option(
-            "--tag",
-            metavar="TAG",
-            help="What has a field of this value (key=value), or this among its tags.",
-            rich_help_panel="What it is for",
-        ),
+        option("--tag", "TAG", "What has a field of this value (key=value), or this among its tags.", panel=SCOPE),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is to be kept.")],
-    author: Author = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the new hold's id and nothing else.")] = False,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    reason: Annotated[str, option("--reason", "TEXT", "Why it is to be kept.")],
+    quiet: Quiet = False,
+) -> Any:
     """Hold something: nothing archives, recycles, deletes, prunes or erases it until the hold is released.
 
     What several options name is what all of them name.
     """
     from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
 
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        added = engine.holds.add(**scope_of(user, agent, session, memory), tag=tag, reason=reason, author=author)
-        covers = engine.holds.covered(added)
-    if quiet and not as_json:
-        typer.echo(added.id)
-    else:
-        show({**shown_hold(added), "covers": covers}, _show_added, as_json=as_json)
+    if not call.scope and tag is None:
+        raise InvalidInputError("nothing was named to hold; use --user, --agent, --session, --memory or --tag")
+    added = call.engine.holds.add(**call.scope, tag=tag, reason=reason)
+    value = {**shown_hold(added), "covers": call.engine.holds.covered(added)}
+    return Output(value, text=f"{added.id}\n" if quiet else None)
 
 
-@command(hold, "list", examples=("holdfast hold list", "holdfast hold list --released --json"))
+def _show_holds(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    if not found:
+        yield "No hold stands."
+        return
+    ended = any(one["released_at"] for one in found)
+
+    def to_row(one: Mapping[str, Any]) -> list[Cell]:
+        cells: list[Cell] = [one["hold_id"], _target(one), one["reason"], one["author"], minute(one["created_at"])]
+        return [*cells, minute(one["released_at"], "stands")] if ended else cells
+
+    yield Rows("id!, on, reason, by, since!" + (", released!" if ended else ""), map(to_row, found))
+
+
+@command(hold, "list", render=_show_holds, examples=("holdfast hold list", "holdfast hold list --released --json"))
 def list_holds(
-    *,
-    released: Annotated[bool, typer.Option("--released", help="Those that were released too.")] = False,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    call: Call, *, released: Annotated[bool, flag("--released", "Those that were released too.")] = False
+) -> Any:
     """List the holds that stand, oldest first."""
     from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
 
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = [shown_hold(one) for one in engine.holds.list(released=released)]
-    show(found, _show_holds, as_json=as_json)
+    return [shown_hold(one) for one in call.engine.holds.list(released=released)]
 
 
 @command(
     hold,
     "release",
+    render=lambda released: f"Released hold {released['hold_id']} on {_target(released)}.",
     examples=('id=$(holdfast hold add --user alice --reason "Case 4711" --quiet)\nholdfast hold release $id',),
 )
 def release_hold(
+    call: Call,
     *,
-    hold_id: Annotated[str, typer.Argument(metavar="ID", help="The hold's id, as holdfast hold list shows it.")],
-    author: Author = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    hold_id: Annotated[str, argument("ID", "The hold's id, as holdfast hold list shows it.")],
+) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
     from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
 
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        released = engine.holds.release(hold_id, author=author)
-    show(shown_hold(released), _show_released, as_json=as_json)
+    return shown_hold(call.engine.holds.release(hold_id))
 
 
-def _covered(one: Mapping[str, Any]) -> str:
-    return printable(", ".join(f"{word} {one[name]}" for name, word in _WORDS.items() if name in one))
-
-
-def _show_added(console: Console, added: Mapping[str, Any]) -> None:
-    console.print(f"Hold {added['hold_id']} stands on {_covered(added)}.", soft_wrap=True)
-    if added["covers"] is not None:
-        counts = [counted(count, _ONE[what], what) for what, count in added["covers"].items() if count]
-        console.print(f"It covers {' and '.join(counts) or 'nothing'} now.")
-
-
-def _show_released(console: Console, released: Mapping[str, Any]) -> None:
-    console.print(f"Released hold {released['hold_id']} on {_covered(released)}.", soft_wrap=True)
-
-
-def _show_holds(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
-        console.print("No hold stands.")
-        return
-    ended = any(one["released_at"] for one in found)
-    columns = ("id!", "on", "reason", "by", "since!", *(["released!"] if ended else []))
-    rows = [
-        (
-            one["hold_id"],
-            _covered(one),
-            printable(one["reason"]),
-            printable(one["author"]),
-            minute(one["created_at"]),
-            *([minute(one["released_at"])] if ended else []),
-        )
-        for one in found
-    ]
-    show_rows(console, columns, rows)
+def _target(one: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.removesuffix('_id')} {one[name]}" for name in _SCOPE if name in one)

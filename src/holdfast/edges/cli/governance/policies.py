@@ -2,96 +2,93 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, Final
 
 from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.governance.policy_tables import (
-    show_changes,
-    show_life,
-    show_policies,
-    show_preview,
-    show_removed,
-    show_rules,
-    show_set,
-)
-from holdfast.edges.cli.options import DEFAULT_AGENT, DEFAULT_TENANT, Agent, Home, Json, Session, Tenant, Url, User
-from holdfast.edges.cli.output import error_console, show
-from holdfast.edges.cli.selection import Author, Confirm, OfAgent, OfSession, OfUser, OneMemory, scope_of
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import Confirm, DryRun, argument, of_memory, of_scope, option
+from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, plural, warn
 
 policy = add_group(
+    __name__,
     "policy",
     about="Show and set how long things live, and for whom.",
     examples=["holdfast policy list"],
 )
 
 _KINDS = "short_term, long_term, persona, episodic, entity, structured, history, audit, or '*' for every kind"
-Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"What lives so long: {_KINDS}.")]
-ArchiveAfter = Annotated[
-    str | None, typer.Option("--archive-after", metavar="DAYS", help="Archive it at this age, or never.")
-]
-DeleteAfter = Annotated[
-    str | None, typer.Option("--delete-after", metavar="DAYS", help="Remove it at this age, or never.")
-]
-Keep = Annotated[
-    str | None, typer.Option("--keep", metavar="DAYS", help="Let no rule and no prune remove it before, or forever.")
-]
+_SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
+_TIMES: Final = {"archive_after_days": "archive after", "delete_after_days": "delete after", "keep_days": "keep"}
+_STYLES: Final = {"set": good, "remove": warn, "keep": dim}
+
+Kind = Annotated[str, argument("KIND", f"What lives so long: {_KINDS}.")]
+ArchiveAfter = Annotated[str | None, option("--archive-after", "DAYS", "Archive it at this age, or never.")]
+DeleteAfter = Annotated[str | None, option("--delete-after", "DAYS", "Remove it at this age, or never.")]
+Keep = Annotated[str | None, option("--keep", "DAYS", "Let no rule and no prune remove it before, or forever.")]
 
 
-@command(policy, "list", examples=("holdfast policy list", "holdfast policy list --json"))
-def list_policies(
-    *, tenant: Tenant = DEFAULT_TENANT, home: Home = None, url: Url = None, as_json: Json = False
-) -> None:
+def _to_row(rule: Mapping[str, Any]) -> list[Cell]:
+    return [rule["memory_type"], _whose(rule), *_times_of(rule), str(rule["version"] or "default")]
+
+
+@command(
+    policy,
+    "list",
+    render=list_of("kind, for, archive after>, delete after>, keep>, version>", _to_row, empty="There are no rules."),
+    examples=("holdfast policy list", "holdfast policy list --json"),
+)
+def list_policies(call: Call) -> Any:
     """List every rule in force: the defaults first, then from the widest to the most specific."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        rules = engine.policies.list()
-    show(rules, show_policies, as_json=as_json)
+    return call.engine.policies.list()
 
 
-@command(policy, "get", examples=("holdfast policy get episodic --user alice --agent travel_agent",))
-def get_policy(
-    *,
-    kind: Kind,
-    user: OfUser = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OneMemory = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def _show_life(life: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [
+        (what, _format_days(life[f"{what}_after_days"], "never"), life[f"{what}_by"] or "no rule")
+        for what in ("archive", "delete")
+    ]
+    if life["keep_days"] is not None:
+        rows.append(("keep", _format_days(life["keep_days"], "unset"), life["keep_by"] or "no rule"))
+    yield Rows(f"{life['memory_type']}, after, because of", rows)
+
+
+@command(
+    policy,
+    "get",
+    of_scope,
+    render=_show_life,
+    examples=("holdfast policy get episodic --user alice --agent travel_agent",),
+)
+def get_policy(call: Call, *, kind: Kind) -> Any:
     """Show how long a kind lives for a user, an agent and a session, and which rules say so."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        life = engine.policies.get(kind, **scope_of(user, agent, session, memory))
-    show(life, show_life, as_json=as_json)
+    return call.engine.policies.get(kind, **call.scope)
 
 
-@command(policy, "show", examples=("holdfast policy show --user alice --agent travel_agent",))
-def show_rules_in_force(
-    *,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+@command(
+    policy,
+    "show",
+    of_memory,
+    render=lambda found: found["summary"].splitlines(),
+    examples=("holdfast policy show --user alice --agent travel_agent",),
+)
+def show_rules_in_force(call: Call) -> Any:
     """Say how long each kind is kept for a user and an agent, by the rules in force, and which holds keep things."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.manager(user, agent, session).rules()
-    show(found, show_rules, as_json=as_json)
+    return call.memory.rules()
+
+
+def _show_set(done: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"{_describe(done)}."
+    yield from _show_due(done)
 
 
 @command(
     policy,
     "set",
+    of_scope,
+    render=_show_set,
     examples=(
         "holdfast policy set episodic --agent travel_agent --archive-after 30 --delete-after 180 --confirm",
         "holdfast policy set long_term --user alice --keep 730",
@@ -99,92 +96,91 @@ def show_rules_in_force(
     ),
 )
 def set_policy(
+    call: Call,
     *,
     kind: Kind,
     archive_after: ArchiveAfter = None,
     delete_after: DeleteAfter = None,
     keep: Keep = None,
-    user: OfUser = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OneMemory = None,
     confirm: Confirm = False,
-    author: Author = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Set a rule, in place of the one for the same kind and scope; for the whole tenant, if no scope is given.
 
     One that shortens retention needs --confirm; holdfast policy preview says what it comes to.
     """
-    times = _times(archive_after, delete_after, keep)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        scope = scope_of(user, agent, session, memory)
-        done = engine.policies.set(kind, **scope, **times, confirm=confirm, author=author)
-    show(done, show_set, as_json=as_json)
+    times = _read_times(archive_after, delete_after, keep)
+    return call.engine.policies.set(kind, **call.scope, **times, confirm=confirm)
+
+
+def _show_removed(done: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"The rule for {done['memory_type']}, {_whose(done)}, is gone."
+    yield from _show_due(done)
 
 
 @command(
     policy,
     "remove",
+    of_scope,
+    render=_show_removed,
     examples=("holdfast policy set entity --delete-after 400 --confirm\nholdfast policy remove entity",),
 )
-def remove_policy(
-    *,
-    kind: Kind,
-    user: OfUser = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OneMemory = None,
-    confirm: Confirm = False,
-    author: Author = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def remove_policy(call: Call, *, kind: Kind, confirm: Confirm = False) -> Any:
     """Take a rule away: what it said is again said by wider rules, or by the defaults."""
-    scope = scope_of(user, agent, session, memory)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        done = engine.policies.remove(kind, **scope, confirm=confirm, author=author)
-    show(done, show_removed, as_json=as_json)
+    return call.engine.policies.remove(kind, **call.scope, confirm=confirm)
 
 
-@command(policy, "preview", examples=("holdfast policy preview episodic --delete-after 100",))
+def _show_preview(found: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"{_describe(found['rule'])}. Nothing was changed."
+    if found["shortens"]:
+        yield warn("It shortens retention, so that setting it needs --confirm.")
+    yield from _show_due(found)
+    if not any(found["newly_due"].values()):
+        yield "It makes nothing due at once."
+
+
+@command(
+    policy,
+    "preview",
+    of_scope,
+    render=_show_preview,
+    examples=("holdfast policy preview episodic --delete-after 100",),
+)
 def preview_policy(
+    call: Call,
     *,
     kind: Kind,
     archive_after: ArchiveAfter = None,
     delete_after: DeleteAfter = None,
     keep: Keep = None,
-    user: OfUser = None,
-    agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OneMemory = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Say what a rule would come to, and change nothing."""
-    times = _times(archive_after, delete_after, keep)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        found = engine.policies.preview(kind, **scope_of(user, agent, session, memory), **times)
-    said = {
-        "rule": found.rule,
-        "shortens": found.shortens,
-        "newly_due": found.newly_due,
-        "bytes": found.bytes,
-        "held": found.held,
-    }
-    show(said, show_preview, as_json=as_json)
+    times = _read_times(archive_after, delete_after, keep)
+    found = call.engine.policies.preview(kind, **call.scope, **times)
+    return {name: getattr(found, name) for name in ("rule", "shortens", "newly_due", "bytes", "held")}
+
+
+def _show_changes(done: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [
+        (_STYLES[change["action"]](change["action"]), change["memory_type"], _whose(change), *_times_of(change))
+        for change in done["changes"]
+    ]
+    yield Rows("change, kind, for, archive after>, delete after>, keep>", rows)
+    changed = sum(change["action"] != "keep" for change in done["changes"])
+    if done["shortens"] and not done["applied"]:
+        yield warn("Together they shorten retention, so that applying them needs --confirm.")
+    yield from _show_due(done)
+    if not changed:
+        yield "Every rule of the file is in force already."
+    elif done["applied"]:
+        yield good(f"Applied: {changed:,} changed.")
+    else:
+        yield f"{changed:,} to change; nothing was changed yet."
 
 
 @command(
     policy,
     "apply",
+    render=_show_changes,
     examples=(
         """\
 file=$(mktemp)
@@ -195,16 +191,12 @@ rm $file""",
     ),
 )
 def apply_file(
+    call: Call,
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with a policy table for each rule.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    file: Annotated[Path, argument("FILE", "A TOML file with a policy table for each rule.")],
+    dry_run: DryRun = False,
     confirm: Confirm = False,
-    author: Author = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Apply the rules in a file: all of them in one instant, or none.
 
     Other rules stay, unless it says exclusive = true. A file that shortens retention asks first, or needs --confirm.
@@ -212,36 +204,62 @@ def apply_file(
     from holdfast.lifecycle.policies import read_policies  # noqa: PLC0415 - not for --help
 
     wanted, exclusive = read_policies(file)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        if dry_run or (not confirm and not as_json and _can_ask()):
-            changes = engine.policies.preview_all(wanted, exclusive=exclusive)
-            if not dry_run and changes.preview.shortens:
-                show_changes(error_console(), {**changes.shown(), "applied": False})
-                confirm = typer.confirm("It shortens retention. Apply it?", err=True, abort=True)
-        if not dry_run:
-            changes = engine.policies.set_all(wanted, exclusive=exclusive, confirm=confirm, author=author)
-    show({**changes.shown(), "applied": not dry_run}, show_changes, as_json=as_json)
+    policies = call.engine.policies
+    if dry_run or (not confirm and call.can_ask):
+        changes = policies.preview_all(wanted, exclusive=exclusive)
+        if not dry_run and changes.preview.shortens:
+            parts = _show_changes({**changes.shown(), "applied": False})
+            call.ask("It shortens retention. Apply it?", parts, otherwise="the rules shorten retention")
+            confirm = True
+    if not dry_run:
+        changes = policies.set_all(wanted, exclusive=exclusive, confirm=confirm)
+    return {**changes.shown(), "applied": not dry_run}
 
 
-def _can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+def _show_due(found: Mapping[str, Any]) -> Iterator[Part]:
+    """How much became due at once."""
+    due = ", ".join(f"{count:,} to {action}" for action, count in found["newly_due"].items() if count)
+    if due:
+        yield f"Due at once: {due} ({plural(found['bytes'], 'byte')}); holdfast sweep --dry-run shows them."
+    if found["held"]:
+        yield f"On hold, or they would be due at once: {found['held']:,}."
 
 
-def _times(archive_after: str | None, delete_after: str | None, keep: str | None) -> dict[str, Any]:
+def _describe(rule: Mapping[str, Any]) -> str:
+    words = zip(_TIMES.values(), _times_of(rule), strict=True)
+    times = ", ".join(f"{word} {value}" for word, value in words if value != "unset")
+    return f"Rule for {rule['memory_type']}, {_whose(rule)}: {times}"
+
+
+def _whose(rule: Mapping[str, Any]) -> str:
+    named = [f"{part.removesuffix('_id')} {rule[part]}" for part in _SCOPE if rule.get(part) is not None]
+    wide = {"default": "by default", "domain": "the memory domain"}.get(str(rule.get("level")), "the tenant")
+    return ", ".join(named) or wide
+
+
+def _times_of(rule: Mapping[str, Any]) -> list[str]:
+    return [_format_days(rule.get(name), "unset") for name in _TIMES]
+
+
+def _format_days(value: float | str | None, absent: str) -> str:
+    if value is None or isinstance(value, str):
+        return value or absent
+    return f"{value:.6g} d" if value >= 1 else f"{value * 24:.6g} h"
+
+
+def _read_times(archive_after: str | None, delete_after: str | None, keep: str | None) -> dict[str, Any]:
     """The times that were given, by the engine's names for them."""
-    given = (
-        ("archive_after_days", "--archive-after", archive_after),
-        ("delete_after_days", "--delete-after", delete_after),
-        ("keep_days", "--keep", keep),
+    given = zip(
+        _TIMES, ("--archive-after", "--delete-after", "--keep"), (archive_after, delete_after, keep), strict=True
     )
-    return {name: _days(option, text) for name, option, text in given if text is not None}
+    return {name: _read_days(text, spelled) for name, spelled, text in given if text is not None}
 
 
-def _days(option: str, text: str) -> float | str:
+def _read_days(text: str, name: str) -> float | str:
     if text in ("never", "forever"):
         return text
     try:
         number = float(text)
     except ValueError:
-        raise InvalidRuleError(f"{option} must be a number of days, or never, not {quote(text)}") from None
+        raise InvalidRuleError(f"{name} must be a number of days, or never, not {quote(text)}") from None
     return int(number) if number.is_integer() else number

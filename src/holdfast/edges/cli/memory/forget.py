@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-
 from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.render import show_rows
-from holdfast.edges.cli.selection import OfUser
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DryRun, OfUser, option
+from holdfast.edges.cli.output import Part, Rows, plural
+
+
+def _show_forgotten(counts: Mapping[str, Any]) -> Iterator[Part]:
+    if not counts["by_kind"] and not counts["held"]:
+        yield f"Nothing is there that came from {counts['source']}."
+        return
+    verb = "would go" if counts["dry_run"] else "went"
+    if counts["by_kind"]:
+        yield Rows(f"kind, {verb}>", list(counts["by_kind"].items()))
+        what = f"{plural(counts['memories'], 'memory')} that came from {counts['source']}, and {counts['derived']:,}"
+        users = plural(counts["users"], "user")
+        yield f"{what} derived from them, of {users}, {verb} to the recycle bin until {counts['purge_at'][:10]}."
+    if counts["held"]:
+        yield f"A hold keeps {plural(counts['held'], 'memory')} (holdfast hold list)."
+    if counts["by_kind"] and not counts["dry_run"]:
+        yield f"Bring them back with: holdfast recycle restore --bundle '{counts['bundle']}'"
 
 
 @command(
     app,
     "forget",
+    render=_show_forgotten,
     examples=(
         """\
 holdfast add "Visited Rome" --user alice --source import:crm
@@ -28,42 +40,13 @@ holdfast recycle restore --bundle source:import:crm""",
     ),
 )
 def forget(
+    call: Call,
     *,
-    source: Annotated[
-        str,
-        typer.Option("--source", metavar="NAME", help="Who or what it came from, such as import:crm or agent:NAME."),
-    ],
+    source: Annotated[str, option("--source", "NAME", "Where it came from, such as import:crm or agent:NAME.")],
     user: OfUser = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and leave it.")] = False,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    dry_run: DryRun = False,
+) -> Any:
     """Send all that came from a source, of one user or of all, and all that was derived from it, to the recycle bin for
     15 days.
     """
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        counts = engine.forget_source(source, user, dry_run=dry_run)
-    show(counts, _show_forgotten, as_json=as_json)
-
-
-def _show_forgotten(console: Console, counts: Mapping[str, Any]) -> None:
-    if not counts["by_kind"] and not counts["held"]:
-        console.print(f"Nothing is there that came from {printable(counts['source'])}.", soft_wrap=True)
-        return
-    verb = "would go" if counts["dry_run"] else "went"
-    until = counts["purge_at"][:10]
-    if counts["by_kind"]:
-        show_rows(console, ("kind", f"{verb}>"), [(kind, f"{n:,}") for kind, n in counts["by_kind"].items()])
-    console.print(
-        f"{counts['memories']:,} memories that came from {printable(counts['source'])}, and {counts['derived']:,} that "
-        f"were derived from them, of {counts['users']:,} users, {verb} to the recycle bin until {until}.",
-        soft_wrap=True,
-    )
-    if counts["held"]:
-        console.print(f"{counts['held']:,} are on hold and stay.")
-    if not counts["dry_run"]:
-        console.print(
-            f"Bring them back with: holdfast recycle restore --bundle '{printable(counts['bundle'])}'", soft_wrap=True
-        )
+    return call.engine.forget_source(source, user, dry_run=dry_run)

@@ -1,46 +1,67 @@
-"""``holdfast add | search | get | delete | restore | explain | rehydrate``: the verbs of a memory."""
+"""``holdfast add | list | search | get | update | delete | restore | explain | rehydrate``: the verbs of a memory."""
 
 from __future__ import annotations
 
+import heapq
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, Final
 
-import typer
-from rich.console import Console
-
-from holdfast.core.errors import (
-    InvalidContentError,
-    InvalidFilterError,
-    InvalidInputError,
-    InvalidKindError,
-    InvalidMetadataError,
-)
-from holdfast.core.records import MemoryType
+from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError, InvalidMetadataError
+from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import app, command
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.memory.views import show_explanation, show_memory, show_results
 from holdfast.edges.cli.options import (
     DEFAULT_AGENT,
-    DEFAULT_TENANT,
+    KINDS,
+    STDIO,
+    WHOSE,
     Agent,
-    Home,
-    Json,
+    Limit,
     MemoryId,
+    Metadata,
+    Quiet,
     Session,
-    Tenant,
-    Url,
-    User,
+    argument,
+    flag,
+    of_memory,
+    of_tenant,
+    option,
+    read_bytes,
+    read_object,
 )
-from holdfast.edges.cli.output import show
-from holdfast.edges.cli.render import show_explanation, show_memory, show_results
-from holdfast.edges.cli.store import open_engine, open_memory
+from holdfast.edges.cli.output import Cell, Output, Part, cut, list_of, minute
 
-_KINDS = "short_term, long_term, persona, episodic, entity or structured"
+_PAGE: Final = 100
+_SHOWN: Final = 60
+_ADD: Final = 'id=$(holdfast add "Likes tea" --user alice --quiet)'
+
+Meta = Annotated[
+    list[str] | None,
+    option("--meta", "KEY=VALUE", "One field of the metadata; a value that is JSON is read as JSON."),
+]
+Source = Annotated[str | None, option("--source", "NAME", "Who or what it comes from; the agent, if not given.")]
+DerivedFrom = Annotated[
+    list[str] | None, option("--derived-from", "ID", "A memory or message that it was made from; may be repeated.")
+]
+Archived = Annotated[bool, flag("--archived", "Archived memories too.")]
+
+
+def _show_added(added: Mapping[str, Any]) -> str:
+    parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
+    parts += [f"room for {added['quota_remaining']:,} more"] if added["quota_remaining"] is not None else []
+    parts += [f"{added['pruned']:,} old ones recycled"] if "pruned" in added else []
+    parts += [f"{added['dropped']:,} old ones left the window"] if "dropped" in added else []
+    return f"Remembered {added['memory_id']} ({', '.join(parts)})."
 
 
 @command(
     app,
     "add",
+    of_memory,
+    render=_show_added,
     examples=(
         'holdfast add "Enjoys skiing and mountain views" --user alice --meta topic=sports',
         "echo 'Prefers a window seat' | holdfast add - --user alice --kind persona",
@@ -48,59 +69,89 @@ _KINDS = "short_term, long_term, persona, episodic, entity or structured"
     ),
 )
 def add(
+    call: Call,
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")],
-    kind: Annotated[
-        MemoryType, typer.Option("--kind", "-k", metavar="KIND", help=f"The kind of memory: {_KINDS}.")
-    ] = MemoryType.LONG_TERM,
-    metadata: Annotated[
-        str | None, typer.Option("--metadata", metavar="JSON", help="What is said of it, as a JSON object.")
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--meta", metavar="KEY=VALUE", help="One field of the metadata; a value that is JSON is read as JSON."
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="NAME", help="Who or what it comes from; the agent, if not given."),
-    ] = None,
-    derived_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--derived-from", metavar="ID", help="A memory or message that it was made from; may be repeated."
-        ),
-    ] = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="At the quota, recycle the oldest tenth to make room.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the new memory's id and nothing else.")] = False,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    text: Annotated[str, argument("TEXT", "What to remember; - reads it from standard input.")],
+    kind: Annotated[MemoryType, option("--kind -k", "KIND", f"The kind of memory: {KINDS}.")] = MemoryType.LONG_TERM,
+    metadata: Metadata = None,
+    meta: Meta = None,
+    source: Source = None,
+    derived_from: DerivedFrom = None,
+    prune: Annotated[bool, flag("--prune", "At the quota, recycle the oldest tenth to make room.")] = False,
+    quiet: Quiet = False,
+) -> Any:
     """Remember a text. When the command ends, it is on the disk."""
-    if kind is MemoryType.WORKING:
-        _refuse_working()
-    said = read_metadata(metadata, meta or ())
-    content = _read_stdin() if text == "-" else text
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        verb = memory.add_with_auto_prune if prune else memory.add
-        added = verb(content, kind, said, source=source, derived_from=derived_from)
-    if quiet and not as_json:
-        typer.echo(added["memory_id"])
-    else:
-        show(added, _show_added, as_json=as_json)
+    _check_kinds([kind])
+    said, content = read_metadata(metadata, meta or ()) or None, _read_text(text)
+    verb = call.memory.add_with_auto_prune if prune else call.memory.add
+    added = verb(content, kind, said, source=source, derived_from=derived_from)
+    return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
+
+
+def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+    archived = " (archived)" if one["is_archived"] else ""
+    return [
+        one["memory_id"],
+        one["memory_type"] + archived,
+        minute(one["created_at"]),
+        one["source"],
+        cut(one["content"], _SHOWN),
+    ]
+
+
+@command(
+    app,
+    "list",
+    of_memory,
+    render=list_of("id!, kind!, created!, source, memory", _to_row, empty="Nothing found."),
+    examples=(
+        'holdfast add "Likes tea" --user alice\nholdfast list --user alice',
+        "holdfast list -u alice --kind persona --kind episodic --agent travel_agent --limit 20 --json",
+    ),
+)
+def list_memories(
+    call: Call,
+    *,
+    kind: Annotated[
+        list[MemoryType] | None,
+        option("--kind -k", "KIND", f"{', '.join(DURABLE)}; may be repeated. All of them, if not given."),
+    ] = None,
+    source: Annotated[str | None, option("--source", "NAME", "Only what came from there.")] = None,
+    archived: Archived = False,
+    limit: Limit = 50,
+    before: Annotated[str | None, option("--before", "ID", "Only memories older than this: the next page.")] = None,
+) -> Any:
+    """List what is remembered of a user, newest first. With --session, only what belongs to that session.
+
+    Of persona and episodic memories, each agent sees its own.
+    """
+    if MemoryType.SHORT_TERM in (kind or ()):
+        raise InvalidKindError("short-term messages belong to a session; show them with: holdfast session show")
+    _check_kinds(kind or ())
+    options = {"include_archived": archived, "source": source}
+    found = heapq.merge(
+        *(_read_pages(call, one, before, options) for one in kind or DURABLE),
+        key=lambda one: str(one["memory_id"]),  # ids sort by the moment that they were made at
+        reverse=True,
+    )
+    session = call.scope.get("session_id")
+    return list(islice((one for one in found if session in (None, one["session_id"])), limit))
+
+
+def _read_pages(
+    call: Call, kind: MemoryType, before: str | None, options: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    page = call.memory.list_memories(kind, limit=_PAGE, before=before, **options)
+    yield from page
+    if len(page) == _PAGE:
+        yield from _read_pages(call, kind, page[-1]["memory_id"], options)
 
 
 @command(
     app,
     "search",
+    of_memory,
+    render=show_results,
     examples=(
         'holdfast search "holiday ideas" --user alice --top-k 3',
         "holdfast search tea -u alice -k long_term -k persona --explain",
@@ -108,214 +159,175 @@ def add(
     ),
 )
 def search(
+    call: Call,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in your own words.")],
+    query: Annotated[str, argument("QUERY", "What to look for, in your own words.")],
     kind: Annotated[
         list[MemoryType] | None,
-        typer.Option("--kind", "-k", metavar="KIND", help=f"{_KINDS}; may be repeated. long_term, if not given."),
+        option("--kind -k", "KIND", f"{KINDS}; may be repeated. long_term, if not given."),
     ] = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-n", metavar="N", help="How many memories at most.")] = 5,
-    where: Annotated[
-        str | None, typer.Option("--filter", "-f", metavar="JSON", help="Only memories whose metadata passes this.")
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
-    archived: Annotated[bool, typer.Option("--archived", help="Archived memories too.")] = False,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    top_k: Annotated[int, option("--top-k -n", "N", "How many memories at most.")] = 5,
+    where: Annotated[str | None, option("--filter -f", "JSON", "Only memories whose metadata passes this.")] = None,
+    explain: Annotated[bool, flag("--explain", "Show the parts of each score.")] = False,
+    archived: Archived = False,
+) -> Any:
     """Recall the memories that bear on a query, best first."""
-    if MemoryType.WORKING in (kind or ()):
-        _refuse_working()
-    filters = None if where is None else _read_object(where, "--filter", InvalidFilterError)
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        found = memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
-    show(found, show_results, as_json=as_json)
+    _check_kinds(kind or ())
+    filters = None if where is None else read_object(where, "--filter", InvalidFilterError)
+    return call.memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
+
+
+@command(app, "get", of_memory, render=show_memory, examples=(f"{_ADD}\nholdfast get $id --user alice",))
+def get(call: Call, *, memory_id: MemoryId) -> Any:
+    """Show one memory with all that is known of it."""
+    return call.memory.get(memory_id)
 
 
 @command(
     app,
-    "get",
-    examples=('id=$(holdfast add "Likes tea" --user alice --quiet)\nholdfast get $id --user alice',),
+    "update",
+    of_memory,
+    render=lambda changed: f"Updated {changed['memory_id']}.",
+    examples=(
+        f'{_ADD}\nholdfast update $id "Likes green tea" --user alice',
+        f"{_ADD}\nholdfast update $id --user alice --meta topic=drinks",
+    ),
 )
-def get(
+def update(
+    call: Call,
     *,
     memory_id: MemoryId,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Show one memory with all that is known of it."""
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        found = memory.get(memory_id)
-    show(found, show_memory, as_json=as_json)
+    text: Annotated[str | None, argument("[TEXT]", "What it says from now on; - reads it from stdin.")] = None,
+    metadata: Annotated[
+        str | None, option("--metadata", "JSON", "What is said of it, as a JSON object, in place of what was said.")
+    ] = None,
+    meta: Annotated[list[str] | None, option("--meta", "KEY=VALUE", "One field of the metadata; others stay.")] = None,
+    source: Annotated[str | None, option("--source", "NAME", "Who or what it comes from.")] = None,
+    derived_from: DerivedFrom = None,
+) -> Any:
+    """Change what a memory says, its metadata, or where it comes from. What is not given stays, and so does its age."""
+    fields = read_metadata(metadata, meta or ())
+    content = None if text is None else _read_text(text)
+    if fields and metadata is None:
+        fields = {**call.memory.get(memory_id)["metadata"], **fields}
+    said = fields if fields or metadata is not None else None
+    if content is None and said is None and source is None and derived_from is None:
+        raise InvalidContentError(
+            "nothing is to be changed; give a TEXT, --metadata, --meta, --source or --derived-from"
+        )
+    return call.memory.update(memory_id, content, said, source=source, derived_from=derived_from)
+
+
+def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
+    if done["operation"] == "recycle":
+        yield f"Recycled {done['memory_id']}; holdfast restore brings it back."
+    else:
+        yield f"Deleted {done['memory_id']} for good."
+    for gone in done.get("deleted_with", ()):
+        yield f"Recycled {gone} with it, which was derived from it."
+    for left in done.get("derived", ()):
+        yield f"{left} was derived from it and is still there."
+    if done.get("derived"):
+        yield "(holdfast delete ID --with-derived takes a memory and all that was derived from it.)"
 
 
 @command(
     app,
     "delete",
+    of_memory,
+    render=_show_deleted,
     examples=(
-        'id=$(holdfast add "Likes tea" --user alice --quiet)\nholdfast delete $id --user alice',
-        """\
-id=$(holdfast add "Likes tea" --user alice --quiet)
+        f"{_ADD}\nholdfast delete $id --user alice",
+        f"""\
+{_ADD}
 holdfast add "Bring tea" --user alice --derived-from $id
 holdfast delete $id --user alice --with-derived""",
     ),
 )
 def delete(
+    call: Call,
     *,
     memory_id: MemoryId,
-    with_derived: Annotated[
-        bool, typer.Option("--with-derived", help="All that was derived from it goes to the bin, too.")
-    ] = False,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    with_derived: Annotated[bool, flag("--with-derived", "All that was derived from it goes to the bin, too.")] = False,
+) -> Any:
     """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)"""
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        done = memory.delete(memory_id, with_derived=with_derived)
-    show(done, _show_deleted, as_json=as_json)
+    return call.memory.delete(memory_id, with_derived=with_derived)
+
+
+def _show_restored(back: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"Restored {back['memory_id']}."
+    for came in back.get("restored_with", ()):
+        yield f"Restored {came} with it, which was derived from it."
 
 
 @command(
     app,
     "restore",
-    examples=(
-        "id=$(holdfast add 'Likes tea' -u alice --quiet)\nholdfast delete $id -u alice\nholdfast restore $id -u alice",
-    ),
+    of_memory,
+    render=_show_restored,
+    examples=(f"{_ADD}\nholdfast delete $id -u alice\nholdfast restore $id -u alice",),
 )
-def restore(
-    *,
-    memory_id: MemoryId,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def restore(call: Call, *, memory_id: MemoryId) -> Any:
     """Bring a memory back from the recycle bin, exactly as it was."""
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        back = memory.restore(memory_id)
-    show(back, _show_restored, as_json=as_json)
+    return call.memory.restore(memory_id)
 
 
-@command(
-    app,
-    "explain",
-    examples=("id=$(holdfast add 'Likes tea' --user alice --quiet)\nholdfast explain $id",),
-)
+@command(app, "explain", of_tenant, render=show_explanation, examples=(f"{_ADD}\nholdfast explain $id",))
 def explain(
+    call: Call,
     *,
     memory_id: MemoryId,
     user: Annotated[
         str | None,
-        typer.Option(
-            "--user", "-u", metavar="USER", help="Whose it is; of a memory that is gone for good, this must be said."
-        ),
+        option("--user -u", "USER", "Whose it is; needed for a memory that is gone for good.", panel=WHOSE),
     ] = None,
     agent: Agent = DEFAULT_AGENT,
     session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went."""
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        source = engine if user is None else engine.manager(user, agent, session)
-        said = source.explain(memory_id)
-    show(said, show_explanation, as_json=as_json)
+    source = call.engine if user is None else call.engine.manager(user, agent, session)
+    return source.explain(memory_id)
 
 
 @command(
     app,
     "rehydrate",
+    of_memory,
+    render=show_memory,
     examples=(
-        """\
-id=$(holdfast add "Likes tea" --user alice --quiet)
+        f"""\
+{_ADD}
 holdfast policy set long_term --archive-after 0.00001 --confirm
 sleep 1
 holdfast sweep
 holdfast rehydrate $id --user alice""",
     ),
 )
-def rehydrate(
-    *,
-    memory_id: MemoryId,
-    user: User,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def rehydrate(call: Call, *, memory_id: MemoryId) -> Any:
     """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
-    with open_memory(home, url, tenant, (user, agent, session), quiet=as_json) as memory:
-        found = memory.rehydrate(memory_id)
-    show(found, show_memory, as_json=as_json)
+    return call.memory.rehydrate(memory_id)
 
 
-def _show_added(console: Console, added: Mapping[str, Any]) -> None:
-    room = added["quota_remaining"]
-    parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
-    parts += [] if room is None else [f"room for {room:,} more"]
-    parts += [f"{added['pruned']:,} old ones recycled"] if "pruned" in added else []
-    parts += [f"{added['dropped']:,} old ones left the window"] if "dropped" in added else []
-    console.print(f"Remembered {added['memory_id']} ({', '.join(parts)}).", soft_wrap=True)
+def _check_kinds(kinds: Sequence[MemoryType]) -> None:
+    if MemoryType.WORKING in kinds:
+        raise InvalidKindError(
+            "working memory lives in the process of an agent and ends with it, so the command line has none; "
+            f"use --kind {KINDS.replace(' or ', ', or ')}"
+        )
 
 
-def _show_deleted(console: Console, done: Mapping[str, Any]) -> None:
-    if done["operation"] == "recycle":
-        console.print(f"Recycled {done['memory_id']}; holdfast restore brings it back.")
-    else:
-        console.print(f"Deleted {done['memory_id']} for good.")
-    for gone in done.get("deleted_with", ()):
-        console.print(f"Recycled {gone} with it, which was derived from it.")
-    for left in done.get("derived", ()):
-        console.print(f"{left} was derived from it and is still there.")
-    if done.get("derived"):
-        console.print("(holdfast delete ID --with-derived takes a memory and all that was derived from it.)")
-
-
-def _show_restored(console: Console, back: Mapping[str, Any]) -> None:
-    console.print(f"Restored {back['memory_id']}.")
-    for came in back.get("restored_with", ()):
-        console.print(f"Restored {came} with it, which was derived from it.")
-
-
-def _refuse_working() -> NoReturn:
-    raise InvalidKindError(
-        "working memory lives in the process of an agent and ends with it, so the command line has none; "
-        f"use --kind {_KINDS.replace(' or ', ', or ')}"
-    )
-
-
-def _read_stdin() -> str:
+def _read_text(text: str) -> str:
+    if text != STDIO:
+        return text
     try:
-        return sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
+        return read_bytes(STDIO).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as problem:
         raise InvalidContentError(f"standard input is not UTF-8 text: {problem}") from None
 
 
-def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any] | None:
+def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any]:
     """Metadata from both of its options; a single field wins over the object."""
-    said = {} if text is None else _read_object(text, "--metadata", InvalidMetadataError)
+    said = {} if text is None else read_object(text, "--metadata", InvalidMetadataError)
     for field in fields:
         key, equals, value = field.partition("=")
         if not key or not equals:
@@ -324,14 +336,4 @@ def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any] | N
             said[key] = json.loads(value, parse_constant=lambda name: name)
         except ValueError:
             said[key] = value
-    return said or None
-
-
-def _read_object(text: str, option: str, error: type[InvalidInputError]) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as problem:
-        raise error(f'{option} is not JSON: {problem}; write it as \'{{"key": "value"}}\'') from None
-    if not isinstance(value, dict):
-        raise error(f'{option} must be a JSON object, such as \'{{"key": "value"}}\', not {text:.60}')
-    return value
+    return said

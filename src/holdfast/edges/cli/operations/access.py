@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
-import typer
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import ALL
 from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Url, read_moment
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.render import minute, show_rows
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DEFAULT_TENANT, argument, flag, of_store, option, read_moment
+from holdfast.edges.cli.output import Cell, Output, Part, dim, good, list_of, minute, warn
 
 _REACH: Final = "What it reaches"
 _CREATE: Final = "holdfast access create --name laptop --right read"
 
 access = add_group(
-    "access",
-    about="Make and revoke API keys, with which programs call the service.",
-    examples=[_CREATE],
+    __name__, "access", about="Make and revoke API keys, with which programs call the service.", examples=[_CREATE]
 )
 
-_Tenant = Annotated[
-    str | None,
-    typer.Option("--tenant", metavar="TENANT", help="The tenant that it is for.", rich_help_panel=_REACH),
-]
-_Operator = Annotated[
-    bool,
-    typer.Option(
-        "--operator", help="For every tenant, and for the store as a whole: backups, schedule.", rich_help_panel=_REACH
-    ),
-]
+OfTenant = Annotated[str | None, option("--tenant", "TENANT", "The tenant that it is for.", panel=_REACH)]
+
+
+def _show_created(made: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"API key {made['key_id']} ({made['name']}) may {', '.join(made['rights'])} for {_reach(made)}."
+    yield ""
+    yield Text(made["secret"], style="bold green")
+    yield ""
+    yield warn("This is the only time that it is shown. Keep it where secrets are kept.")
+    yield "A service that runs without keys asks every caller for one from its next start."
 
 
 @command(
     access,
     "create",
+    of_store,
+    render=_show_created,
     examples=(
         "holdfast access create --name bot --right write --tenant acme --agent travel --expires +90d",
         "holdfast access create --name operations --right admin --operator --json",
@@ -49,103 +46,91 @@ _Operator = Annotated[
     ),
 )
 def create_key(
+    call: Call,
     *,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What it is called in lists and in the audit.")],
+    name: Annotated[str, option("--name", "NAME", "What it is called in lists and in the audit.")],
     right: Annotated[
         list[Right],
-        typer.Option(
+        option(
             "--right",
-            metavar="RIGHT",
-            help="What it allows: read, write, govern (rules, holds, sweeps, erasure) or admin (how it is run). Each "
+            "RIGHT",
+            "What it allows: read, write, govern (rules, holds, sweeps, erasure) or admin (how it is run). Each "
             "includes those before it. May be given several times.",
         ),
     ],
-    tenant: _Tenant = None,
-    operator: _Operator = False,
+    tenant: OfTenant = None,
+    operator: Annotated[
+        bool,
+        flag("--operator", "For every tenant, and for the store as a whole: backups, schedule.", panel=_REACH),
+    ] = False,
     user: Annotated[
         list[str] | None,
-        typer.Option(
-            "--user",
-            "-u",
-            metavar="USER",
-            help="Only what is this user's. May be given several times.",
-            rich_help_panel=_REACH,
-        ),
+        option("--user -u", "USER", "Only what is this user's. May be given several times.", panel=_REACH),
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option(
-            "--agent",
-            "-a",
-            metavar="AGENT",
-            help="Only as this agent. May be given several times.",
-            rich_help_panel=_REACH,
-        ),
+        option("--agent -a", "AGENT", "Only as this agent. May be given several times.", panel=_REACH),
     ] = None,
     expires: Annotated[
-        str | None,
-        typer.Option(
-            "--expires", metavar="WHEN", help="When it ends: 2027-01-01, or +90d from now; never, if not given."
-        ),
+        str | None, option("--expires", "WHEN", "When it ends: 2027-01-01, or +90d from now; never, if not given.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the secret and nothing else.")] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    quiet: Annotated[bool, flag("--quiet -q", "Print the secret and nothing else.")] = False,
+) -> Any:
     """Make an API key and print its secret, this once: only a hash of it is kept.
 
     Bound to users, a key reaches what is theirs; bound to agents, it acts as one of these and sees nothing that is
     another agent's own.
     """
     whose = _tenant_of(tenant, operator=operator)
-    with open_engine(home, url, quiet=as_json) as engine:
-        ends = None if expires is None else read_moment(expires, now=engine.parts.clock())
-        key, secret = engine.access.create(
-            name, rights=right, tenant=whose, users=user or None, agents=agent or None, expires_at=ends
-        )
-    if quiet and not as_json:
-        typer.echo(secret)
-    else:
-        show({**key.as_dict(), "secret": secret}, _show_created, as_json=as_json)
+    ends = None if expires is None else read_moment(expires, now=call.engine.parts.clock())
+    key, secret = call.engine.access.create(
+        name, rights=right, tenant=whose, users=user or None, agents=agent or None, expires_at=ends
+    )
+    return Output({**key.as_dict(), "secret": secret}, text=f"{secret}\n" if quiet else None)
 
 
-@command(access, "list", examples=("holdfast access list --tenant acme",))
+def _to_row(key: Mapping[str, Any]) -> list[Cell]:
+    return [key["key_id"], key["name"], _reach(key), ", ".join(key["rights"]), _describe_state(key)]
+
+
+@command(
+    access,
+    "list",
+    of_store,
+    render=list_of(
+        "id!, name, for, rights, state",
+        _to_row,
+        empty="There are no API keys; make one with: holdfast access create --name NAME --right RIGHT",
+    ),
+    examples=("holdfast access list --tenant acme",),
+)
 def list_keys(
+    call: Call,
     *,
-    tenant: _Tenant = None,
-    operator: Annotated[bool, typer.Option("--operator", help="Only the keys of operators.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the ids of keys that stand, and nothing else.")
-    ] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    tenant: OfTenant = None,
+    operator: Annotated[bool, flag("--operator", "Only the keys of operators.")] = False,
+    quiet: Annotated[bool, flag("--quiet -q", "Print the ids of keys that stand, and nothing else.")] = False,
+) -> Any:
     """List API keys, of a tenant or of all, oldest first; those that were revoked too. Secrets are not known."""
     wanted = None if tenant is None and not operator else _tenant_of(tenant, operator=operator)
-    with open_engine(home, url, quiet=as_json) as engine:
-        keys, now = engine.access.list(wanted), engine.parts.now()
-    if quiet and not as_json:
-        for key in keys:
-            if key.is_valid(now):
-                typer.echo(key.id)
-        return
-    show([{**key.as_dict(), "valid": key.is_valid(now)} for key in keys], _show_keys, as_json=as_json)
+    keys, now = call.engine.access.list(wanted), call.engine.parts.now()
+    ids = "".join(f"{key.id}\n" for key in keys if key.is_valid(now))
+    value = [{**key.as_dict(), "valid": key.is_valid(now)} for key in keys]
+    return Output(value, text=ids if quiet else None)
 
 
-@command(access, "revoke", examples=(f"{_CREATE}\nholdfast access revoke $(holdfast access list --quiet)",))
+@command(
+    access,
+    "revoke",
+    of_store,
+    render=lambda key: f"API key {key['key_id']} ({key['name']}) is revoked.",
+    examples=(f"{_CREATE}\nid=$(holdfast access list --quiet | tail -n 1)\nholdfast access revoke $id",),
+)
 def revoke_key(
-    *,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as holdfast access list shows it.")],
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    call: Call, *, key_id: Annotated[str, argument("ID", "The key's id, as holdfast access list shows it.")]
+) -> Any:
     """Revoke an API key for good. Services that run let nobody in with it after a few seconds."""
-    with open_engine(home, url, quiet=as_json) as engine:
-        revoked = engine.access.revoke(key_id)
-    show(revoked.as_dict(), _show_revoked, as_json=as_json)
+    return call.engine.access.revoke(key_id).as_dict()
 
 
 def _tenant_of(tenant: str | None, *, operator: bool) -> str:
@@ -154,47 +139,17 @@ def _tenant_of(tenant: str | None, *, operator: bool) -> str:
     return ALL if operator else DEFAULT_TENANT if tenant is None else tenant
 
 
-def _show_created(console: Console, made: Mapping[str, Any]) -> None:
-    console.print(f"API key {made['key_id']} ({printable(made['name'])}) may {_allowed(made)}.", soft_wrap=True)
-    console.print()
-    console.print(Text(made["secret"], style="bold green"), soft_wrap=True)
-    console.print()
-    console.print("This is the only time that it is shown. Keep it where secrets are kept.", style="yellow")
-    console.print("A service that runs without keys asks every caller for one from its next start.")
-
-
-def _show_keys(console: Console, keys: Sequence[Mapping[str, Any]]) -> None:
-    if not keys:
-        console.print("There are no API keys; make one with: holdfast access create")
-        return
-    rows = [
-        (key["key_id"], printable(key["name"]), printable(_reach(key)), ", ".join(key["rights"]), _standing(key))
-        for key in keys
-    ]
-    show_rows(console, ("id!", "name", "for", "rights", "state"), rows)
-
-
-def _show_revoked(console: Console, key: Mapping[str, Any]) -> None:
-    console.print(f"API key {key['key_id']} ({printable(key['name'])}) is revoked.", soft_wrap=True)
-
-
-def _allowed(key: Mapping[str, Any]) -> str:
-    return f"{', '.join(key['rights'])} for {printable(_reach(key))}"
-
-
 def _reach(key: Mapping[str, Any]) -> str:
-    parts = ["every tenant" if key["tenant"] == ALL else f"tenant {key['tenant']}"]
-    for name, word in (("users", "user"), ("agents", "agent")):
-        if key[name]:
-            parts.append(f"{word if len(key[name]) == 1 else name} {', '.join(key[name])}")
-    return "; ".join(parts)
+    whose = "every tenant" if key["tenant"] == ALL else f"tenant {key['tenant']}"
+    names = [name for name in ("users", "agents") if key[name]]
+    bound = [f"{name if len(key[name]) > 1 else name[:-1]} {', '.join(key[name])}" for name in names]
+    return "; ".join([whose, *bound])
 
 
-def _standing(key: Mapping[str, Any]) -> Text:
+def _describe_state(key: Mapping[str, Any]) -> Text:
     if key["revoked_at"] is not None:
-        return Text(f"revoked {minute(key['revoked_at'])}", style="bright_black")
+        return dim(f"revoked {minute(key['revoked_at'])}")
     if not key["valid"]:
-        return Text(f"expired {minute(key['expires_at'])}", style="bright_black")
-    used = minute(key["last_used_at"], "never")
+        return dim(f"expired {minute(key['expires_at'])}")
     until = "" if key["expires_at"] is None else f", until {minute(key['expires_at'])}"
-    return Text(f"last used: {used}{until}", style="green")
+    return good(f"last used: {minute(key['last_used_at'])}{until}")

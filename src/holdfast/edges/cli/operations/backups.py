@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-from rich.console import Console
 from rich.text import Text
 
-from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, NotFoundError
+from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DEFAULT_TENANT, Yes, argument, flag, of_store, of_tenant, option
 from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import console, error_console, printable, show
-from holdfast.edges.cli.progress import is_watched, show_progress
-from holdfast.edges.cli.render import counted, minute, show_rows
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, good, list_of, minute, plural, warn
 
 if TYPE_CHECKING:
     from holdfast.backups.restore import Restored
@@ -26,116 +21,165 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
 
 _LATEST: Final = "latest"
-_ID: Final = """id=$(holdfast backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')"""
-_CLOCK: Final = "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
+_ID: Final = """id=$(holdfast backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p' | tail -n 1)"""
 
 backup = add_group(
+    __name__,
     "backup",
     about="Make backups, see that they are good, and bring back what is in them.",
     examples=["holdfast backup create\nholdfast backup verify latest --restore"],
 )
-Which = Annotated[str, typer.Argument(metavar="ID|latest", help="Which backup; latest is the latest whole one.")]
+Which = Annotated[str, argument("ID|latest", "Which backup; latest is the latest whole one.")]
+TrustClock = Annotated[
+    bool,
+    flag(
+        "--confirm",
+        "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it.",
+    ),
+]
+
+
+def _show_made(made: Mapping[str, Any]) -> Iterator[Part]:
+    yield good(f"Backup {made['id']}: {_memories_of(made)} ({_join_kinds(made['kinds'])}).")
+    written, size = _format_size(made["written"]), _format_size(made["bytes"])
+    yield f"{written} were written, {size} belong to it; kept until {minute(made['keeps_until'])}."
+    if made["problem"]:
+        yield bad(f"NOT EVERYONE is in it: {made['problem']}")
 
 
 @command(
     backup,
     "create",
+    of_store,
+    render=_show_made,
     examples=("holdfast backup create --kind persona", "holdfast backup create --full --json"),
 )
 def create(
+    call: Call,
     *,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only memories of this kind, and what goes with them; repeatable."),
+        option("--kind", "KIND", "Only memories of this kind, and what goes with them; repeatable."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Copy everything, also what has not changed since the backup before.")
+        bool, flag("--full", "Copy everything, also what has not changed since the backup before.")
     ] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help=_CLOCK)] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    confirm: TrustClock = False,
+) -> Any:
     """Make a backup of the store as it is now, while others go on using it.
 
     What belongs to a user is sealed under the user's key. Without --kind it has memories of every kind, with rules,
     agents, conversations and the audit chain; working and short-term memory are never in a backup. Ends with exit
     code 3 if a user is not in it whose key cannot be opened.
     """
-    with open_engine(home, url, quiet=as_json) as engine:
-        total = _count(engine, kinds) if is_watched(silent=as_json) else 0
-        with show_progress("backing up", total, silent=as_json) as advance:
-            made = engine.backups.create(kinds or None, full=full, confirm=confirm, progress=advance)
-    show(made.as_dict(), _show_made, as_json=as_json)
-    if made.left_out:
-        raise typer.Exit(ExitCode.UNHEALTHY)
+    total = _count(call.engine, kinds) if call.is_watched else 0
+    with call.progress("backing up", total) as advance:
+        made = call.engine.backups.create(kinds or None, full=full, confirm=confirm, progress=advance)
+    return Output(made.as_dict(), code=ExitCode.UNHEALTHY if made.left_out else 0)
 
 
-@command(backup, "list", examples=("holdfast backup list",))
-def list_backups(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
+def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+    return [
+        one["id"],
+        minute(one["created_at"], "unknown"),
+        _join_kinds(one["kinds"]),
+        one["users"],
+        one["memories"],
+        _format_size(one["bytes"]),
+        _format_size(one["written"]),
+        minute(one["keeps_until"], "unknown"),
+        _describe_trial(one),
+    ]
+
+
+def _describe_trial(one: Mapping[str, Any]) -> Text:
+    if one["problem"]:
+        return bad(one["problem"])
+    return warn("not tried yet") if one["good"] is None else good(f"good ({minute(one['tried_at'])})")
+
+
+@command(
+    backup,
+    "list",
+    of_store,
+    render=list_of(
+        "backup!, made!, kinds, users>, memories>, size>, new>, kept until!, trial",
+        _to_row,
+        empty="No backup has been made yet; make one with: holdfast backup create",
+    ),
+    examples=("holdfast backup list",),
+)
+def list_backups(call: Call) -> Any:
     """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
-    with open_engine(home, url, quiet=as_json, purpose="restore") as engine:
-        found = [one.as_dict() for one in engine.backups.list()]
-    show(found, _show_list, as_json=as_json)
+    call.purpose = "restore"
+    return [one.as_dict() for one in call.engine.backups.list()]
+
+
+def _show_check(check: Mapping[str, Any]) -> Iterator[Part]:
+    looked = f"{_memories_of(check)}, {_format_size(check['bytes'])} in {check['seconds']:,.1f} s"
+    gone = f"; {plural(check['erased'], 'erased user')} cannot be read any more" if check["erased"] else ""
+    if check["good"]:
+        how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
+        yield good(f"{how}: {looked}{gone}.")
+        if not check["restored"]:
+            yield f"To try it out too: holdfast backup verify {check['id']} --restore"
+        return
+    yield Rows("what is wrong", [(problem,) for problem in check["problems"]])
+    yield bad(f"DAMAGED: backup {check['id']}, {looked}{gone}.")
+    yield "Make another that copies everything: holdfast backup create --full"
 
 
 @command(
     backup,
     "verify",
+    of_store,
+    render=_show_check,
     examples=(
         "holdfast backup create\nholdfast backup verify latest",
         "holdfast backup verify latest --restore --json",
     ),
 )
 def verify(
+    call: Call,
     *,
     which: Which,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Also restore it into a store of its own, read that again and compare.")
+        bool, flag("--restore", "Also restore it into a store of its own, read that again and compare.")
     ] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Read all of a backup and see that each byte is as it was written.
 
     Only one that was restored on trial counts as good, and only when a later one is good may an old one go. Ends with
     exit code 3 if something is wrong, and says what.
     """
-    with open_engine(home, url, quiet=as_json, purpose="restore") as engine:
-        chosen = _latest(engine) if which == _LATEST else which
-        total = _memories_in(engine, chosen)
-        with show_progress("restoring on trial" if restore else "verifying", total, silent=as_json) as advance:
-            check = engine.backups.verify(chosen, restore=restore, progress=advance)
-    show(check.as_dict(), _show_check, as_json=as_json)
-    if not check:
-        raise typer.Exit(ExitCode.UNHEALTHY)
+    call.purpose = "restore"
+    backups = call.engine.backups
+    chosen = _latest(call.engine) if which == _LATEST else which
+    # One that cannot be trusted has no number here: that is for verify to tell of.
+    total = next((one.memories for one in backups.list() if one.id == chosen), 0)
+    with call.progress("restoring on trial" if restore else "verifying", total) as advance:
+        check = backups.verify(chosen, restore=restore, progress=advance)
+    return Output(check.as_dict(), code=0 if check else ExitCode.UNHEALTHY)
 
 
 @command(
     backup,
     "restore",
+    of_tenant,
     examples=(
         "holdfast add 'Likes tea' --user alice\nholdfast backup create\nholdfast backup restore latest --yes",
         "holdfast backup restore latest --user alice --yes --json",
     ),
 )
 def restore(
+    call: Call,
     *,
     which: Which,
-    user: Annotated[str | None, typer.Option("--user", "-u", metavar="USER", help="Only what is this user's.")] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="ID", help="Only this memory of the user's.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Memories that are there become what they were.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a store in use is changed.")] = False,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    user: Annotated[str | None, option("--user -u", "USER", "Only what is this user's.")] = None,
+    memory: Annotated[str | None, option("--memory", "ID", "Only this memory of the user's.")] = None,
+    overwrite: Annotated[bool, flag("--overwrite", "Memories that are there become what they were.")] = False,
+    yes: Yes = False,
+) -> Any:
     """Bring back what a backup holds; nobody who was erased since comes back.
 
     Into a store that nothing was ever kept in: all of it, exactly as it was. Into one in use: the memories,
@@ -144,61 +188,77 @@ def restore(
     """
     if memory is not None and user is None:
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
-    with open_engine(home, url, tenant, quiet=as_json, purpose="restore") as engine:
-        chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
-        if not yes and (user is not None or engine.backups.is_store_used()):
-            _ask(chosen, user, memory, overwrite=overwrite, silent=as_json)
-        total = sum(one.memories for one in chosen)
-        with show_progress("restoring", total, silent=as_json) as advance:
-            options: dict[str, Any] = {"user_id": user, "memory_id": memory, "overwrite": overwrite}
-            done = _restore_each(engine, chosen, {**options, "progress": advance})
-    how = "what it holds" if overwrite else "what was missing"
-    show([one.as_dict() for one in done], lambda console, said: _show_restored(console, said, how), as_json=as_json)
-    if any(one.binned for one in done) and not as_json:
-        _point_to_bin(sum(one.binned for one in done), user, memory, tenant)
+    call.purpose = "restore"
+    engine = call.engine
+    chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
+    if not yes and (user is not None or engine.backups.is_store_used()):
+        says = _describe_restore(chosen, user, memory, overwrite=overwrite)
+        call.ask("Bring it back?", [f"{says[0].upper()}{says[1:]}."], otherwise=says)
+    with call.progress("restoring", sum(one.memories for one in chosen)) as advance:
+        options: dict[str, Any] = {"user_id": user, "memory_id": memory, "overwrite": overwrite}
+        done = _restore_each(engine, chosen, {**options, "progress": advance})
+
+    def show(said: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+        yield from _show_restored(said, "what it holds" if overwrite else "what was missing")
+        if binned := sum(one["binned"] for one in said):
+            yield f"{_are(binned)} in the recycle bin: {_bin_command(user, memory, call.tenant)}"
+
+    return Output([one.as_dict() for one in done], show)
 
 
-@command(backup, "rotate", examples=("holdfast backup rotate",))
-def rotate(
-    *,
-    confirm: Annotated[bool, typer.Option("--confirm", help=_CLOCK)] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def _show_rotated(done: Mapping[str, Any]) -> Iterator[Part]:
+    words = {
+        "removed": Text("removed: past its time"),
+        "kept": warn("kept past its time: no later one is good"),
+        "rewritten": Text("rewritten: without the erased"),
+        "damaged": bad("DAMAGED: left as it is"),
+        "waiting": warn("must wait for the clock: only by it is it past its time"),
+        "ahead": warn("dated later than now: left alone; see holdfast backup remove"),
+    }
+    rows = [(one, said) for name, said in words.items() for one in done[name]]
+    if rows:
+        yield Rows("backup!, what was done", rows)
+    if done["waiting_for"]:
+        yield warn(f"Backups must wait: {done['waiting_for']}.")
+    yield from _show_objects(done)
+
+
+@command(backup, "rotate", of_store, render=_show_rotated, examples=("holdfast backup rotate",))
+def rotate(call: Call, *, confirm: TrustClock = False) -> Any:
     """Remove the backups past their time, and take what was sealed for the erased out of the others.
 
     30 days, 90 for those of persona alone; never the last good one of a kind. The schedule does it every day. Those
     that are dated later than now are left alone, and named.
     """
-    with open_engine(home, url, quiet=as_json) as engine:
-        done = engine.backups.rotate(confirm=confirm)
-    show(done.as_dict(), _show_rotated, as_json=as_json)
+    return call.engine.backups.rotate(confirm=confirm).as_dict()
+
+
+def _show_removed(done: Mapping[str, Any]) -> Iterator[Part]:
+    yield good(f"Removed backup {done['removed'][0]}.")
+    if done["damaged"]:
+        yield "What it alone referred to stays while another backup cannot be read: holdfast backup list"
+    yield from _show_objects(done)
 
 
 @command(
     backup,
     "remove",
+    of_store,
+    render=_show_removed,
     examples=(f"holdfast backup create\n{_ID}\nholdfast backup remove $id --confirm --even-last",),
 )
 def remove(
+    call: Call,
     *,
-    which: Annotated[str, typer.Argument(metavar="ID", help="Which backup.")],
-    confirm: Annotated[bool, typer.Option("--confirm", help="It is to go, for good.")] = False,
-    even_last: Annotated[
-        bool, typer.Option("--even-last", help="Even if it may be the last good one of a kind.")
-    ] = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+    which: Annotated[str, argument("ID", "Which backup.")],
+    confirm: Annotated[bool, flag("--confirm", "It is to go, for good.")] = False,
+    even_last: Annotated[bool, flag("--even-last", "Even if it may be the last good one of a kind.")] = False,
+) -> Any:
     """Remove one backup for good, such as one that is damaged, or was made under a clock that ran ahead.
 
     What other backups refer to stays. Refused while no other backup that is good has all of its kinds.
     """
-    with open_engine(home, url, quiet=as_json) as engine:
-        done = engine.backups.remove(which, confirm=confirm, even_last=even_last)
-    show(done.as_dict(), _show_removed, as_json=as_json)
+    return call.engine.backups.remove(which, confirm=confirm, even_last=even_last).as_dict()
 
 
 # --- which, and how much ----------------------------------------------------------------------------------------------
@@ -249,28 +309,16 @@ def _count(engine: Holdfast, kinds: Sequence[str] | None) -> int:
     return engine.backups.count_memories(kinds or None)
 
 
-def _memories_in(engine: Holdfast, backup_id: str) -> int:
-    """How many memories a backup says that it has; one that cannot be trusted is for ``verify`` to tell of."""
-    return next((one.memories for one in engine.backups.list() if one.id == backup_id), 0)
-
-
 # --- restoring --------------------------------------------------------------------------------------------------------
 
 
-def _ask(chosen: Sequence[Backup], user: str | None, memory: str | None, *, overwrite: bool, silent: bool) -> None:
+def _describe_restore(chosen: Sequence[Backup], user: str | None, memory: str | None, *, overwrite: bool) -> str:
     every = "what is there and what is missing" if overwrite else "what is missing"
-    what = every if memory is None else f"memory {printable(memory)}"
-    whom = "of everyone" if user is None else f"of {printable(user)}"
-    then = "; memories that are there become what they were" if overwrite else "; what is there stays as it is"
-    says = f"the store is in use: {what} {whom} would be brought back from {_named(chosen)}{then}"
-    if silent or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfirmationNeededError(f"{says}. Nothing was changed: confirm with --yes")
-    error_console().print(f"{says[0].upper()}{says[1:]}.", soft_wrap=True)
-    typer.confirm("Bring it back?", err=True, abort=True)
-
-
-def _named(chosen: Sequence[Backup]) -> str:
-    return " and ".join(f"{one.id} ({', '.join(one.kinds)}, {minute(one.created_at)})" for one in chosen)
+    what = every if memory is None else f"memory {memory}"
+    whom = "of everyone" if user is None else f"of {user}"
+    then = "memories that are there become what they were" if overwrite else "what is there stays as it is"
+    named = " and ".join(f"{one.id} ({', '.join(one.kinds)}, {minute(one.created_at)})" for one in chosen)
+    return f"the store is in use: {what} {whom} would be brought back from {named}; {then}"
 
 
 def _restore_each(engine: Holdfast, chosen: Sequence[Backup], options: Mapping[str, Any]) -> list[Restored]:
@@ -285,68 +333,6 @@ def _restore_each(engine: Holdfast, chosen: Sequence[Backup], options: Mapping[s
     if missing is not None and not done:
         raise missing
     return done
-
-
-# --- how it looks -----------------------------------------------------------------------------------------------------
-
-
-def _show_made(console: Console, made: Mapping[str, Any]) -> None:
-    console.print(
-        f"Backup {made['id']}: {_memories(made)} ({_kinds(made['kinds'])}).",
-        style="green",
-        soft_wrap=True,
-    )
-    console.print(
-        f"{_size(made['written'])} were written, {_size(made['bytes'])} belong to it; kept until "
-        f"{minute(made['keeps_until'])}.",
-        soft_wrap=True,
-    )
-    if made["problem"]:
-        console.print(f"NOT EVERYONE is in it: {printable(made['problem'])}", style="bold red", soft_wrap=True)
-
-
-def _show_list(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    if not found:
-        console.print("No backup has been made yet; make one with: holdfast backup create")
-        return
-    rows = [
-        (
-            one["id"],
-            minute(one["created_at"] or None, "?"),
-            _kinds(one["kinds"]),
-            f"{one['users']:,}",
-            f"{one['memories']:,}",
-            _size(one["bytes"]),
-            _size(one["written"]),
-            minute(one["keeps_until"] or None, "?"),
-            _trial(one),
-        )
-        for one in found
-    ]
-    columns = ("backup!", "made!", "kinds", "users>", "memories>", "size>", "new>", "kept until!", "trial")
-    show_rows(console, columns, rows)
-
-
-def _trial(one: Mapping[str, Any]) -> Text:
-    if one["problem"]:
-        return Text(printable(one["problem"]), style="bold red")
-    if one["good"] is None:
-        return Text("not tried yet", style="yellow")
-    return Text(f"good ({minute(one['tried_at'])})", style="green")
-
-
-def _show_check(console: Console, check: Mapping[str, Any]) -> None:
-    looked = f"{_memories(check)}, {_size(check['bytes'])} in {check['seconds']:,.1f} s"
-    gone = f"; {counted(check['erased'], 'erased user')} cannot be read any more" if check["erased"] else ""
-    if check["good"]:
-        how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
-        console.print(f"{how}: {looked}{gone}.", style="green", soft_wrap=True)
-        if not check["restored"]:
-            console.print(f"To try it out too: holdfast backup verify {check['id']} --restore", soft_wrap=True)
-        return
-    show_rows(console, ("what is wrong",), [(printable(problem),) for problem in check["problems"]])
-    console.print(f"DAMAGED: backup {check['id']}, {looked}{gone}.", style="bold red", soft_wrap=True)
-    console.print("Make another that copies everything: holdfast backup create --full")
 
 
 #: What a restore counts, in words for one and for more; what is 0 is left out.
@@ -378,69 +364,47 @@ _COUNTED: Final = {
 _BACK: Final = ("memories", "sessions", "messages", "facts", "holds", "objects")
 
 
-def _show_restored(console: Console, done: Sequence[Mapping[str, Any]], how: str) -> None:
+def _show_restored(done: Sequence[Mapping[str, Any]], how: str) -> Iterator[Part]:
     for one in done:
-        whence = f"from backup {one['backup_id']} ({_kinds(one['kinds'])})"
+        whence = f"from backup {one['backup_id']} ({_join_kinds(one['kinds'])})"
         if one["whole"] or any(one[name] for name in _BACK):
             what = "the whole store" if one["whole"] else how
-            said, style = f"Restored {what} {whence}: {counted(one['users'], 'user')}.", "green"
+            yield good(f"Restored {what} {whence}: {plural(one['users'], 'user')}.")
         else:
-            said, style = f"Nothing was brought back {whence}.", ""
-        console.print(said, style=style, soft_wrap=True)
-        rows = [(words[one[name] != 1], f"{one[name]:,}") for name, words in _COUNTED.items() if one.get(name)]
+            yield f"Nothing was brought back {whence}."
+        rows = [(words[one[name] != 1], one[name]) for name, words in _COUNTED.items() if one.get(name)]
         if rows:
-            show_rows(console, ("what", "how many>"), rows)
+            yield Rows("what, how many>", rows)
         elif not one["whole"] and not one["binned"]:
-            console.print("Nothing was missing.")
+            yield "Nothing was missing."
 
 
-def _point_to_bin(count: int, user: str | None, memory: str | None, tenant: str) -> None:
-    """Say how what is in the recycle bin is brought back."""
-    whose = "" if user is None else f" --user {printable(user)}"
-    where = "" if tenant == DEFAULT_TENANT else f" --tenant {printable(tenant)}"
-    how = "list" if user is None else "restore" if memory is None else f"restore --memory {printable(memory)}"
-    are = "is" if count == 1 else "are"
-    console().print(f"{count:,} {are} in the recycle bin: holdfast recycle {how}{whose}{where}", soft_wrap=True)
+def _bin_command(user: str | None, memory: str | None, tenant: str) -> str:
+    """How what is in the recycle bin is brought back."""
+    whose = "" if user is None else f" --user {user}"
+    where = "" if tenant == DEFAULT_TENANT else f" --tenant {tenant}"
+    how = "list" if user is None else "restore" if memory is None else f"restore --memory {memory}"
+    return f"holdfast recycle {how}{whose}{where}"
 
 
-def _show_rotated(console: Console, done: Mapping[str, Any]) -> None:
-    words = {
-        "removed": ("removed: past its time", ""),
-        "kept": ("kept past its time: no later one is good", "yellow"),
-        "rewritten": ("rewritten: without the erased", ""),
-        "damaged": ("DAMAGED: left as it is", "bold red"),
-        "waiting": ("waits: past its time by the clock alone", "yellow"),
-        "ahead": ("dated later than now: left alone; see holdfast backup remove", "yellow"),
-    }
-    rows = [(one, Text(said, style=style)) for name, (said, style) in words.items() for one in done[name]]
-    if rows:
-        show_rows(console, ("backup!", "what was done"), rows)
-    if done["waiting_for"]:
-        console.print(f"Backups wait: {done['waiting_for']}.", style="yellow", soft_wrap=True)
-    _show_objects(console, done)
-
-
-def _show_removed(console: Console, done: Mapping[str, Any]) -> None:
-    console.print(f"Removed backup {done['removed'][0]}.", style="green")
-    if done["damaged"]:
-        console.print("What it alone referred to stays while another backup cannot be read: holdfast backup list")
-    _show_objects(console, done)
-
-
-def _show_objects(console: Console, done: Mapping[str, Any]) -> None:
+def _show_objects(done: Mapping[str, Any]) -> Iterator[Part]:
     were = "was" if done["objects"] == 1 else "were"
-    console.print(f"{counted(done['objects'], 'object')} that no backup refers to {were} removed.")
+    yield f"{plural(done['objects'], 'object')} that no backup refers to {were} removed."
 
 
-def _memories(said: Mapping[str, Any]) -> str:
-    return f"{counted(said['memories'], 'memory', 'memories')} of {counted(said['users'], 'user')}"
+def _are(count: int) -> str:
+    return f"{count:,} {'is' if count == 1 else 'are'}"
 
 
-def _kinds(kinds: Sequence[str]) -> str:
+def _memories_of(said: Mapping[str, Any]) -> str:
+    return f"{plural(said['memories'], 'memory')} of {plural(said['users'], 'user')}"
+
+
+def _join_kinds(kinds: Sequence[str]) -> str:
     return "every kind" if set(kinds) == {kind.value for kind in DURABLE} else ", ".join(kinds)
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     """A number of bytes, as people read it."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):

@@ -1,64 +1,127 @@
-"""``holdfast doctor``: whether all that Holdfast is configured with works, and what to do where it does not."""
+"""``holdfast doctor | version | demo``: whether all works, what is installed, and a tour."""
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 from holdfast import __version__
 from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.options import Home, Json, Url
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import flag, of_store, only_json
 from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.render import table
+from holdfast.edges.cli.output import (
+    Output,
+    Part,
+    Rows,
+    bad,
+    bold,
+    console,
+    good,
+    new_table,
+    plural,
+    printable,
+    write_parts,
+)
 
-
-@command(app, "version", examples=("holdfast version --json",))
-def version(*, as_json: Json = False) -> None:
-    """Show the versions of Holdfast and Python."""
-    show({"holdfast": __version__, "python": platform.python_version()}, _show_version, as_json=as_json)
-
-
-def _show_version(console: Console, versions: Mapping[str, str]) -> None:
-    console.print(f"holdfast {versions['holdfast']} (Python {versions['python']})")
-
-
+_TOUR_WIDTH: Final = 100
+_PAUSE_SECONDS: Final = 1.2
 _MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
 
 
-@command(app, "doctor", examples=("holdfast doctor", "holdfast doctor --json"))
-def doctor(*, home: Home = None, url: Url = None, as_json: Json = False) -> None:
+class Checks:
+    """A table of checks, each detail on its own lines."""
+
+    def __init__(self, checks: Sequence[dict[str, Any]]) -> None:
+        self._checks = checks
+
+    def __rich_console__(self, target: Console, options: ConsoleOptions) -> Iterator[Table]:
+        to_fix = any(check["fix"] for check in self._checks)
+        made = new_table(target)
+        for name in ("", "check", "found", *(["what to do"] if to_fix else [])):
+            made.add_column(name, no_wrap=name == "check")
+        for check in self._checks:
+            mark, colour = _MARKS[check["status"]]
+            cells = [Text(mark, style=colour), Text(check["name"], style="" if check["status"] == "ok" else colour)]
+            cells.append(Text(printable(check["detail"], lines=True)))
+            made.add_row(*cells, *([Text(printable(check["fix"] or "nothing"), style="bold")] if to_fix else []))
+        yield made
+
+
+def _show_checks(checks: Sequence[dict[str, Any]]) -> Iterator[Part]:
+    yield Checks(checks)
+    failed, warned = (sum(check["status"] == status for check in checks) for status in ("failed", "warning"))
+    look = f"; {warned} to look at." if warned else "."
+    if failed:
+        yield bad(f"{failed} of {plural(len(checks), 'check')} failed{look}")
+    else:
+        yield good(f"{plural(len(checks), 'check')}, nothing is broken{look}")
+
+
+@command(app, "doctor", of_store, render=_show_checks, examples=("holdfast doctor", "holdfast doctor --json"))
+def doctor(call: Call) -> Any:
     """Check Python, the settings, the store, its upkeep, every server, cold storage and the models; say what to fix.
 
     Changes nothing. Ends with exit code 3 if something does not work; what merely deserves a look is a warning.
     """
     from holdfast.health import Status, check_health  # noqa: PLC0415 - imports the engine
 
-    checks = [asdict(check) for check in check_health(os.environ, url=url, home=home)]
-    show(checks, _show_checks, as_json=as_json)
-    if any(check["status"] == Status.FAILED for check in checks):
-        raise typer.Exit(ExitCode.UNHEALTHY)
+    checks = [asdict(check) for check in check_health(os.environ, url=call.url, home=call.home)]
+    failed = any(check["status"] == Status.FAILED for check in checks)
+    return Output(checks, code=ExitCode.UNHEALTHY if failed else 0)
 
 
-def _show_checks(console: Console, checks: Sequence[dict[str, Any]]) -> None:
-    to_fix = any(check["fix"] for check in checks)
-    made = table(console, "", "check", "found", *(["what to do"] if to_fix else []))
-    made.columns[1].no_wrap = True
-    for check in checks:
-        mark, colour = _MARKS[check["status"]]
-        style = "" if check["status"] == "ok" else colour
-        cells = [Text(mark, style=colour), Text(check["name"], style=style)]
-        cells.append(Text(printable(check["detail"], lines=True)))
-        made.add_row(*cells, *([Text(printable(check["fix"] or ""), style="bold")] if to_fix else []))
-    console.print(made)
-    failed = sum(check["status"] == "failed" for check in checks)
-    warned = sum(check["status"] == "warning" for check in checks)
-    said = f"{failed} of {len(checks)} checks failed" if failed else f"{len(checks)} checks, nothing is broken"
-    console.print(said + (f"; {warned} to look at." if warned else "."), style="bold red" if failed else "green")
+@command(
+    app,
+    "version",
+    only_json,
+    render=lambda found: f"holdfast {found['holdfast']} (Python {found['python']})",
+    examples=("holdfast version --json",),
+)
+def version(_: Call) -> Any:
+    """Show the versions of Holdfast and Python."""
+    return {"holdfast": __version__, "python": platform.python_version()}
+
+
+@command(app, "demo", only_json, examples=("holdfast demo --fast",))
+def demo(call: Call, *, fast: Annotated[bool, flag("--fast", "Do not pause between the stops.")] = False) -> Any:
+    """Take a short tour, from seven kinds of memory to an erasure that can be proven.
+
+    Runs in a temporary folder; nothing of yours is read or changed.
+    """
+    from holdfast.demo import NEXT, open_tour  # noqa: PLC0415 - imports the engine
+
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # missed targets stand in the tour's own table
+    screen = Console(file=io.StringIO()) if call.as_json else console()
+    screen.width = min(screen.width, _TOUR_WIDTH)
+    with open_tour() as tour:
+        write_parts(
+            screen, [bold("Holdfast"), f"Memory for AI agents that knows when to let go. {len(tour.stops)} stops."]
+        )
+        for number, stop in enumerate(tour.stops, start=1):
+            write_parts(screen, ["", Rule(f"{number}. {stop.__doc__}", align="left", style="bright_black")])
+            write_parts(screen, map(_to_part, stop(tour)))
+            if screen.is_terminal and not fast:
+                time.sleep(_PAUSE_SECONDS)
+        found = {"stops": [stop.__doc__ for stop in tour.stops], "latencies": tour.holdfast.latencies.summary()}
+    write_parts(screen, ["", "Your turn, in four lines:", Text(textwrap.indent(NEXT, "    "), style="cyan")])
+    write_parts(screen, ["Then: holdfast doctor, holdfast --help. This tour's store is gone."])
+    return Output(found, text="")
+
+
+def _to_part(shown: str | tuple[str, Any]) -> Part:
+    if isinstance(shown, tuple):
+        return Rows(*shown)
+    return Text(shown, style="cyan") if shown.startswith(">>>") else Text(printable(shown))

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-from rich.console import Console
-from rich.text import Text
-
-from holdfast.core.errors import ConfirmationNeededError, InvalidInputError
+from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DryRun, Yes, argument, option
 from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import error_console, printable, show
+from holdfast.edges.cli.output import Output, Part, Rows, bad, bold, good, indent, warn
 from holdfast.edges.cli.privacy.certificates import show_places
-from holdfast.edges.cli.progress import is_watched
-from holdfast.edges.cli.render import show_rows
-from holdfast.edges.cli.store import open_engine
 
 if TYPE_CHECKING:
-    from holdfast.engine import Holdfast
     from holdfast.privacy.erasure import Erasure
 
 _ADD: Final = "holdfast add 'Likes tea' --user alice"
@@ -41,75 +33,52 @@ _PAGES: Final = (".html", ".htm")
     ),
 )
 def erase(
+    call: Call,
     *,
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who is to be forgotten.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; you have looked at what goes.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go, or what keeps it; change nothing.")
-    ] = False,
+    user: Annotated[str, argument("USER", "Who is to be forgotten.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate", metavar="FILE", help="Write the certificate there; as a page, if it ends in .html."
-        ),
+        Path | None, option("--certificate", "FILE", "Write the certificate there; as a page, if it ends in .html.")
     ] = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Erase a user for good: every memory of every kind, from every place, past the recycle bin.
 
     A signed certificate says what was found, removed and left. Refused while a hold stands on anything of theirs. Where
     something is away just now it is pending, with exit code 75: the next sweep, or the same command, goes on with it.
     """
-    _check_writable(certificate)
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        if dry_run or not yes:
-            found = _look(engine, user)
-            if dry_run:
-                show(found, _show_found, as_json=as_json)
-                return
-            _ask(found, silent=as_json)
-        done = _erase(engine, user, certificate, silent=as_json)
-    show(done, _show_done, as_json=as_json)
-    if done["pending"]:
-        raise typer.Exit(ExitCode.TRY_AGAIN)
+    from holdfast.privacy.export.export import check_target  # noqa: PLC0415 - not needed for --help
+
+    if certificate is not None:
+        check_target(certificate, "certificate.json")  # a place that cannot be written is refused before anything goes
+    if dry_run or not yes:
+        found = _look(call, user)
+        if dry_run:
+            return Output(found, _show_found)
+        kept = f"{found['memories_and_messages']:,} memories and messages"
+        refusal = f"erasing {user!r} removes all that is kept of them ({kept}), for good; look with --dry-run first"
+        call.ask("It cannot be brought back. Erase it?", _show_found(found), otherwise=refusal)
+    with call.progress("erasing, and looking again in every place", None):
+        erasure = call.engine.erase_user(user)
+    if certificate is not None and erasure.certificate:
+        _write(certificate, erasure.certificate)
+    done = _to_dict(user, erasure, certificate)
+    return Output(done, _show_done, code=ExitCode.TRY_AGAIN if erasure.pending else 0)
 
 
-def _look(engine: Holdfast, user: str) -> dict[str, Any]:
+def _look(call: Call, user: str) -> dict[str, Any]:
     """What there is of a user, more or less: others may be writing. ``HeldError`` while a hold keeps it."""
     from holdfast.core.records import DURABLE  # noqa: PLC0415 - not needed for --help
 
-    engine.eraser.check(Subject(engine.tenant, user))  # what would be refused is not asked about
+    engine = call.engine
+    subject = Subject(engine.tenant, user)
+    engine.eraser.check(subject)  # what would be refused is not asked about
     kinds = {kind.value: engine.quotas.get(kind, user).memories for kind in DURABLE}
-    total = engine.parts.reader.size(Subject(engine.tenant, user))
+    total = engine.parts.reader.size(subject)
     return {"user_id": user, "memories": kinds, "memories_and_messages": max(total, sum(kinds.values()))}
 
 
-def _ask(found: Mapping[str, Any], *, silent: bool) -> None:
-    if silent or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfirmationNeededError(
-            f"erasing {found['user_id']!r} removes all that is kept of them "
-            f"({found['memories_and_messages']:,} memories and messages), for good; nothing was changed: look with "
-            "--dry-run, then confirm with --yes"
-        )
-    _show_found(error_console(), found)
-    typer.confirm("It cannot be brought back. Erase it?", err=True, abort=True)
-
-
-def _erase(engine: Holdfast, user: str, file: Path | None, *, silent: bool) -> dict[str, Any]:
-    if is_watched(silent=silent):
-        with error_console().status("erasing, and looking again in every place"):
-            erasure = engine.erase_user(user)
-    else:
-        erasure = engine.erase_user(user)
-    if file is not None and erasure.certificate:
-        _write(file, erasure.certificate)
-    return _shown(user, erasure, file)
-
-
-def _shown(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
+def _to_dict(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
     issued = erasure.certificate or {}
     return {
         "user_id": user,
@@ -121,14 +90,6 @@ def _shown(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
         "certificate": issued.get("id"),
         "file": str(file) if file is not None and issued else None,
     }
-
-
-def _check_writable(file: Path | None) -> None:
-    """Refuse a place that a certificate cannot be written to before anything is erased."""
-    from holdfast.privacy.export.export import check_target  # noqa: PLC0415 - not needed for --help
-
-    if file is not None:
-        check_target(file, "certificate.json")
 
 
 def _write(file: Path, issued: Mapping[str, Any]) -> None:
@@ -144,39 +105,33 @@ def _write(file: Path, issued: Mapping[str, Any]) -> None:
         ) from None
 
 
-def _show_found(console: Console, found: Mapping[str, Any]) -> None:
-    who = printable(found["user_id"])
+def _show_found(found: Mapping[str, Any]) -> Iterator[Part]:
     if not found["memories_and_messages"]:
-        console.print(f"Nothing is kept of {who}.")
+        yield f"Nothing is kept of {found['user_id']}."
         return
-    console.print(f"Of {who} would go:")
-    rows = [(kind, f"{count:,}") for kind, count in found["memories"].items() if count]
-    total = Text(f"{found['memories_and_messages']:,}", style="bold")
-    words = Text("in all, with messages, the bin and the archive", style="bold")
-    show_rows(console, ("memories!", "how many>"), [*rows, (words, total)])
+    yield f"Of {found['user_id']} would go:"
+    total = (bold("in all, with messages, the bin and the archive"), bold(found["memories_and_messages"]))
+    rows = [(kind, count) for kind, count in found["memories"].items() if count]
+    yield Rows("memories!, how many>", [*rows, total])
 
 
-def _show_done(console: Console, done: Mapping[str, Any]) -> None:
-    who = printable(done["user_id"])
+def _show_done(done: Mapping[str, Any]) -> Iterator[Part]:
+    who = done["user_id"]
     found = any(place[name] for place in done["places"] for name in ("found", "removed", "left"))
     if done["pseudonym"] is None and not done["pending"] and not found:
-        console.print(f"Nothing is kept of {who} (any more); nothing to certify.")
+        yield f"Nothing is kept of {who} (any more); nothing to certify."
         return
-    show_places(console, done["places"])
+    yield from show_places(done["places"])
     if done["pending"]:
-        console.print(
-            f"Nobody can find or read anything of {who} any more, but not all of it is gone yet:", style="yellow"
-        )
-        for reason in done["waiting_for"]:
-            console.print(Text(f"  {printable(reason)}"), soft_wrap=True)
-        console.print("The next sweep goes on with it, and so does this command. The certificate comes then.")
-        return
-    if done["pseudonym"] is None:
-        console.print(f"Nothing was ever kept of {who} under a pseudonym; nothing to certify.")
-        return
-    console.print(f"Erased {who}, pseudonym {done['pseudonym']}.", style="green", soft_wrap=True)
-    if done["certificate"] is None:
-        console.print("No certificate could be issued; see the warning above.", style="bold red")
+        yield warn(f"Nobody can find or read anything of {who} any more, but not all of it is gone yet:")
+        yield from (indent(reason) for reason in done["waiting_for"])
+        yield "The next sweep goes on with it, and so does this command. The certificate comes then."
+    elif done["pseudonym"] is None:
+        yield f"Nothing was ever kept of {who} under a pseudonym; nothing to certify."
     else:
-        where = f", written to {printable(done['file'])}" if done["file"] else ""
-        console.print(f"Certificate {done['certificate']}{where}.", soft_wrap=True)
+        yield good(f"Erased {who}, pseudonym {done['pseudonym']}.")
+        where = f", written to {done['file']}" if done["file"] else ""
+        if done["certificate"] is None:
+            yield bad("No certificate could be issued; see the warning above.")
+        else:
+            yield f"Certificate {done['certificate']}{where}."

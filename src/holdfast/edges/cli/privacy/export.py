@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
-
-import typer
-from rich.console import Console
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.options import DEFAULT_TENANT, Home, Json, Tenant, Url
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.progress import is_watched, show_progress
-from holdfast.edges.cli.render import minute, show_rows
-from holdfast.edges.cli.store import open_engine
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import STDIO, argument, option
+from holdfast.edges.cli.output import Output, Part, Rows, minute, plural, warn
 
-_STDOUT: Final = "-"
 _ADD: Final = 'holdfast add "Likes tea" --user alice'
 #: What a file's name is left with of a user's id.
 _UNSAFE: Final = re.compile(r"[^\w.@+-]+")
+_COUNTED: Final = ("conversations", "facts", "collections", "quotas", "rules", "holds", "audit")
+
+
+def _show_done(done: Mapping[str, Any]) -> Iterator[Part]:
+    counts = {**done["memories"], **{name: done[name] for name in _COUNTED if name in done}}
+    yield Rows("held!, how many>", [(name.replace("_", " "), count) for name, count in counts.items() if count])
+    if done["incomplete"]:
+        memories = plural(done["incomplete"], "memory")
+        yield warn(f"Only a part of {memories} could be read; each has a note that says why.")
+    yield f"Written to {done['file']}, as of {minute(done['export_date'])}."
 
 
 @command(
     app,
     "export",
+    render=_show_done,
     examples=(
         f"{_ADD}\nholdfast export alice --to alice.zip",
         f"{_ADD}\nholdfast export alice --json",
@@ -34,55 +39,26 @@ _UNSAFE: Final = re.compile(r"[^\w.@+-]+")
     ),
 )
 def export(
+    call: Call,
     *,
-    user: Annotated[str, typer.Argument(metavar="USER", help="Whose data.")],
+    user: Annotated[str, argument("USER", "Whose data.")],
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="FILE", help="The ZIP to write, or - for stdout; export-USER.zip here, if not given."
-        ),
+        str | None, option("--to", "FILE", "The ZIP to write, or - for stdout; export-USER.zip here, if not given.")
     ] = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    home: Home = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place.
 
     The ZIP has a page to read (index.html) and files for programs, with a schema. With --json and without --to, all of
     it is one JSON document on stdout, which is put together in memory.
     """
-    if to == _STDOUT and as_json:
+    if to == STDIO and call.as_json:
         raise InvalidInputError("--to - writes the ZIP to stdout, where --json would write too; leave one of them out")
-    if to == _STDOUT and sys.stdout.isatty():
+    if to == STDIO and sys.stdout.isatty():
         raise InvalidInputError("a ZIP is nothing for a terminal; write it to a file, or into a pipe: --to - > FILE")
-    with open_engine(home, url, tenant, quiet=as_json) as engine:
-        exports = engine.parts.exports
-        total = exports.size(engine.tenant, user) if is_watched(silent=as_json) else 0
-        with show_progress("exporting", total, silent=as_json) as advance:
-            if as_json and to is None:
-                done = engine.export_user(user, progress=advance)
-            else:
-                target: Any = sys.stdout.buffer if to == _STDOUT else to or f"export-{_UNSAFE.sub('_', user)}.zip"
-                done = engine.export_user(user, target, progress=advance)
-    if to != _STDOUT:
-        show(done, _show_done, as_json=as_json)
-
-
-def _show_done(console: Console, done: Mapping[str, Any]) -> None:
-    counts = {**done["memories"], **{name: count for name, count in done.items() if name in _COUNTED}}
-    rows = [(name.replace("_", " "), f"{count:,}") for name, count in counts.items() if count]
-    if rows:
-        show_rows(console, ("held!", "how many>"), rows)
-    else:
-        console.print(f"Nothing is held on {printable(done['user_id'])}.")
-    if done["incomplete"]:
-        console.print(
-            f"Of {done['incomplete']:,} of the memories only a part could be read; each has a note that says why.",
-            style="yellow",
-            soft_wrap=True,
-        )
-    console.print(f"Written to {printable(done['file'])}, as of {minute(done['export_date'])}.", soft_wrap=True)
-
-
-_COUNTED: Final = ("conversations", "facts", "collections", "quotas", "rules", "holds", "audit")
+    total = call.engine.parts.exports.size(call.tenant, user) if call.is_watched else 0
+    target: Any = sys.stdout.buffer if to == STDIO else to or f"export-{_UNSAFE.sub('_', user)}.zip"
+    with call.progress("exporting", total) as advance:
+        if call.as_json and to is None:
+            return call.engine.export_user(user, progress=advance)
+        done = call.engine.export_user(user, target, progress=advance)
+    return Output(done, text="" if to == STDIO else None)

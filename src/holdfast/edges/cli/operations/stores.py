@@ -1,53 +1,41 @@
-"""``holdfast migrate``: a whole store into another database, without anything lost on the way."""
+"""``holdfast migrate | reembed``: a whole store into another database, or with the vectors of another embedder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.options import Home, Json
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import DryRun, of_store, option
 from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import printable, show
-from holdfast.edges.cli.progress import show_progress
-from holdfast.edges.cli.render import show_rows
+from holdfast.edges.cli.output import Output, Part, Rows, bad, bold, good, indent, plural, warn
 
 if TYPE_CHECKING:
     from holdfast.settings import Settings
     from holdfast.storage.transfer.migrate import Transferred
 
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="URL", help="The store to copy; HOLDFAST_URL or the home's, if not given."),
-]
-To = Annotated[
-    str | None,
-    typer.Option("--to", metavar="URL", help="An empty database: postgresql://user@host:5432/database."),
-]
-
 #: The folders of the state store.
 _KEPT: Final = ("keys", "ledger", "erased", "certificates", "revoked", "state")
 
 
-@command(app, "migrate", examples=('holdfast add "Likes tea" --user alice\nholdfast migrate --dry-run',))
+@command(app, "migrate", of_store, examples=('holdfast add "Likes tea" --user alice\nholdfast migrate --dry-run',))
 def migrate(
+    call: Call,
     *,
-    source: From = None,
-    target: To = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be copied, and whether it can be; change nothing.")
-    ] = False,
-    home: Home = None,
-    as_json: Json = False,
-) -> None:
+    source: Annotated[
+        str | None, option("--from", "URL", "The store to copy; HOLDFAST_URL or the home's, if not given.")
+    ] = None,
+    target: Annotated[
+        str | None, option("--to", "URL", "An empty database: postgresql://user@host:5432/database.")
+    ] = None,
+    dry_run: DryRun = False,
+) -> Any:
     """Copy everything into PostgreSQL: holdfast migrate --to postgresql://user@host:5432/database
 
     Stop whatever uses the store first. All rows are read back and compared; until then the copy cannot be opened. Cut
@@ -58,16 +46,12 @@ def migrate(
 
     if target is None and not dry_run:
         raise typer.BadParameter("say where to copy to: --to postgresql://user@host:5432/database")
-    settings = read_settings(os.environ, url=source, home=home)
-    called = "HOLDFAST_URL" if source is None else "--from"
-    if dry_run:
-        show(_look(settings, target, called), _show_plan, as_json=as_json)
-        return
-    assert target is not None  # noqa: S101 - see above
-    done = _copy(settings, target, called, silent=as_json)
-    show(done, _show_done, as_json=as_json)
-    if not done["audit"]["ok"]:
-        raise typer.Exit(ExitCode.UNHEALTHY)
+    settings = read_settings(os.environ, url=source or call.url, home=call.home)
+    called = "--from" if source else "--url" if call.url else "HOLDFAST_URL"
+    if target is None or dry_run:
+        return Output(_look(settings, target, called), _show_plan)
+    done = _copy(call, settings, target, called)
+    return Output(done, _show_done, code=0 if done["audit"]["ok"] else ExitCode.UNHEALTHY)
 
 
 def _look(settings: Settings, target: str | None, called: str) -> dict[str, Any]:
@@ -88,7 +72,7 @@ def _look(settings: Settings, target: str | None, called: str) -> dict[str, Any]
     }
 
 
-def _copy(settings: Settings, url: str, called: str, *, silent: bool) -> dict[str, Any]:
+def _copy(call: Call, settings: Settings, url: str, called: str) -> dict[str, Any]:
     from holdfast.storage.transfer.migrate import transfer  # noqa: PLC0415
     from holdfast.storage.transfer.stores import check_target, open_source, open_target  # noqa: PLC0415
 
@@ -97,11 +81,11 @@ def _copy(settings: Settings, url: str, called: str, *, silent: bool) -> dict[st
         closing(open_source(settings.url, settings, called)) as source,
         closing(open_target(url, settings)) as target,
     ):
-        done = transfer(source, target, partial(show_progress, silent=silent))
-        return {"from": source.place, "to": target.place, **_shown(done), "notes": _notes(settings, done.counts)}
+        done = transfer(source, target, call.progress)
+        return {"from": source.place, "to": target.place, **_to_dict(done), "notes": _notes(settings, done.counts)}
 
 
-def _shown(done: Transferred) -> dict[str, Any]:
+def _to_dict(done: Transferred) -> dict[str, Any]:
     return {
         "rows": sum(done.counts.values()),
         "copied": done.copied,
@@ -157,35 +141,47 @@ def _is_needed(folder: Path) -> bool:
     return folder.is_dir() and any(path.name != "stores" for path in folder.iterdir())
 
 
-def _show_plan(console: Console, plan: Mapping[str, Any]) -> None:
-    console.print(f"From {printable(plan['from'])} would be copied:", soft_wrap=True)
-    rows = [(line["table"], f"{line['rows']:,}") for line in plan["tables"] if line["rows"]]
-    show_rows(console, ("table!", "rows>"), [*rows, _total(plan["rows"])])
+def _show_plan(plan: Mapping[str, Any]) -> Iterator[Part]:
+    yield f"From {plan['from']} would be copied:"
+    rows = [(line["table"], line["rows"]) for line in plan["tables"] if line["rows"]]
+    yield Rows("table!, rows>", [*rows, (bold("in all"), bold(plan["rows"]))])
     if plan["unfinished_copy_of"] is not None:
-        console.print(f"A copy of {printable(plan['unfinished_copy_of'])} was begun there.", soft_wrap=True)
-    _show_notes(console, plan)
-    console.print("Nothing was changed.")
+        yield f"A copy of {plan['unfinished_copy_of']} was begun there."
+    yield from map(warn, plan["notes"])
+    yield "Nothing was changed."
 
 
-def _show_done(console: Console, done: Mapping[str, Any]) -> None:
-    rows = [(line["table"], f"{line['rows']:,}", "the same") for line in done["tables"] if line["rows"]]
-    show_rows(console, ("table!", "rows>", "compared"), [*rows, (*_total(done["rows"]), "")])
+def _show_done(done: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [(line["table"], line["rows"], "the same") for line in done["tables"] if line["rows"]]
+    yield Rows("table!, rows>, compared", [*rows, (bold("in all"), bold(done["rows"]), "the same")])
     how = "The source had changed, so the copy was begun anew. " if done["begun_anew"] else ""
     how += "Went on where it was cut short. " if done["resumed"] else ""
-    rate = f"{done['copied']:,} rows in {done['seconds']:.1f} s ({done['rows_per_second']:,} a second)"
-    console.print(f"{how}Copied {rate} into {printable(done['to'])}.", style="green", soft_wrap=True)
+    rate = f"{plural(done['copied'], 'row')} in {done['seconds']:.1f} s ({done['rows_per_second']:,} a second)"
+    yield good(f"{how}Copied {rate} into {done['to']}.")
     if not done["audit"]["ok"]:
-        console.print("The audit chain is BROKEN, as it is in the source:", style="bold red")
+        yield bad("The audit chain is BROKEN, as it is in the source:")
         for finding in done["audit"]["findings"]:
-            console.print(f"  {printable(finding['chain'])} {finding['seq']}: {printable(finding['problem'])}")
-    _show_notes(console, done)
-    console.print("Now set HOLDFAST_URL to the new store. The old one was left as it was.", soft_wrap=True)
+            yield indent(f"{finding['chain']} {finding['seq']}: {finding['problem']}")
+    yield from map(warn, done["notes"])
+    yield "Now set HOLDFAST_URL to the new store. The old one was left as it was."
 
 
-def _show_notes(console: Console, said: Mapping[str, Any]) -> None:
-    for note in said["notes"]:
-        console.print(Text(printable(note), style="yellow"), soft_wrap=True)
+def _show_reembedded(done: Mapping[str, Any]) -> str:
+    count, model = done["reembedded"], done["model"]
+    return (
+        f"Embedded {plural(count, 'memory')} with {model}."
+        if count
+        else f"Every memory has vectors of {model} already."
+    )
 
 
-def _total(rows: int) -> tuple[Text, Text]:
-    return Text("in all", style="bold"), Text(f"{rows:,}", style="bold")
+@command(app, "reembed", render=_show_reembedded, examples=("holdfast reembed",))
+def reembed(call: Call) -> Any:
+    """Give every memory vectors of the embedder in use, after HOLDFAST_EMBEDDER has changed.
+
+    Recall does this by itself, a little with each query; this does all of it now.
+    """
+    engine = call.engine
+    engine.embedder.embed(["is it there?"])  # the engine writes on without its embedder; here that is the point
+    with call.progress("embedding memories", None) as advance:
+        return {"reembedded": engine.reembed(advance), "model": engine.embedder.id}

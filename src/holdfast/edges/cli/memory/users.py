@@ -1,0 +1,114 @@
+"""``holdfast user list`` and ``holdfast quota show | set``: who the users are, and how much each may hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.records import DURABLE, MemoryType
+from holdfast.edges.cli.app import add_group, command
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import Limit, argument, option
+from holdfast.edges.cli.output import Cell, list_of, minute
+
+user = add_group(__name__, "user", about="List the users whose memories are kept.", examples=["holdfast user list"])
+
+
+def _user_row(one: Mapping[str, Any]) -> list[Cell]:
+    return [one["user_id"], one["memories"], one["sessions"], minute(one["last_active_at"])]
+
+
+@command(
+    user,
+    "list",
+    render=list_of(
+        "user, memories>, sessions>, last active!", _user_row, empty="No memories are kept of anybody in this tenant."
+    ),
+    examples=("holdfast user list", "holdfast user list --tenant acme --limit 20 --json"),
+)
+def list_users(
+    call: Call,
+    *,
+    limit: Limit = 100,
+    after: Annotated[
+        str | None, option("--after", "USER", "Only users that come after this one: the next page.")
+    ] = None,
+) -> Any:
+    """List the users of a tenant of whom something is kept, by name: how much, and when it was last used."""
+    return call.engine.users(after=after, limit=limit)
+
+
+quota = add_group(
+    __name__,
+    "quota",
+    about="Show and set how much of each kind a user may hold.",
+    examples=["holdfast quota show alice"],
+)
+Most = Annotated[str | None, option("--max-memories", "N", "How many memories; unlimited: no limit.")]
+MostBytes = Annotated[str | None, option("--max-bytes", "N", "How many bytes of content; unlimited: no limit.")]
+
+
+def _quota_row(usage: Mapping[str, Any]) -> list[Cell]:
+    limits = [usage["memories"], _format(usage["max_memories"]), usage["bytes"], _format(usage["max_bytes"])]
+    return [usage["memory_type"], *limits]
+
+
+@command(
+    quota,
+    "show",
+    render=list_of("kind, memories>, at most>, bytes>, at most>", _quota_row, empty="There are no quotas."),
+    examples=("holdfast quota show alice",),
+)
+def show_quota(call: Call, *, user: Annotated[str, argument("USER", "Whose quotas.")]) -> Any:
+    """Show what a user holds of each kind, and how much they may."""
+    return [{"memory_type": kind.value, **call.engine.quotas.get(kind, user)._asdict()} for kind in DURABLE]
+
+
+def _show_set(done: Mapping[str, Any]) -> str:
+    whom = done["user_id"] or "everyone without a quota of their own"
+    units = {"max_memories": "memories", "max_bytes": "bytes"}
+    limits = [f"{_format(done[name])} {unit}" for name, unit in units.items() if name in done]
+    return f"Quota of {done['memory_type']} for {whom}: {', '.join(limits)}."
+
+
+@command(
+    quota,
+    "set",
+    render=_show_set,
+    examples=(
+        "holdfast quota set long_term --max-memories 500 --user alice",
+        "holdfast quota set episodic --max-memories unlimited --max-bytes 1000000000",
+    ),
+)
+def set_quota(
+    call: Call,
+    *,
+    kind: Annotated[MemoryType, argument("KIND", f"The kind of memory: {', '.join(DURABLE)}.")],
+    max_memories: Most = None,
+    max_bytes: MostBytes = None,
+    user: Annotated[
+        str | None, option("--user -u", "USER", "For whom; everyone without a quota of their own, if not given.")
+    ] = None,
+) -> Any:
+    """Set a quota. A lower one removes nothing: it stops further writes."""
+    if max_memories is None and max_bytes is None:
+        raise InvalidInputError("give --max-memories, --max-bytes, or both")
+    limits = {"max_memories": _read(max_memories, "--max-memories"), "max_bytes": _read(max_bytes, "--max-bytes")}
+    call.engine.quotas.set(kind, **limits, user_id=user)
+    given = {name: None if value == math.inf else value for name, value in limits.items() if value is not None}
+    return {"memory_type": kind.value, "user_id": user, **given}
+
+
+def _read(text: str | None, name: str) -> float | None:
+    if text is None or text == "unlimited":
+        return None if text is None else math.inf
+    digits = text.replace(",", "").replace("_", "")
+    if not digits.isdecimal():
+        raise InvalidInputError(f"{name} must be a whole number of at least 0, or unlimited, not {text!r}")
+    return int(digits)
+
+
+def _format(limit: int | None) -> str:
+    return "unlimited" if limit is None else f"{limit:,}"

@@ -1,0 +1,164 @@
+"""``holdfast serve | mcp | metrics``: the service in one command, and what it offers by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from holdfast.core.content import check_id
+from holdfast.edges.cli.app import app, command
+from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.options import flag, of_store, option
+from holdfast.edges.cli.output import Output, Part, console, error_console, write_json, write_parts
+from holdfast.installation import missing_extra
+
+if TYPE_CHECKING:
+    from holdfast.edges.service.run import Where
+
+_KEY: Final = "HOLDFAST_API_KEY"
+_PORT: Final = 8422
+_STOP_SECONDS: Final = 20.0
+_PLACES: Final = {"api": "REST", "docs": "its pages", "mcp": "MCP", "metrics": "metrics", "ready": "readiness"}
+_FORMATS: Final = ("json", "text")
+
+
+def _check_format(value: str | None) -> str | None:
+    if value not in (None, *_FORMATS):
+        raise typer.BadParameter(f"{value!r} is not one of: {', '.join(_FORMATS)}")
+    return value
+
+
+@command(app, "serve", of_store, examples=("holdfast serve --check --port 0", "holdfast serve --check --port 0 --json"))
+def serve(
+    call: Call,
+    *,
+    host: Annotated[
+        str, option("--host", "HOST", "Where to listen; 0.0.0.0 for every machine that gets here.")
+    ] = "127.0.0.1",
+    port: Annotated[int, option("--port", "PORT", "The port; 0 for any that is free.")] = _PORT,
+    no_schedule: Annotated[bool, flag("--no-schedule", "Do not run the schedule: another process does.")] = False,
+    keyless: Annotated[
+        bool, flag("--keyless", "Serve this machine without asking for keys, though there are some.")
+    ] = False,
+    log_format: Annotated[
+        str | None,
+        option(
+            "--log-format",
+            "FORMAT",
+            "How the log on standard error is written: json, or text (as it is on a terminal).",
+            callback=_check_format,
+        ),
+    ] = None,
+    stop_seconds: Annotated[
+        float,
+        option("--stop-seconds", "SECONDS", "How long requests have to finish at the end.", min=1, max=3_600),
+    ] = _STOP_SECONDS,
+    check: Annotated[
+        bool, flag("--check", "Open everything that serving needs, say where it would be, and end.")
+    ] = False,
+) -> Any:
+    """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
+
+    Without API keys it serves this machine only, and asks nobody who they are. Once a key was made (holdfast access
+    create), every caller needs one, from the next start on. Ctrl-C or SIGTERM ends it, after the requests that are
+    being answered. Needs the extra called server.
+    """
+    try:
+        from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
+        from holdfast.edges.service.run import Options, run  # noqa: PLC0415
+    except ModuleNotFoundError as problem:
+        raise missing_extra("holdfast serve", "server") from problem
+
+    if call.is_new_store:
+        call.engine.close()  # from here on it is the store that is served
+
+    def announce(where: Where) -> None:
+        said = where.as_dict()
+        if call.as_json:
+            write_json(said)
+        else:
+            write_parts(console(), _show_places(said, check=check, keyless=keyless))
+        sys.stdout.flush()  # whoever reads it through a pipe waits for it
+
+    form = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
+    options = Options(host, port, not no_schedule, form, stop_seconds, keyless, call.home, call.url)
+    run(options, announce=announce, check=check)
+    return Output(None, text="")
+
+
+def _show_places(said: Mapping[str, Any], *, check: bool, keyless: bool) -> Iterator[Part]:
+    yield Text.assemble("Holdfast would serve at " if check else "Holdfast serves at ", (said["url"], "bold"))
+    for name, meaning in _PLACES.items():
+        yield Text(f"  {meaning:<10} {said[name]}")
+    if said["keys_required"]:
+        yield "Callers need an API key: Authorization: Bearer …"
+    elif keyless:  # as was asked for, though there may be keys
+        yield "No API keys are asked for (--keyless): this machine only is served, whoever uses it."
+    else:
+        yield "No API keys are asked for: this machine only is served, whoever uses it."
+        yield "Make a key with: holdfast access create --name laptop --right write"
+    if not said["schedule"]:
+        yield "The schedule is not run here: see that another process runs it."
+    if not check:
+        yield "Ctrl-C ends it."
+
+
+@command(app, "mcp", examples=("holdfast mcp --user alice --agent claude </dev/null", "holdfast mcp --json"))
+def mcp(
+    call: Call,
+    *,
+    user: Annotated[str | None, option("--user -u", "USER", "Whose memory is meant where a call does not say.")] = None,
+    agent: Annotated[
+        str | None, option("--agent -a", "AGENT", "Which agent is meant where a call does not say.")
+    ] = None,
+) -> Any:
+    """Serve an agent at standard input and output with tools to remember, search and forget (MCP).
+
+    It ends when standard input does. Clients start it themselves: docs/howto/mcp.md has what to paste into their
+    configuration. With an API key in HOLDFAST_API_KEY, the agent may do what the key allows; without, everything.
+    With --json it prints the tools with their schemas, and ends.
+    """
+    for given, what in ((user, "user_id"), (agent, "agent_id")):
+        if given is not None:
+            check_id(given, what)
+    try:
+        import mcp.server  # noqa: F401, PLC0415 - the extra is looked for here only
+    except ImportError:
+        raise missing_extra("holdfast mcp", "mcp") from None
+    from holdfast.edges.mcp.tools import Defaults, describe_tool  # noqa: PLC0415 - the extra may not be installed
+    from holdfast.edges.mcp.transport import serve_stdio  # noqa: PLC0415
+    from holdfast.edges.operations.catalog import TOOLS  # noqa: PLC0415
+
+    defaults, secret = Defaults(user, agent), os.environ.get(_KEY) or None
+    if call.as_json:
+        tools = [describe_tool(tool, defaults, keyed=secret is not None) for tool in TOOLS.values()]
+        return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    engine = call.engine
+    if sys.stdin.isatty():  # nobody but a person who tries it out
+        error_console().print("waiting for an MCP client on standard input; Ctrl-C ends it", soft_wrap=True)
+    serve_stdio(engine, secret=secret, defaults=defaults)
+    return None
+
+
+@command(app, "metrics", examples=("holdfast metrics", "holdfast metrics --json"))
+def metrics(call: Call) -> Any:
+    """Print all metrics in Prometheus' format, as a textfile collector takes them.
+
+    Needs prometheus-client, which comes with the extra called metrics.
+    """
+    if not call.as_json:
+        return Output(None, text=call.engine.metrics().decode())
+    return [
+        {
+            "name": family.name,
+            "type": family.type,
+            "help": family.documentation,
+            "samples": [{"name": one.name, "labels": one.labels, "value": one.value} for one in family.samples],
+        }
+        for family in call.engine.collector.collect()
+    ]
