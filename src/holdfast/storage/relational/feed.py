@@ -107,7 +107,7 @@ class SqlFeed:
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         with self._database.read() as tx:
-            return iter(tx.values(SQL["subjects_of_tenant"], (tenant,)))
+            return map(Subject.parse, tx.values(SQL["subjects_of_tenant"], (tenant,)))
 
 
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
