@@ -71,8 +71,9 @@ bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails lo
 dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an empty environment, and follow the README there
 	$(BIN)/python tests/dist.py
 
-reference: $(STAMP)  ## rewrite the generated pages of docs/reference
+reference: $(STAMP)  ## rewrite the generated pages of docs/reference, and the figures of ARCHITECTURE.md
 	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m holdfast.edges.reference $$page > docs/reference/$$page.md; done
+	@$(BIN)/python -m bench.house --write > /dev/null
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

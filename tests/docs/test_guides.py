@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from bench import house
 
 ROOT = Path(__file__).parents[2]
 #: Where a path that is named may begin.
@@ -60,3 +61,10 @@ def test_there_is_a_recipe_for_each_change_that_people_make() -> None:
         assert re.search(r"^1\. ", recipe, re.MULTILINE), f"{title}: the files to touch, in their order"
         assert "Fails until it is done: " in recipe, f"{title}: the test that says so"
         assert "::test_" in recipe
+
+
+def test_the_architecture_has_the_figures_that_are_counted() -> None:
+    """All of them, whatever they are: they change with every commit, and ``make reference`` writes them anew."""
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## How large it is")[2]
+    aims = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)
+    assert tuple(aims[1:]) == house.AIMS
