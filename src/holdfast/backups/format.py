@@ -11,7 +11,7 @@ An id begins with the moment at which the backup was made, in UTC: ``20260115-01
 - ``backups/<id>/trial.json``: the result of the last trial restore, signed as well.
 
 A document holds frames (``frames.py``): all rows that belong to one user (or to a tenant by itself), the audit
-chain of one, or what belongs to everybody. The first are sealed under the key that goes by the owner's pseudonym, the
+chain of one, or what belongs to everybody. The first are sealed under the owner's key, the
 others under the store's.
 """
 

@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 
 @dataclass
 class Restored:
-    """What a restore brought back."""
+    """The result of a restore."""
 
     backup_id: str
     kinds: tuple[str, ...]

@@ -82,7 +82,7 @@ class ConversationRows(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What a batch has brought back."""
+    """What a batch has restored."""
 
     counts: Counter[str]
     entities: frozenset[str] = frozenset()
@@ -126,7 +126,7 @@ class RowMerger(Protocol):
         """Add conversations that are missing, and messages that are missing of those that are there."""
 
     def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Merged:
-        """Add facts that are missing, of entities that are there; those that this restore brought back were ``made``,
+        """Add facts that are missing, of entities that are there; those that this restore has added were ``made``,
         and their texts are true already.
         """
 

@@ -1,6 +1,6 @@
 """A certificate of an erasure: what was found, removed and left in each place, signed.
 
-It names whoever was erased by pseudonym only. The signature (Ed25519) covers the canonical JSON of everything but the
+It names the user by pseudonym only. The signature (Ed25519) covers the canonical JSON of everything but the
 signature: keys in order, no white space, UTF-8, which is what ``jq -cSj 'del(.signature)'`` writes; so a certificate
 can be checked without Holdfast, and without the key that signed it.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -25,24 +24,25 @@ CONSISTENCY: Final = (
     "Everything that was held from the beginning of the export to its end is in it exactly once. Each thing is as it "
     "was at one moment of that time, not all things at the same moment."
 )
-#: Progress is told every so many lines.
+#: Progress is shown every so many lines.
 _STRIDE: Final = 100
+_CHUNK: Final = 1 << 16
 
 Progress = Callable[[int], None]
 
 
 class Contents(NamedTuple):
-    """What was written: how much of each place, and how many things were not all there."""
+    """What was written: how many lines of each part, and how many memories are incomplete."""
 
     counts: dict[str, int]
     incomplete: int
 
 
 class ExportWriter:
-    """Writes a ZIP: each place's files, then the page of them all, the schema and the manifest."""
+    """Writes a ZIP: the files of each part, then the page of them all, the schema and the manifest."""
 
     def __init__(self, target: IO[bytes], *, at: int, scratch: Path | None) -> None:
-        """``scratch`` is the folder in which the page grows, in a file without a name."""
+        """``scratch`` is the folder for the page, in a file without a name, while it is written."""
         self._page: IO[bytes] = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed with the rest
         self._tap = _Tap(target)
         self._zip = zipfile.ZipFile(self._tap, "w", zipfile.ZIP_DEFLATED)
@@ -55,18 +55,19 @@ class ExportWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._page.close()
-        self._tap.is_open = kind is None  # else there is no end to it, so that nobody takes it for whole
+        self._tap.is_open = kind is None  # else the ZIP has no end, so that nobody takes it for whole
         self._zip.close()
 
     def write(self, person: Person, export_date: str, check: Callable[[], str | None], progress: Progress) -> Contents:
-        """Write everything that is held on a person; ``check`` is asked for their pseudonym, or raises, at the end."""
+        """Write everything that is held on a user. At the end ``check`` gives the pseudonym, or raises."""
         counts = {part.name: self._write_part(part, person, progress) for part in PARTS}
         pseudonym = check()
         titles = {part.name: (part.title, counts[part.name]) for part in PARTS}
         with self._entry("index.html", sum(counts.values())) as write:
             write(_page_head(person.user_id, export_date, titles))
             self._page.seek(0)
-            shutil.copyfileobj(self._page, _Sink(write))
+            while chunk := self._page.read(_CHUNK):
+                write(chunk)
             write(b"</body></html>\n")
         with self._entry("schema.json", None) as write:
             write(_pretty(line_schema()))
@@ -139,14 +140,8 @@ class ExportWriter:
         about |= {"bytes": size, "sha256": digest.hexdigest()}
 
 
-class _Sink(NamedTuple):
-    """What ``copyfileobj`` writes to."""
-
-    write: Callable[[bytes], object]
-
-
 class _Tap:
-    """What a ZIP is written through: once it is shut, nothing more gets out."""
+    """The target of a ZIP. Once it is shut, nothing more is written."""
 
     def __init__(self, target: IO[bytes]) -> None:
         self._target = target
@@ -162,10 +157,10 @@ class _Tap:
             self._target.flush()
 
     def close(self) -> None:
-        """Whoever opened the target closes it."""
+        """The caller closes the target."""
 
 
-#: The first moment that a ZIP can tell.
+#: The first moment that a ZIP can have.
 _EARLIEST: Final = 315_532_800_000_000
 
 

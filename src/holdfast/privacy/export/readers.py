@@ -33,13 +33,13 @@ T = TypeVar("T")
 _PAGE: Final = 500
 #: A record that moves to another cold object whenever it is read is looked up again, this often.
 _TRIES: Final = 16
-#: Cold objects that are kept at hand: records that follow one another mostly lie in the same one.
-_AT_HAND: Final = 2
+#: Cold objects that are kept in memory: records that follow one another mostly lie in the same one.
+_CACHED_PACKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where everything that is held on people lies."""
+    """The stores that hold something of users."""
 
     reader: SubjectReader
     records: RecordReader
@@ -61,52 +61,52 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Person:
-    """Someone whose data is gathered."""
+    """A user to export."""
 
     sources: Sources
     tenant: str
     user_id: str
     collections: set[str] = field(default_factory=set)
-    """The collections that their documents are in, noted as those are read."""
-    pointed_at: set[str] = field(default_factory=set)
-    """Those of their memories, conversations and messages that rules or holds name, noted as they are read."""
+    """The collections of the user's documents, noted as these are read."""
+    named_items: set[str] = field(default_factory=set)
+    """The user's memories, conversations and messages that rules or holds name, noted as they are read."""
     _packs: dict[int, dict[str, Packed] | None] = field(default_factory=dict)
 
     @property
     def subject(self) -> Subject:
-        """The person as the stores know them."""
+        """The user as the stores know them."""
         return Subject(self.tenant, self.user_id)
 
     @cached_property
     def sessions(self) -> frozenset[tuple[str, str | None]]:
-        """The agents and sessions of their conversations."""
+        """The agents and sessions of the user's conversations."""
         reader = self.sources.reader
         found = _paged(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
         return frozenset((session.agent_id, session.session_id) for session in found)
 
     @cached_property
     def own_sessions(self) -> frozenset[str]:
-        """Those of the sessions that rules and holds name which are theirs alone: what erasing removes, too."""
+        """The sessions that rules and holds name and that no other user has. Erasing removes those rules and holds."""
         rules = {rule.session_id for rule in self.sources.rules.rules(self.tenant) if rule.user_id is None}
         holds = {hold.session_id for hold in self.sources.holds.list(self.tenant, released=True) if not hold.user_id}
         return self.sources.reader.own_sessions(self.subject, sorted({name for name in rules | holds if name}))
 
     @cached_property
     def _named(self) -> frozenset[str]:
-        """What rules and holds name, whoever's it is."""
+        """The ids that rules and holds name, of any user."""
         rules = {rule.memory_id for rule in self.sources.rules.rules(self.tenant)}
         holds = {hold.memory_id for hold in self.sources.holds.list(self.tenant, released=True)}
         return frozenset(item for item in rules | holds if item is not None)
 
     def note(self, item_id: str) -> None:
-        """Something of theirs was read."""
+        """Note that something of the user was read."""
         if item_id in self._named:
-            self.pointed_at.add(item_id)
+            self.named_items.add(item_id)
 
     def pack(self, number: int) -> dict[str, Packed] | None:
         """What lies in a cold object, by id; ``None`` if it is not there any more."""
         if number not in self._packs:
-            while len(self._packs) >= _AT_HAND:
+            while len(self._packs) >= _CACHED_PACKS:
                 self._packs.pop(next(iter(self._packs)))
             self._packs[number] = self.sources.archives.contents(number)
         return self._packs[number]
@@ -140,7 +140,7 @@ def read_memories(person: Person, name: MemoryType) -> Iterator[Line]:
 def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
     """A record with what lies of it in cold storage, or with a note of why that is lost.
 
-    A store that does not answer is an error: it has lost nothing. A record that was brought back, or moved to another
+    A store that does not answer is an error: it has lost nothing. A record that was restored, or moved to another
     cold object, since it was read is read again.
     """
     for _ in range(_TRIES):
@@ -163,7 +163,7 @@ def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
 
 
 def read_working(person: Person) -> Iterator[Line]:
-    """The notes that this process has in mind."""
+    """The notes that this process has in memory."""
     for scope, items in person.sources.working(person.subject):
         yield from (rows.describe_working(scope, item) for item in items)
 
@@ -183,7 +183,7 @@ def read_conversations(person: Person) -> Iterator[File]:
     reader = person.sources.reader
     found = _paged(lambda after: reader.sessions(person.subject, after=after, limit=_PAGE), 0)
     for number, session in enumerate(found, 1):
-        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.describe_conversation(session)))
+        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.describe("conversation", session)))
 
 
 def _conversation(person: Person, head: Line) -> Iterator[Line]:
@@ -193,14 +193,14 @@ def _conversation(person: Person, head: Line) -> Iterator[Line]:
     yield head
     for kept in _paged(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
         person.note(kept.message.id)
-        yield rows.describe_message(kept)
+        yield rows.describe("message", kept)
 
 
-# --- what is said of them -----------------------------------------------------------------------------------------
+# --- what is known of them ----------------------------------------------------------------------------------------
 
 
 def read_facts(person: Person) -> Iterator[Line]:
-    """Facts of their entities, current and ended."""
+    """Facts of the user's entities, current and ended."""
     after = ""
     while True:
         found, after = person.sources.reader.facts(person.subject, after=after, limit=_PAGE)
@@ -219,33 +219,33 @@ def read_collections(person: Person) -> Iterator[Line]:
 
 
 def read_quotas(person: Person) -> Iterator[Line]:
-    """Limits that were set for them."""
-    yield from map(rows.describe_quota, person.sources.reader.quotas(person.tenant, person.user_id))
+    """Limits that were set for the user."""
+    yield from (rows.describe("quota", limit) for limit in person.sources.reader.quotas(person.tenant, person.user_id))
 
 
 def read_rules(person: Person) -> Iterator[Line]:
-    """Rules that name them, a session that is theirs alone, or one of their memories that have been read."""
+    """Rules that name the user, a session of the user alone, or a memory of the user that was read."""
     for rule in person.sources.rules.rules(person.tenant):
-        theirs = rule.session_id in person.own_sessions or rule.memory_id in person.pointed_at
+        theirs = rule.session_id in person.own_sessions or rule.memory_id in person.named_items
         if rule.user_id == person.user_id or (rule.user_id is None and theirs):
             yield rows.describe_rule(rule)
 
 
 def read_holds(person: Person) -> Iterator[Line]:
-    """Holds, also released ones, on them, on a session that is theirs alone, or on something of theirs that has been
+    """Holds, also released ones, on the user, on a session of the user alone, or on something of the user that was
     read.
     """
     for hold in person.sources.holds.list(person.tenant, released=True):
-        theirs = hold.session_id in person.own_sessions or hold.memory_id in person.pointed_at
+        theirs = hold.session_id in person.own_sessions or hold.memory_id in person.named_items
         if hold.user_id == person.user_id or (hold.user_id is None and theirs):
             yield rows.describe_hold(hold)
 
 
 def read_audit(person: Person) -> Iterator[Line]:
-    """What their audit chain says."""
+    """The user's audit chain."""
     reader = person.sources.reader
     found = _paged(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
-    yield from map(rows.describe_audit_entry, found)
+    yield from (rows.describe("audit", entry) for entry in found)
 
 
 # --- the parts of an export ---------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def new_master_text() -> str:
 
 def master_file(setting: str, default: Path) -> Path | None:
     """The file that the master key is in, by a setting; ``None`` if it comes from elsewhere. Of a link it is the file
-    that it leads to: that is the one to change, and what mounts secrets makes the link anew.
+    that it leads to: that is the one to change, and what mounts secrets makes the link again.
     """
     scheme, _, rest = setting.partition(":")
     if setting and scheme != "file":

@@ -18,8 +18,9 @@ from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.database import Database
 from holdfast.storage.transfer.checksums import Sum
-from holdfast.storage.transfer.postgres import Begun, Mark, PostgresTarget
-from holdfast.storage.transfer.stores import schema_versions
+from holdfast.storage.transfer.postgres import Begun, Mark, PostgresSource, PostgresTarget
+from holdfast.storage.transfer.sqlite import SqliteSource
+from holdfast.storage.transfer.stores import count_rows, schema_versions
 
 #: Rows that are committed together: what a kill costs at most.
 BATCH: Final = 20_000
@@ -43,21 +44,6 @@ class TableReader(RowReader, Protocol):
         """All rows, in whatever order is the cheapest."""
 
 
-class Source(Protocol):
-    """A store to copy."""
-
-    @property
-    def place(self) -> str:
-        """Which store it is, as it may be shown."""
-
-    @property
-    def database(self) -> Database:
-        """The database of the store."""
-
-    def read(self) -> AbstractContextManager[TableReader]:
-        """The store as it is now, for as long as the block lasts."""
-
-
 class Survey(NamedTuple):
     """What is known of a store before it is copied."""
 
@@ -70,11 +56,6 @@ class Survey(NamedTuple):
     def rows(self) -> int:
         """How many rows there are in all."""
         return sum(self.counts.values())
-
-
-def count_rows(reader: TableReader) -> dict[str, int]:
-    """How many rows each table has."""
-    return {table.name: reader.count(table.name) for table in COPIED}
 
 
 def survey(reader: TableReader) -> Survey:
@@ -104,7 +85,9 @@ class Transferred:
     """What is wrong with the audit chain; a copy has what its source has."""
 
 
-def transfer(source: Source, target: PostgresTarget, show: Show, *, batch: int = BATCH) -> Transferred:
+def transfer(
+    source: SqliteSource | PostgresSource, target: PostgresTarget, show: Show, *, batch: int = BATCH
+) -> Transferred:
     """Copy a store. Whatever ends it, the same call goes on from there.
 
     ``ConflictError`` if the target holds anything else, ``StaleError`` if the source was written meanwhile,
@@ -171,7 +154,7 @@ def compare_rows(found: Survey, marks: dict[str, Mark], target: PostgresTarget, 
         )
 
 
-def _check_unchanged(source: Source, target: PostgresTarget, found: Survey) -> None:
+def _check_unchanged(source: SqliteSource | PostgresSource, target: PostgresTarget, found: Survey) -> None:
     """``StaleError`` if the source is not what it was when it was copied."""
     with source.read() as reader:
         state = survey(reader).state

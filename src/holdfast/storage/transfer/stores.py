@@ -12,6 +12,7 @@ from holdfast.installation import missing_extra
 from holdfast.ports.backups import Origin, RowMerger, RowReader, RowWriter
 from holdfast.ports.objects import ObjectStore
 from holdfast.settings import Settings, sqlite_path, without_password
+from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.database import Database, migrations
 from holdfast.storage.relational.restore.rows import SqlMerger
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
@@ -71,6 +72,11 @@ def schema_versions() -> tuple[int, int]:
     """The numbers of the last migrations that this version knows, of SQLite and of PostgreSQL."""
     sqlite, postgres = (migrations(f"holdfast.storage.{engine}")[-1].number for engine in ("sqlite", "postgres"))
     return sqlite, postgres
+
+
+def count_rows(reader: RowReader) -> dict[str, int]:
+    """How many rows each table has."""
+    return {table.name: reader.count(table.name) for table in COPIED}
 
 
 class DatabaseRows:

@@ -55,8 +55,7 @@ def migrate(
 
 
 def _look(settings: Settings, target: str | None, called: str) -> dict[str, Any]:
-    from holdfast.storage.transfer.migrate import count_rows  # noqa: PLC0415
-    from holdfast.storage.transfer.stores import check_target, open_source  # noqa: PLC0415 - not needed for --help
+    from holdfast.storage.transfer.stores import check_target, count_rows, open_source  # noqa: PLC0415 - not for --help
 
     begun = None if target is None else check_target(settings.url, target)
     with closing(open_source(settings.url, settings, called)) as source:
