@@ -15,6 +15,7 @@ from holdfast.core.records import Subject
 from holdfast.manager import Memory, Plain
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
+from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
@@ -173,6 +174,30 @@ def test_a_removed_agent_changes_nothing(holdfast: Holdfast, ids: Ids, verb: str
         REFUSED[verb](holdfast.manager("ann", "guide", "trip"), ids)
 
     assert not refused.value.retryable
+    assert whole(holdfast) == before
+
+
+#: Verbs that ask for the agent once more in the transaction that writes.
+IN_TIME = [
+    name
+    for name in REFUSED
+    if name.startswith(
+        ("Memory.update", "Memory.delete", "Memory.restore", "Entity.", "Structured.put", "Structured.delete")
+    )
+    and "message" not in name
+]
+
+
+@pytest.mark.parametrize("verb", IN_TIME)
+def test_an_agent_that_is_removed_between_the_first_look_and_the_write_changes_nothing(
+    holdfast: Holdfast, ids: Ids, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = whole(holdfast)
+    monkeypatch.setattr(Services, "check_agent", lambda *_: None)  # it was there when it was asked for first
+
+    with pytest.raises(AgentRemovedError, match="agent 'guide' is in the recycle bin"):
+        REFUSED[verb](holdfast.manager("ann", "guide", "trip"), ids)
+
     assert whole(holdfast) == before
 
 

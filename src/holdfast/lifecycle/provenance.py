@@ -12,7 +12,7 @@ from holdfast.core.content import check_source
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError
 from holdfast.core.holds import Hold, standing
-from holdfast.core.records import LIVE, Cause, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.records import LIVE, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.lifecycle.explanation import as_standing
@@ -53,16 +53,18 @@ def recycle_together(
     cause: Cause,
     bundle: str,
     now: int,
+    agent: Scope | None = None,
 ) -> dict[str, Outcome]:
     """Move live records into the recycle bin, from where they can be brought back together; what became of each.
 
-    They go in one transaction; only what another writer changed at that moment goes in another.
+    They go in one transaction; only what another writer changed at that moment goes in another. ``AgentRemovedError``
+    if the ``agent`` that does it is in the recycle bin.
     """
     outcomes: dict[str, Outcome] = {}
     left = list(standings)
     for _ in range(_TRIES):
         moves = [_recycling(one, reason, cause, bundle, now) for one in left]
-        answers = records.transition(subject, moves, now=now) if moves else []
+        answers = records.transition(subject, moves, now=now, agent=agent) if moves else []
         outcomes.update(zip((move.id for move in moves), answers, strict=True))
         stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
         if not stale:

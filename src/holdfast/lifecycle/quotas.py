@@ -6,7 +6,7 @@ import math
 
 from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import MemoryType, Subject, Usage, kind_of
+from holdfast.core.records import TYPES, MemoryType, Subject, Usage, kind_of
 from holdfast.ports.records import QuotaStore
 
 
@@ -29,7 +29,11 @@ class Quotas:
         """
         row = kind_of(kind)
         if not row.durable:
-            raise InvalidInputError(f"the size of {row.name} memory is fixed (max: {row.max_memories:,})")
+            kinds = ", ".join(kind.name.value for kind in TYPES.values() if kind.durable)
+            raise InvalidInputError(
+                f"the size of {row.name} memory is fixed: it holds the last {row.max_memories:,} entries of a session, "
+                f"of whatever size; kinds that take max_memories and max_bytes are: {kinds}"
+            )
         given = {"max_memories": max_memories, "max_bytes": max_bytes}
         limits = {name: _limit(name, value) for name, value in given.items() if value is not None}
         if not limits:

@@ -91,7 +91,7 @@ class Entity:
             for name, value in attributes.items()
         ]
         if facts:
-            self._parts.facts.record(self._records.scope.subject, facts, replacing=True)
+            self._parts.facts.record(self._records.scope.subject, facts, replacing=True, agent=self._records.scope)
         self._retell([entity_id])
 
     def relate(
@@ -119,7 +119,8 @@ class Entity:
             self._resolve(end) if is_id(end) else _check_name(end)
         one, other = self._known_or_new(source), self._known_or_new(target)
         fact = Fact(self._parts.new_id(now), one, relation, other, None, begins, ends, now)
-        added = self._parts.facts.record(self._records.scope.subject, [fact], replacing=replace)
+        scope = self._records.scope
+        added = self._parts.facts.record(scope.subject, [fact], replacing=replace, agent=scope)
         self._retell([one])
         return fact.id if added else self._standing(fact).id
 
@@ -134,7 +135,8 @@ class Entity:
             for fact in self._facts([record.id])
             if fact.source == record.id and fact.name == name and goal in (None, fact.target)
         ]
-        ended = self._parts.facts.end(self._records.scope.subject, ids, at=moment_of_end)
+        scope = self._records.scope
+        ended = self._parts.facts.end(scope.subject, ids, at=moment_of_end, agent=scope)
         self._retell([record.id])
         return ended
 
@@ -323,7 +325,7 @@ class Entity:
                 if (content, metadata) == (record.content, record.metadata):
                     break
                 try:
-                    self._records.change(record, content=content, metadata=metadata)
+                    self._records.change(record, by_agent=False, content=content, metadata=metadata)
                 except ConflictError:
                     continue
                 break

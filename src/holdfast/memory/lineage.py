@@ -121,6 +121,7 @@ class Lineage:
             cause=Cause.USER,
             bundle=bundle,
             now=self._parts.now(),
+            agent=self._records.scope,
         )
 
     def restore_derived(self, record: Record) -> list[str]:

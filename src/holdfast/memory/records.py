@@ -127,13 +127,15 @@ class Durable:
         """The live record of a kind that goes by a name."""
         return self.parts.records.named(self.scope.subject, TYPES[kind], name, now=self.parts.now())
 
-    def change(self, record: Record, **changes: Any) -> Record:
-        """Write a new version of a record; ``StaleError`` if another writer was faster."""
+    def change(self, record: Record, *, by_agent: bool = True, **changes: Any) -> Record:
+        """Write a new version of a record; ``StaleError`` if another writer was faster, ``AgentRemovedError`` if it is
+        changed by an agent that is in the recycle bin.
+        """
         check_at_hand(record)
         changed = replace(record, **changes, updated_at=self.parts.now())
         check_content(changed.content, max_bytes=self.parts.max_content_bytes)
         (encoding,) = self.parts.recall.encode([changed])
-        if not self.parts.records.replace(Entry(changed, encoding)):
+        if not self.parts.records.replace(Entry(changed, encoding), agent=self.scope if by_agent else None):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         return replace(changed, version=record.version + 1)
 
@@ -161,7 +163,7 @@ class Durable:
             aged_from=now,
             keeping=Keeping(changed.content, None, changed.metadata, encoding, None),
         )
-        if not self.parts.records.replace(Entry(changed, encoding), back=back):
+        if not self.parts.records.replace(Entry(changed, encoding), back=back, agent=self.scope):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         self._tidy(record.pack, now)
         return changed
@@ -172,7 +174,7 @@ class Durable:
             record = self.read(record_id)
             now = self.parts.now()
             move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
-            (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+            (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now, agent=self.scope)
             if outcome is Outcome.DONE:
                 return record
             if outcome is Outcome.HELD:
@@ -186,13 +188,15 @@ class Durable:
             raise NotFoundError(
                 f"no memory {quote(record_id)} for user {self.scope.user_id!r}, in the bin or out of it"
             )
-        if "agent" not in TYPES[record.kind].scope:  # what is its own is refused, and that written down, further on
+        own = "agent" in TYPES[record.kind].scope  # such a one is refused, and that written down, further on
+        if not own:
             self.check_agent()
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         now = self.parts.now()
         move = restoring(record, now)
-        (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now)
+        agent = None if own else self.scope
+        (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now, agent=agent)
         if outcome is not Outcome.DONE:
             raise not_restored(record, outcome, self.parts.registry, now)
         return replace(record, state=move.target)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import RecordFacts
-from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Subject, Usage
+from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.ports.work import Lease
 
 
@@ -55,20 +55,24 @@ class RecordWriter(Protocol):
         room for is refused.
         """
 
-    def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
+    def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
 
         ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
         storage is changed only with ``back``, the move that brings it back, in the same transaction. ``HeldError`` if
-        the change would take it out of a hold that it is under.
+        the change would take it out of a hold that it is under; ``AgentRemovedError`` if the ``agent`` that acts is in
+        the recycle bin.
         """
 
-    def transition(self, subject: Subject, moves: Sequence[Move], *, now: int) -> list[Outcome]:
+    def transition(
+        self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
+    ) -> list[Outcome]:
         """Carry out each move, or say why not and change nothing of that record.
 
         The only way from one state to another: state, version and holds are checked, and the audit entry (of the move,
         or of its refusal; of a stale one, none) is written, in the same transaction. A record whose target is
-        ``DELETED`` is gone, with all that is known of it.
+        ``DELETED`` is gone, with all that is known of it. ``AgentRemovedError`` if the ``agent`` that does it is in the
+        recycle bin.
         """
 
     def transition_all(
@@ -139,11 +143,16 @@ class ProvenanceStore(Protocol):
 class FactStore(Protocol):
     """Facts of a subject's entities."""
 
-    def record(self, subject: Subject, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
-        """Let each fact join what is known, as ``core.facts.succession`` says, together; the ids that were added."""
+    def record(
+        self, subject: Subject, facts: Sequence[Fact], *, replacing: bool, agent: Scope | None = None
+    ) -> list[str]:
+        """Let each fact join what is known, as ``succession`` says, together; the ids that were added.
 
-    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int) -> int:
-        """End those of the facts that still hold; how many there were."""
+        ``AgentRemovedError`` if the ``agent`` that does it is in the recycle bin.
+        """
+
+    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int, agent: Scope | None = None) -> int:
+        """End those of the facts that still hold; how many there were. The ``agent`` is checked as in ``record``."""
 
     def facts(self, subject: Subject, entity_ids: Sequence[str]) -> list[Fact]:
         """Every fact, current and ended, that has one of the entities as source or target, oldest first."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.core.content import to_json
-from holdfast.core.records import Fact, Subject, succession
+from holdfast.core.records import Fact, Scope, Subject, succession
 from holdfast.storage.relational.database import Database, Names
+from holdfast.storage.relational.records import refuse_removed_agents
 
 SQL: Final = Names("facts")
 
@@ -19,10 +20,13 @@ class SqlFacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, subject: Subject, facts: Sequence[Fact], *, replacing: bool) -> list[str]:
+    def record(
+        self, subject: Subject, facts: Sequence[Fact], *, replacing: bool, agent: Scope | None = None
+    ) -> list[str]:
         added: list[str] = []
         with self._database.write() as tx:
             number = tx.number_for(subject)
+            refuse_removed_agents(tx, [agent])
             known: dict[tuple[str, str], dict[str, Fact]] = {}
             for source in dict.fromkeys(fact.source for fact in facts):
                 for row in tx.all(Fact, SQL["of_source"], (number, source)):
@@ -38,9 +42,10 @@ class SqlFacts:
                 same.update((one.id, one) for one in (*ended, *new))
         return added
 
-    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int) -> int:
+    def end(self, subject: Subject, fact_ids: Sequence[str], *, at: int, agent: Scope | None = None) -> int:
         with self._database.write() as tx:
             number = tx.number_of(subject)
+            refuse_removed_agents(tx, [agent])
             ended = 0
             for fact_id in fact_ids:
                 ended += tx.run(SQL["end_current"], (at, number, fact_id))

@@ -262,11 +262,12 @@ class SqlRecords:
             found = tx.all(FactsRow, SQL["live_ids"], (max(first, after + 1), last, limit))
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
-    def replace(self, entry: Entry, *, back: Move | None = None) -> bool:
+    def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
         record = entry.record
         stored = to_stored(record.content, record.metadata, record.body)
         with self._database.write(record.scope.subject) as tx, unique(record.kind):
             number = tx.number_of(record.scope.subject)
+            refuse_removed_agents(tx, [agent])
             row = find_standing(tx, record.id, number, with_metadata=True)
             if row is None or row.state not in LIVE or row.version != record.version:
                 return False
@@ -305,8 +306,13 @@ class SqlRecords:
             profile = self._profiles.find(tx, record.kind.value, record.scope, record.id, labels, book=book)
             tx.run(RULES["assign_record"], (profile, key))
 
-    def transition(self, subject: Subject, moves: Sequence[Move], *, now: int) -> list[Outcome]:
-        return self.transition_all([(subject, moves)], now=now)[0]
+    def transition(
+        self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
+    ) -> list[Outcome]:
+        with self._database.write() as tx:
+            tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
+            refuse_removed_agents(tx, [agent])
+            return _transition(tx, subject, moves, now, None)
 
     def transition_all(
         self,
@@ -421,9 +427,9 @@ def _hide_removed(tx: Transaction, record: Record) -> Record:
     return record
 
 
-def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope]) -> None:
+def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> None:
     """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
-    for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes}:
+    for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes if scope is not None}:
         until = removed_until(tx, tenant, agent_id)
         if until is not None:
             raise removed_agent(agent_id, until)
