@@ -68,7 +68,7 @@ class RetrieveResult(MemoryResult):
 class GetResult(MemoryResult):
     """A memory, and of an episode what it consists of."""
 
-    task: NotRequired[str]
+    task: NotRequired[str | None]
     messages: NotRequired[list[dict[str, Any]]]
     steps: NotRequired[list[dict[str, Any]]]
     tool_calls: NotRequired[list[dict[str, Any]]]

@@ -22,7 +22,7 @@ from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.server import build_server
 from holdfast.edges.mcp.tools import Defaults, describe_tool
 from holdfast.edges.operations.catalog import TOOLS
-from holdfast.edges.operations.memories import MAX_SHOWN_CHARS, Explanation
+from holdfast.edges.operations.memories import MAX_SHOWN_CHARS
 from holdfast.edges.operations.operation import Reach
 from mcp_clients import GOOD, MODES, answer, ask, error, good, local_server, run
 
@@ -188,7 +188,7 @@ def test_what_an_explanation_says_is_all_there(holdfast: Holdfast, clock: FakeCl
     memory.short_term.add_message("user", "hello")
     states.append(memory.explain(memory.short_term.messages()[0].id))
     for said in states:
-        Explanation.model_validate(said)
+        TOOLS["memory_explain"].output.model_validate(said)
     gone = answer(ask(local_server(holdfast, defaults=ALICE), "memory_explain", {"memory_id": peanuts}))
     assert gone["state"] == "deleted"
     assert gone["cause"] == states[2]["cause"]

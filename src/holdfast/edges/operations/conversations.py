@@ -15,7 +15,6 @@ from holdfast.edges.operations.models import (
     AgentId,
     Id,
     Input,
-    Metadata,
     Output,
     Scoped,
     SessionId,
@@ -23,8 +22,10 @@ from holdfast.edges.operations.models import (
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.outputs import list_of, page_of
+from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import Holdfast
+from holdfast.results import EpisodeResult, MessageResult, SessionResult
 
 sessions = Group("sessions", "Conversations: their messages, as short-term memory has them and as they are kept.")
 episodes = Group("episodes", "Tasks that an agent went through, with their steps, messages and tool calls.")
@@ -83,39 +84,6 @@ class AddedMessage(Output):
     ttl_seconds: int | None = Field(description="So long the session stays in short-term memory.")
 
 
-class Message(Output):
-    """A message of a session."""
-
-    message_id: str
-    role: str
-    content: str
-    timestamp: str
-    metadata: Metadata
-
-
-class MessagePage(Page):
-    """Messages in their order, the latest page first: `next_cursor` leads to what was said before."""
-
-    items: list[Message]
-
-
-class Session(Output):
-    """A session."""
-
-    agent_id: str
-    session_id: str | None = Field(description="`null`: the session without a name.")
-    summary: str
-    created_at: str
-    updated_on: str = Field(description="When it was last active.")
-    messages: int
-
-
-class SessionPage(Page):
-    """Some sessions, those begun last first."""
-
-    items: list[Session]
-
-
 class RemovedSession(Output):
     """A session that went to the recycle bin."""
 
@@ -163,24 +131,7 @@ class EpisodeQuestion(Scoped):
     top_k: int = Field(5, ge=1, le=MAX_TOP_K, description="How many at most.")
 
 
-class Episode(Output):
-    """An episode, in short."""
-
-    episode_id: str
-    task: str | None
-    summary: str
-    date: str = Field(description="When it ended.")
-    score: float
-    is_archived: bool
-
-
-class Episodes(Output):
-    """Episodes, best first."""
-
-    items: list[Episode]
-
-
-@sessions.add("GET /sessions", Right.READ, Reach.USER, SessionPage)
+@sessions.add("GET /sessions", Right.READ, Reach.USER, page_of(SessionResult))
 def list_sessions(holdfast: Holdfast, asked: ListSessions) -> Any:
     """List the sessions of a user, those begun last first."""
     found = holdfast.sessions.list(asked.user_id, asked.agent_id)
@@ -200,7 +151,7 @@ def add_message(memory: BoundedMemory, asked: NewMessage) -> Any:
     return {"message_id": message_id, "ttl_seconds": memory.short_term.get_ttl()}
 
 
-@sessions.add("GET /sessions/{session_id}/messages", Right.READ, Reach.MEMORY, MessagePage)
+@sessions.add("GET /sessions/{session_id}/messages", Right.READ, Reach.MEMORY, page_of(MessageResult))
 def list_messages(memory: BoundedMemory, asked: ListMessages) -> Any:
     """Read the messages of a session, in their order: the last ones first, then what was said before them."""
     place = asked.place(str)
@@ -237,7 +188,7 @@ def record_episode(memory: BoundedMemory, asked: NewEpisode) -> Any:
     return {"episode_id": episode_id}
 
 
-@episodes.add("POST /episodes:search", Right.READ, Reach.MEMORY, Episodes)
+@episodes.add("POST /episodes:search", Right.READ, Reach.MEMORY, list_of(EpisodeResult))
 def search_episodes(memory: BoundedMemory, asked: EpisodeQuestion) -> Any:
     """Find the agent's episodes that are most like a question; of archived ones, the summary."""
     return {"items": memory.episodic.query_similar_episodes(asked.query, asked.top_k)}

@@ -23,10 +23,12 @@ from holdfast.edges.operations.models import (
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.outputs import output_of, page_of
+from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import shown_hold
 from holdfast.lifecycle.sweeping.plan import Plan, Report
+from holdfast.results import BinResult, HoldResult
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
 recycle = Group("recycle", "The recycle bin: what was removed, for as long as it can be brought back.")
@@ -171,22 +173,6 @@ class ListRecycled(Paged):
     user_id: MaybeUser = None
 
 
-class RecycledThing(OpenOutput):
-    """Something in the recycle bin."""
-
-    type: BinType
-    deleted_at: str | None
-    reason: str | None
-    purge_at: str
-    days_left: int
-
-
-class BinPage(Page):
-    """Some of what is in the bin, what leaves it first first."""
-
-    items: list[RecycledThing]
-
-
 class RestoreRecycled(Input):
     """What is to come back: a memory, a session, an agent, a tool, a bundle, or all that a user has in the bin."""
 
@@ -220,7 +206,7 @@ class Purged(Output):
     purged: dict[str, int]
 
 
-@recycle.add("GET /recycle", Right.READ, Reach.WHOSE, BinPage)
+@recycle.add("GET /recycle", Right.READ, Reach.WHOSE, page_of(BinResult))
 def list_recycled(holdfast: Holdfast, asked: ListRecycled) -> Any:
     """List what is in the recycle bin, of a user or of everyone, with the days each has left.
 
@@ -273,34 +259,12 @@ class ListHolds(Paged):
     released: bool = Field(False, description="Those that were released too.")
 
 
-class Hold(Output):
-    """A hold."""
-
-    hold_id: str
-    user_id: str | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
-    memory_id: str | None = None
-    tag: str | None = None
-    reason: str
-    author: str
-    created_at: str
-    released_at: str | None
-    released_by: str | None
-
-
-class AddedHold(Hold):
+class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
     """A hold that was added."""
 
     covers: dict[str, int] | None = Field(
         description="How much it covers now, of a user or of one memory; null where that would have to be counted."
     )
-
-
-class HoldPage(Page):
-    """Some holds, oldest first."""
-
-    items: list[Hold]
 
 
 @holds.add("POST /holds", Right.GOVERN, Reach.WHOSE, AddedHold, status=201)
@@ -311,14 +275,14 @@ def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     return {**shown_hold(hold), "covers": service.covered(hold)}
 
 
-@holds.add("GET /holds", Right.READ, Reach.TENANT, HoldPage)
+@holds.add("GET /holds", Right.READ, Reach.TENANT, page_of(HoldResult))
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
     found = [shown_hold(one) for one in holdfast.holds.list(released=asked.released)]
     return asked.page_of_all(found, lambda one: str(one["hold_id"]))
 
 
-@holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, Hold, errors=(404,))
+@holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, HoldResult, errors=(404,))
 def release_hold(holdfast: Holdfast, asked: OneHold) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
     return shown_hold(holdfast.holds.release(asked.hold_id))

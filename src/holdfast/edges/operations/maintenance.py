@@ -24,8 +24,10 @@ from holdfast.edges.operations.models import (
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
+from holdfast.edges.operations.outputs import list_of
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast
+from holdfast.results import AuditResult, JobResult
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
@@ -218,33 +220,9 @@ class JobChange(OneJob):
     enabled: bool | None = Field(None, description="Whether it runs at all.")
 
 
-class Job(Output):
-    """A job: when it runs, how its last slot went, and what is wrong with it."""
-
-    name: str
-    cron: str
-    timezone: str
-    enabled: bool
-    sweeps: str
-    meaning: str
-    last_slot: str | None
-    last_started: str | None
-    last_finished: str | None
-    last_result: Metadata | None
-    error: str | None
-    next_run: str | None
-    running: bool
-    overdue: bool
-    failed: bool
-    missed: int
-    waiting_since: str | None
-    clock_set_back: bool
-
-
-class Jobs(Output):
+class Jobs(list_of(JobResult)):  # type: ignore[misc]
     """All jobs, and what an operator should know of them."""
 
-    items: list[Job]
     problems: list[str]
 
 
@@ -262,7 +240,7 @@ def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Any:
     return {"items": jobs.list(), "problems": jobs.problems()}
 
 
-@schedule.add("PATCH /schedule/{name}", Right.ADMIN, Reach.STORE, Job, errors=(404,))
+@schedule.add("PATCH /schedule/{name}", Right.ADMIN, Reach.STORE, JobResult, errors=(404,))
 def set_job(holdfast: Holdfast, asked: JobChange) -> Any:
     """Change when a job runs, or whether."""
     _check_job(holdfast, asked)
@@ -292,24 +270,6 @@ class TailAudit(Input):
     limit: int = Field(20, ge=1, le=10_000, description="How many at most.")
 
 
-class AuditEntry(Output):
-    """Something that happened."""
-
-    at: str
-    action: str
-    actor: str
-    item: str | None
-    detail: Metadata
-    chain: str
-    seq: int
-
-
-class AuditEntries(Output):
-    """The latest entries, the newest last."""
-
-    items: list[AuditEntry]
-
-
 class AuditFinding(Output):
     """Something that is wrong."""
 
@@ -329,7 +289,7 @@ class AuditVerdict(Output):
     findings: list[AuditFinding]
 
 
-@audit.add("GET /audit", Right.READ, Reach.WHOSE, AuditEntries)
+@audit.add("GET /audit", Right.READ, Reach.WHOSE, list_of(AuditResult))
 def tail_audit(holdfast: Holdfast, asked: TailAudit) -> Any:
     """Read the latest entries of the audit chain, of a user or of the tenant, the newest last."""
     return {"items": holdfast.audit.tail(asked.limit, user_id=asked.user_id)}

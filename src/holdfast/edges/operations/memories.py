@@ -13,17 +13,26 @@ from holdfast.edges.operations.models import (
     Id,
     Kind,
     KindName,
-    Memory,
     Metadata,
     OneMemory,
-    OpenOutput,
     Output,
     Scoped,
     example,
 )
 from holdfast.edges.operations.operation import Brief, Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.outputs import list_of, page_of
+from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import MemoryManager
+from holdfast.results import (
+    AddManyResult,
+    AddResult,
+    DeleteResult,
+    ExplainResult,
+    GetResult,
+    MemoryResult,
+    RestoreResult,
+    RetrieveResult,
+)
 
 memories = Group("memories", "What is remembered: added, found, read, changed, deleted and restored.")
 MAX_BATCH: Final = 1_000
@@ -134,51 +143,6 @@ class DerivedOf(OneMemory):
     deep: bool = Field(False, description="And what was derived from that, and so on.")
 
 
-class _Added(Output):
-    operation: str = Field(description="`add` or `add_many`; `add_with_prune`, where old memories made way.")
-    memory_type: MemoryType
-    latency_ms: float
-    quota_remaining: int | None = Field(
-        description="How many more fit; `null`: no limit. In short-term memory the oldest messages leave after that."
-    )
-    pruned: int | None = Field(None, description="How many old ones went to the recycle bin.")
-    dropped: int | None = Field(None, description="How many old messages left the short-term window.")
-
-
-class Added(_Added):
-    """A memory that was added."""
-
-    memory_id: str
-    indexed_chars: int | None = Field(
-        None, description="Of a very long text: how much of it is embedded and indexed, from its beginning."
-    )
-
-
-class AddedMany(_Added):
-    """Memories that were added."""
-
-    memory_ids: list[str] = Field(description="In the order of the contents.")
-
-
-class FoundMemory(Memory):
-    """A memory that bears on a question."""
-
-    score: float = Field(description="How well it matches, from 0 to 1.")
-    explanation: dict[str, float] | None = None
-
-
-class FoundMemories(Output):
-    """What was found, best first."""
-
-    items: list[FoundMemory]
-
-
-class MemoryPage(Page):
-    """Some memories, newest first."""
-
-    items: list[Memory]
-
-
 class BriefMemory(Output):
     """A memory in few characters. What is usual is left out; memory_get has all of it."""
 
@@ -195,46 +159,6 @@ class BriefMemories(Output):
 
     items: list[BriefMemory]
     next_cursor: str | None = Field(None, description="Of a list that goes on: call again with this as cursor.")
-
-
-class WholeMemory(Memory):
-    """A memory with all that belongs to it."""
-
-    task: str | None = Field(None, description="Of an episode: what it was about.")
-    steps: list[Metadata] | None = None
-    messages: list[Metadata] | None = None
-    tool_calls: list[Metadata] | None = None
-    restored_with: list[str] | None = Field(
-        None, description="What was derived from it and came back with it, after a restore."
-    )
-
-
-class Deleted(Output):
-    """A memory that was deleted."""
-
-    memory_id: str
-    operation: str = Field(description="`recycle`: it can be restored; `delete`: it is gone.")
-    memory_type: MemoryType
-    deleted_with: list[str] | None = Field(None, description="What was derived from it and went with it.")
-    derived: list[str] | None = Field(None, description="What was derived from it and is still there.")
-
-
-class DerivedMemories(Output):
-    """What was made from a memory."""
-
-    items: list[Memory]
-
-
-class Explanation(OpenOutput):
-    """Why a memory is as it is, and what happens to it next; of one that is gone, how it went."""
-
-    memory_id: str
-    memory_type: str | None
-    state: str
-    is_visible: bool
-    next: Metadata | None = Field(description="What happens to it next: `action`, `at`, `due`, `rule`, `reason`.")
-    protected_by: list[Metadata] = Field(description="Holds that keep it from being removed.")
-    summary: str = Field(description="The explanation in a few sentences.")
 
 
 def shorten(given: dict[str, Any], asked: Question | ListMemories) -> dict[str, Any]:
@@ -264,7 +188,7 @@ def _shorten_one(memory: dict[str, Any], *, with_kind: bool) -> dict[str, Any]:
 _BRIEF: Final = Brief(BriefMemories, shorten)
 
 
-@memories.add("POST /memories", Right.WRITE, Reach.MEMORY, Added, tool="memory_add", status=201, errors=(423,))
+@memories.add("POST /memories", Right.WRITE, Reach.MEMORY, AddResult, tool="memory_add", status=201, errors=(423,))
 def add_memory(memory: MemoryManager, asked: NewMemory) -> Any:
     """Remember something.
 
@@ -278,7 +202,7 @@ def add_memory(memory: MemoryManager, asked: NewMemory) -> Any:
     )
 
 
-@memories.add("POST /memories:batch", Right.WRITE, Reach.MEMORY, AddedMany, status=201, errors=(423,))
+@memories.add("POST /memories:batch", Right.WRITE, Reach.MEMORY, AddManyResult, status=201, errors=(423,))
 def add_memories(memory: MemoryManager, asked: NewMemories) -> Any:
     """Remember many things together: all of them, or none."""
     memory.auto_prune = asked.auto_prune
@@ -287,7 +211,7 @@ def add_memories(memory: MemoryManager, asked: NewMemories) -> Any:
     )
 
 
-@memories.add("POST /recall", Right.READ, Reach.MEMORY, FoundMemories, tool="memory_search", brief=_BRIEF)
+@memories.add("POST /recall", Right.READ, Reach.MEMORY, list_of(RetrieveResult), tool="memory_search", brief=_BRIEF)
 def recall(memory: MemoryManager, asked: Question) -> Any:
     """Recall what bears on a question, best first.
 
@@ -306,7 +230,7 @@ def recall(memory: MemoryManager, asked: Question) -> Any:
     return {"items": found}
 
 
-@memories.add("GET /memories", Right.READ, Reach.MEMORY, MemoryPage, tool="memory_list", brief=_BRIEF)
+@memories.add("GET /memories", Right.READ, Reach.MEMORY, page_of(MemoryResult), tool="memory_list", brief=_BRIEF)
 def list_memories(memory: MemoryManager, asked: ListMemories) -> Any:
     """List memories of a kind, newest first.
 
@@ -324,7 +248,7 @@ def list_memories(memory: MemoryManager, asked: ListMemories) -> Any:
     return asked.page(found, lambda one: [one["memory_id"]])
 
 
-@memories.add("GET /memories/{memory_id}", Right.READ, Reach.MEMORY, WholeMemory, tool="memory_get", errors=(404,))
+@memories.add("GET /memories/{memory_id}", Right.READ, Reach.MEMORY, GetResult, tool="memory_get", errors=(404,))
 def get_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     """Read one memory, with all that belongs to it."""
     return memory.get(asked.memory_id)
@@ -334,7 +258,7 @@ def get_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     "PATCH /memories/{memory_id}?user_id&agent_id&session_id",
     Right.WRITE,
     Reach.MEMORY,
-    Memory,
+    MemoryResult,
     tool="memory_update",
     errors=(404, 423),
 )
@@ -350,7 +274,12 @@ def update_memory(memory: MemoryManager, asked: MemoryChange) -> Any:
 
 
 @memories.add(
-    "DELETE /memories/{memory_id}", Right.WRITE, Reach.MEMORY, Deleted, tool="memory_delete", errors=(404, 423)
+    "DELETE /memories/{memory_id}",
+    Right.WRITE,
+    Reach.MEMORY,
+    DeleteResult,
+    tool="memory_delete",
+    errors=(404, 423),
 )
 def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
     """Send a memory to the recycle bin for 15 days, out of recall at once.
@@ -365,7 +294,7 @@ def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
     "POST /memories/{memory_id}/restore?user_id&agent_id&session_id",
     Right.WRITE,
     Reach.MEMORY,
-    WholeMemory,
+    RestoreResult,
     tool="memory_restore",
     errors=(404,),
 )
@@ -378,7 +307,7 @@ def restore_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     "POST /memories/{memory_id}/rehydrate?user_id&agent_id&session_id",
     Right.WRITE,
     Reach.MEMORY,
-    Memory,
+    MemoryResult,
     errors=(404, 410),
 )
 def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> Any:
@@ -387,7 +316,12 @@ def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> Any:
 
 
 @memories.add(
-    "GET /memories/{memory_id}/explain", Right.READ, Reach.MEMORY, Explanation, tool="memory_explain", errors=(404,)
+    "GET /memories/{memory_id}/explain",
+    Right.READ,
+    Reach.MEMORY,
+    ExplainResult,
+    tool="memory_explain",
+    errors=(404,),
 )
 def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.
@@ -397,7 +331,7 @@ def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     return memory.explain(asked.memory_id)
 
 
-@memories.add("GET /memories/{memory_id}/derived", Right.READ, Reach.MEMORY, DerivedMemories, errors=(404,))
+@memories.add("GET /memories/{memory_id}/derived", Right.READ, Reach.MEMORY, list_of(MemoryResult), errors=(404,))
 def list_derived(memory: MemoryManager, asked: DerivedOf) -> Any:
     """List what was derived from a memory or a message."""
     return {"items": memory.derived(asked.memory_id, deep=asked.deep)}

@@ -172,22 +172,6 @@ class OneMemory(Scoped):
     memory_id: MemoryId
 
 
-class Memory(Output):
-    """A memory."""
-
-    memory_id: str
-    content: str = Field(description="Its text; of working memory that was added as an object, the JSON of it.")
-    memory_type: MemoryType
-    metadata: Metadata
-    agent_id: str
-    session_id: str | None
-    created_at: str
-    updated_at: str
-    is_archived: bool
-    source: str = Field(description="Who or what wrote it.")
-    derived_from: list[str] = Field(description="Ids of the memories and messages that it was made from.")
-
-
 class Count(Output):
     """How many."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from inspect import cleandoc, signature
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
 
@@ -18,6 +18,7 @@ from holdfast.core.access import Principal, Right
 from holdfast.core.audit import REST, acting_as
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import Input
+from holdfast.edges.operations.outputs import output_of
 from holdfast.edges.operations.pagination import Paged
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -141,7 +142,7 @@ class Group:
         rest: str,
         right: Right,
         reach: Reach,
-        output: type[BaseModel],
+        output: type,
         *,
         tool: str | None = None,
         brief: Brief | None = None,
@@ -153,7 +154,8 @@ class Group:
 
         ``rest`` is its method and path, such as ``PATCH /memories/{memory_id}?user_id&agent_id``: the fields of its
         input that the path does not name are the body, or the query of what has no body. The function takes what it
-        works on, its input, and (``progress`` or ``file``) where it reports to.
+        works on, its input, and (``progress`` or ``file``) where it reports to. ``output`` is a model, or what a verb
+        of Holdfast returns.
         """
         method, _, target = rest.partition(" ")
         path, _, query = target.partition("?")
@@ -172,7 +174,7 @@ class Group:
                     path=path,
                     in_query=frozenset(query.split("&")) if query else frozenset(),
                     inputs=get_type_hints(function)[asked],
-                    output=output,
+                    output=output_of(output) if is_typeddict(output) else output,
                     run=function,
                     form=form,
                     tool=tool,

@@ -18,16 +18,16 @@ from holdfast.edges.operations.models import (
     MaybeAgent,
     MaybeSession,
     MaybeUser,
-    Metadata,
     OneUser,
     Output,
     Scoped,
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.outputs import output_of, page_of
+from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import Holdfast, MemoryManager
-from holdfast.results import RuleResult
+from holdfast.results import PolicyResult, RuleResult, RulesResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
@@ -79,76 +79,17 @@ class RuleRemoval(RuleScope):
     confirm: Confirm = False
 
 
-class Rule(Output):
-    """A rule that is in force."""
-
-    rule_id: str | None
-    memory_type: str
-    level: str
-    user_id: str | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
-    memory_id: str | None = None
-    archive_after_days: float | str | None = None
-    delete_after_days: float | str | None = None
-    keep_days: float | str | None = None
-    version: int
-    updated_at: str | None = None
-
-
-class RulePage(Page):
-    """Some rules, the defaults first, then from the widest to the most specific."""
-
-    items: list[Rule]
-
-
-class Life(Output):
-    """What the rules that meet come to; `null` is never."""
-
-    memory_type: str
-    archive_after_days: float | str | None
-    archive_by: str | None
-    delete_after_days: float | str | None = Field(description="Then it goes to the recycle bin.")
-    delete_by: str | None
-    keep_days: float | str | None = Field(description="Not removed before that age, whatever other rules say.")
-    keep_by: str | None
-
-
-class KindRules(Life):
-    """How long one kind is kept; `null` is never. `history` is the conversation that short-term memory leaves."""
-
-    rule: str = Field(description="The rule in force, in sentences.")
-    gone_after_days: float | None = Field(description="Deleted for good: its time and the recycle bin's.")
-    ttl_seconds: float | None = Field(description="Of short-term memory: after the session's last message.")
-    max_memories: int | None = Field(description="The quota; `null`: no limit.")
-    max_bytes: int | None
-    quota_remaining: int | None
-    exceptions: list[Metadata] = Field(description="Rules for single sessions or memories of the user.")
-
-
-class RulesInForce(Output):
-    """The rules in force for one user, agent and session."""
-
-    user_id: str
-    agent_id: str
-    session_id: str | None
-    summary: str = Field(description="All of it in sentences, a line for each kind.")
-    recycle_bin_days: int = Field(description="What is removed can be restored for so long.")
-    kinds: list[KindRules]
-    holds: list[Metadata] = Field(description="Holds that name the user, the agent or the session: nothing goes.")
-
-
 class RuleEffect(Output):
     """What a change would come to."""
 
-    rule: Rule
+    rule: output_of(RuleResult)  # type: ignore[valid-type]
     shortens: bool = Field(description="Something would be archived or removed earlier than it is now.")
     newly_due: dict[str, int] = Field(description="How many records it makes due at once, by action.")
     bytes: int
     held: int = Field(description="How many more it would make due at once, did no hold keep them.")
 
 
-class ChangedRule(Rule):
+class ChangedRule(output_of(RuleResult)):  # type: ignore[misc]
     """A rule that was set or removed, and what that made due at once."""
 
     newly_due: dict[str, int]
@@ -156,7 +97,7 @@ class ChangedRule(Rule):
     held: int
 
 
-@policies.add("GET /policies", Right.READ, Reach.TENANT, RulePage)
+@policies.add("GET /policies", Right.READ, Reach.TENANT, page_of(RuleResult))
 def list_policies(holdfast: Holdfast, asked: Paged) -> Any:
     """List every rule in force."""
     rules = list(enumerate(holdfast.policies.list()))
@@ -174,13 +115,13 @@ def list_policies(holdfast: Holdfast, asked: Paged) -> Any:
     return {**page, "items": [rule for _, rule in page["items"]]}
 
 
-@policies.add("GET /policies/{memory_type}", Right.READ, Reach.WHOSE, Life)
+@policies.add("GET /policies/{memory_type}", Right.READ, Reach.WHOSE, PolicyResult)
 def get_policy(holdfast: Holdfast, asked: RuleScope) -> Any:
     """Say how long a kind lives for a user, an agent and a session, and which rules say so."""
     return holdfast.policies.get(**_given(asked))
 
 
-@policies.add("GET /rules", Right.READ, Reach.MEMORY, RulesInForce, tool="memory_rules")
+@policies.add("GET /rules", Right.READ, Reach.MEMORY, RulesResult, tool="memory_rules")
 def get_rules(memory: MemoryManager, _asked: Scoped) -> Any:
     """Say how long each kind of memory is kept for a user and an agent, in words and numbers.
 

@@ -23,30 +23,16 @@ from holdfast.edges.operations.models import (
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
+from holdfast.edges.operations.outputs import page_of
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast
+from holdfast.results import ForgetResult, UserResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
 CertificateId = Annotated[
     str, Field(min_length=1, max_length=64, description="The certificate's id.", examples=[MEMORY_ID])
 ]
-
-
-class UserSummary(Output):
-    """What is kept of a user, in numbers."""
-
-    user_id: str
-    memories: int = Field(description="Live ones.")
-    kinds: dict[str, int] = Field(description="The same, kind by kind.")
-    sessions: int
-    last_active_at: str | None
-
-
-class UserPage(Page):
-    """Some users, by their ids."""
-
-    items: list[UserSummary]
 
 
 class EraseUser(Input):
@@ -98,15 +84,7 @@ class Erased(Output):
     certificate: Metadata | None = Field(description="Signed; it can be verified without this server.")
 
 
-class ForgottenSource(OpenOutput):
-    """How much went to the recycle bin, or would."""
-
-    memories: int = Field(description="What the source wrote.")
-    derived: int = Field(description="What others made of it.")
-    held: int = Field(description="What holds keep.")
-
-
-@users.add("GET /users", Right.GOVERN, Reach.TENANT, UserPage)
+@users.add("GET /users", Right.GOVERN, Reach.TENANT, page_of(UserResult))
 def list_users(holdfast: Holdfast, asked: Paged) -> Any:
     """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
     place = asked.place(str)
@@ -151,7 +129,7 @@ def recycle_user_memories(holdfast: Holdfast, asked: ForgetUser) -> Any:
     return {"count": memory.delete_user_memories(asked.user_id, asked.memory_type)}
 
 
-@users.add("POST /sources:forget", Right.GOVERN, Reach.WHOSE, ForgottenSource, errors=(423,))
+@users.add("POST /sources:forget", Right.GOVERN, Reach.WHOSE, ForgetResult, errors=(423,))
 def forget_source(holdfast: Holdfast, asked: ForgetSource) -> Any:
     """Send all that came from a source, and all that was derived from it, to the recycle bin."""
     return holdfast.forget_source(asked.source, asked.user_id, dry_run=asked.dry_run)

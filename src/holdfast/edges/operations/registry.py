@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.edges.operations.models import Id, Input, Metadata, Output, example
+from holdfast.edges.operations.models import Id, Input, Metadata, example
 from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.outputs import page_of
+from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import Holdfast
+from holdfast.results import RegistryMoveResult, RegistryResult
 
 agents = Group("agents", "The agents that are known, with all that is their own.")
 tools = Group("tools", "The tools that are known.")
@@ -58,82 +60,26 @@ class DescribedTool(Description):
     tool_id: ToolId
 
 
-class _Registered(Output):
-    description: str
-    metadata: Metadata
-    created_at: str
-    updated_at: str
-    state: str | None = Field(None, description="Of one in the recycle bin: `recycled`.")
-    deleted_at: str | None = None
-    purge_at: str | None = None
-
-
-class Agent(_Registered):
-    """An agent."""
-
-    agent_id: str
-
-
-class Tool(_Registered):
-    """A tool."""
-
-    tool_id: str
-
-
-class AgentPage(Page):
-    """Some agents, by their ids."""
-
-    items: list[Agent]
-
-
-class ToolPage(Page):
-    """Some tools, by their ids."""
-
-    items: list[Tool]
-
-
-class MovedAgent(Output):
-    """What went to the recycle bin with an agent, or came back with it."""
-
-    agent_id: str
-    persona: int
-    episodic: int
-    sessions: int
-    messages: int
-    purge_at: str | None = None
-    held: int | None = Field(None, description="How many were kept by holds.")
-    not_restored: dict[str, int] | None = Field(None, description="How many could not be restored, and why.")
-
-
-class MovedTool(Output):
-    """A tool that went to the recycle bin, or came back."""
-
-    tool_id: str
-    purge_at: str | None = None
-    held: int | None = None
-    not_restored: dict[str, int] | None = None
-
-
-@agents.add("GET /agents", Right.READ, Reach.TENANT, AgentPage)
+@agents.add("GET /agents", Right.READ, Reach.TENANT, page_of(RegistryResult))
 def list_agents(holdfast: Holdfast, asked: ListRegistered) -> Any:
     """List the agents that are known."""
     found = holdfast.agents.list(include_removed=asked.include_removed)
     return asked.page_of_all(found, lambda one: str(one["agent_id"]))
 
 
-@agents.add("GET /agents/{agent_id}", Right.READ, Reach.TENANT, Agent, errors=(404,))
+@agents.add("GET /agents/{agent_id}", Right.READ, Reach.TENANT, RegistryResult, errors=(404,))
 def get_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Read what is known of an agent."""
     return holdfast.agents.get(asked.agent_id)
 
 
-@agents.add("PUT /agents/{agent_id}", Right.WRITE, Reach.TENANT, Agent)
+@agents.add("PUT /agents/{agent_id}", Right.WRITE, Reach.TENANT, RegistryResult)
 def put_agent(holdfast: Holdfast, asked: DescribedAgent) -> Any:
     """Register an agent, or replace what is known of it."""
     return holdfast.agents.add(asked.agent_id, asked.description, asked.metadata)
 
 
-@agents.add("DELETE /agents/{agent_id}", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404, 423))
+@agents.add("DELETE /agents/{agent_id}", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404, 423))
 def remove_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Send an agent to the recycle bin for 15 days, with its persona, its episodes and its conversations.
 
@@ -142,38 +88,38 @@ def remove_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     return holdfast.agents.remove(asked.agent_id)
 
 
-@agents.add("POST /agents/{agent_id}/restore", Right.GOVERN, Reach.TENANT, MovedAgent, errors=(404,))
+@agents.add("POST /agents/{agent_id}/restore", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404,))
 def restore_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     """Bring an agent back from the recycle bin with exactly what went with it."""
     return holdfast.agents.restore(asked.agent_id)
 
 
-@tools.add("GET /tools", Right.READ, Reach.TENANT, ToolPage)
+@tools.add("GET /tools", Right.READ, Reach.TENANT, page_of(RegistryResult))
 def list_tools(holdfast: Holdfast, asked: ListRegistered) -> Any:
     """List the tools that are known."""
     found = holdfast.tools.list(include_removed=asked.include_removed)
     return asked.page_of_all(found, lambda one: str(one["tool_id"]))
 
 
-@tools.add("GET /tools/{tool_id}", Right.READ, Reach.TENANT, Tool, errors=(404,))
+@tools.add("GET /tools/{tool_id}", Right.READ, Reach.TENANT, RegistryResult, errors=(404,))
 def get_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Read what is known of a tool."""
     return holdfast.tools.get(asked.tool_id)
 
 
-@tools.add("PUT /tools/{tool_id}", Right.WRITE, Reach.TENANT, Tool)
+@tools.add("PUT /tools/{tool_id}", Right.WRITE, Reach.TENANT, RegistryResult)
 def put_tool(holdfast: Holdfast, asked: DescribedTool) -> Any:
     """Register a tool, or replace what is known of it."""
     return holdfast.tools.add(asked.tool_id, asked.description, asked.metadata)
 
 
-@tools.add("DELETE /tools/{tool_id}", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404, 423))
+@tools.add("DELETE /tools/{tool_id}", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404, 423))
 def remove_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Send a tool to the recycle bin for 15 days, out of recall at once."""
     return holdfast.tools.remove(asked.tool_id)
 
 
-@tools.add("POST /tools/{tool_id}/restore", Right.GOVERN, Reach.TENANT, MovedTool, errors=(404,))
+@tools.add("POST /tools/{tool_id}/restore", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404,))
 def restore_tool(holdfast: Holdfast, asked: OneTool) -> Any:
     """Bring a tool back from the recycle bin."""
     return holdfast.tools.restore(asked.tool_id)
