@@ -102,7 +102,7 @@ def test_a_master_key_that_is_lost_or_another_is_a_failed_check(home: Path, monk
     file.unlink()
     code, checks = examine("--home", str(home))
     assert (code, checks["master_key"]["status"]) == (3, "failed")
-    assert "the master key is gone" in checks["master_key"]["detail"]
+    assert "the master key is missing" in checks["master_key"]["detail"]
     assert f"put the file {file} back" in checks["master_key"]["fix"]
     assert "or set HOLDFAST_MASTER_KEY" in checks["master_key"]["fix"]
     assert not file.exists(), "none was made"

@@ -22,8 +22,14 @@ from cli.examining import examine, leave_settings
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
 from holdfast.health import postgres as postgres_health
-from holdfast.health.postgres import NEWEST, judge_nodes
-from holdfast.health.postgres_server import ServerQuery, check_transactions, judge_clock, judge_connections
+from holdfast.health.postgres import (
+    NEWEST,
+    ServerQuery,
+    check_transactions,
+    judge_clock,
+    judge_connections,
+    judge_nodes,
+)
 from holdfast.settings import read_settings
 from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes

@@ -12,9 +12,16 @@ from pathlib import Path
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.health.backups import check_backups
 from holdfast.health.checks import Check, Status, fail
-from holdfast.health.configuration import check_embedder, check_home, check_python, check_settings, check_summarizer
+from holdfast.health.configuration import (
+    check_archive,
+    check_embedder,
+    check_home,
+    check_python,
+    check_settings,
+    check_short_term,
+    check_summarizer,
+)
 from holdfast.health.keys import check_master_key
-from holdfast.health.objects import check_archive, check_short_term
 from holdfast.health.sqlite import check_sqlite
 from holdfast.health.store_state import check_state_place
 from holdfast.installation import install_command
