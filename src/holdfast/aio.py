@@ -104,7 +104,7 @@ class AsyncEntity(_Wrapper[Entity]):
     delete = _verb(Entity.delete)
     delete_user_entities = _verb(Entity.delete_user_entities)
     export_all = _verb(Entity.export_all)
-    retell_sources = _verb(Entity.retell_sources)
+    refresh_sources = _verb(Entity.refresh_sources)
     get = _verb(Entity.get)
     history = _verb(Entity.history)
     neighbours = _verb(Entity.neighbours)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.core.content import (
     MAX_QUERY_BYTES,
     Origin,
-    agent_source,
     check_content,
     check_count,
     check_metadata,
@@ -18,45 +16,44 @@ from holdfast.core.content import (
     dump_json,
     is_id,
 )
-from holdfast.core.decisions import Decision
 from holdfast.core.errors import (
-    ConflictError,
     InvalidContentError,
     InvalidInputError,
-    LeaseLostError,
     quote,
 )
 from holdfast.core.filters import Filter, parse
 from holdfast.core.records import (
-    ALL,
     EMPTY_LATENCY_MS,
     SEVERAL_LATENCY_MS,
     TYPES,
-    Archive,
-    Cause,
     Kind,
     MemoryType,
     Message,
     Record,
     Scope,
-    State,
-    Subject,
     Usage,
     kind_of,
+    kinds_of,
 )
-from holdfast.core.times import iso
-from holdfast.lifecycle.bulk_delete import Cleared, clear, clear_conversations, counted
-from holdfast.lifecycle.sweeping.due import Extent
 from holdfast.memory.entity import Entity, refresh_entity_text
 from holdfast.memory.episodic import Episodic
-from holdfast.memory.explain import explain, explain_item, explain_turn
+from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.latency import Stopwatch
-from holdfast.memory.lifetimes import describe_rules
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import Draft, Durable, check_at_hand, refuse_kind, shown
+from holdfast.memory.records import (
+    Draft,
+    Durable,
+    check_at_hand,
+    item_result,
+    memory_result,
+    merge_results,
+    refuse_kind,
+    score_result,
+)
 from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
+from holdfast.memory.user_data import MemoryKind, UserData
 from holdfast.memory.working import Working
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS
@@ -73,22 +70,20 @@ from holdfast.results import (
 )
 
 _log = logging.getLogger("holdfast.memory")
-MemoryKind = MemoryType | str
 Content = str | Mapping[str, Any]
 _MOST_AT_ONCE = 100_000
 _WITH_SOURCE = "deleted by the user, with what it was derived from"
 
 
-class Memory:
+class Memory(UserData):
     """The memory of one user as one agent sees it, in one session.
 
     Safe for many threads. Every method that fails raises a ``HoldfastError`` and leaves the store as it was.
     """
 
     def __init__(self, parts: Services, scope: Scope, *, auto_prune: bool = False) -> None:
+        super().__init__(parts, scope)
         self.auto_prune = auto_prune
-        self._parts = parts
-        self._scope = scope
         self._records = Durable(parts, scope)
         self._lineage = Lineage(self._records)
         self.working = Working(parts, scope)
@@ -284,7 +279,7 @@ class Memory:
         episodes aside, unless asked for.
         """
         watch = Stopwatch()
-        kinds = _kinds(memory_types, memory_type)
+        kinds = kinds_of(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
         asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
@@ -293,7 +288,7 @@ class Memory:
         for kind in kinds:
             archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
             found[kind.name] = self._search(kind, asked, SearchOptions(top_k, now, where, archived, explain))
-        results = _merged(found, top_k)
+        results = merge_results(found, top_k)
         target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
         label = kinds[0].name.value if len(kinds) == 1 else "several"
         self._parts.latencies.record(
@@ -302,13 +297,20 @@ class Memory:
         return results
 
     def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[RetrieveResult]:
+        """The best matches of one kind."""
+        found: Iterable[tuple[MemoryResult, Hit]]
         if kind.durable:
             pairs = self._records.search(kind.name, query, options)
-            return [_scored(shown(record, options.now), hit, explain=options.explain) for record, hit in pairs]
-        items = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
-        by_id = {item.id: item for item in items}
-        hits = self._parts.recall.rank_items(self._scope, kind, items, query, options)
-        return [_scored(self._shown_item(kind, by_id[hit.id]), hit, explain=options.explain) for hit in hits]
+            found = ((memory_result(record, options.now), hit) for record, hit in pairs)
+        else:
+            items = {item.id: item for item in self._items(kind)}
+            hits = self._parts.recall.rank_items(self._scope, kind, list(items.values()), query, options)
+            found = ((item_result(self._scope, kind, items[hit.id]), hit) for hit in hits)
+        return [score_result(result, hit, explain=options.explain) for result, hit in found]
+
+    def _items(self, kind: Kind) -> list[Message]:
+        """What the process or the session holds of a kind that is not durable."""
+        return self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
 
     def list_memories(
         self,
@@ -342,16 +344,16 @@ class Memory:
                 kind.name, check_source(source), where, limit=limit, include_archived=include_archived, before=before
             )
         now = self._parts.now()
-        return [shown(record, now) for record in found]
+        return [memory_result(record, now) for record in found]
 
     def get(self, memory_id: str) -> GetResult:
         """One memory; ``NotFoundError`` says why there is none."""
         found = self._item(memory_id)
         if found is not None:
-            return cast("GetResult", self._shown_item(*found))
+            return cast("GetResult", item_result(self._scope, *found))
         record = self._records.read(memory_id)
         now = self._parts.now()
-        result = cast("GetResult", shown(record, now))
+        result = cast("GetResult", memory_result(record, now))
         if record.body is not None and not record.is_archived(now):
             result.update(cast("GetResult", record.body))
         return result
@@ -363,7 +365,7 @@ class Memory:
         if not is_id(memory_id):
             raise InvalidInputError(f"{quote(memory_id)} is not the id of a memory or a message")
         now = self._parts.now()
-        return [shown(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
+        return [memory_result(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
@@ -402,7 +404,7 @@ class Memory:
         if content is not None or metadata is not None:
             changes |= self._changes(record, content, metadata)
         changed = self._records.change(record, **changes)
-        return shown(changed, self._parts.now())
+        return memory_result(changed, self._parts.now())
 
     def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         if record.kind is MemoryType.ENTITY:
@@ -426,7 +428,7 @@ class Memory:
         text = item.content if content is None else check_content(_as_text(content, kind))
         changed = item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
         self.working.update(changed)
-        return self._shown_item(kind, changed)
+        return item_result(self._scope, kind, changed)
 
     def delete(self, memory_id: str, *, with_derived: bool = False) -> DeleteResult:
         """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
@@ -451,7 +453,7 @@ class Memory:
                 record = self._records.recycle(memory_id, reason="deleted by the user")
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
             if record.kind is MemoryType.ENTITY:
-                self.entity.retell_sources(record.id)
+                self.entity.refresh_sources(record.id)
         refresh_entity_text(self._parts, self._scope.subject, went)
         left = [one.id for one in self._lineage.live_derived(memory_id)]
         if went:
@@ -467,9 +469,9 @@ class Memory:
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
-            self.entity.retell_sources(record.id)
+            self.entity.refresh_sources(record.id)
         refresh_entity_text(self._parts, self._scope.subject, came)
-        back = cast("RestoreResult", shown(self._records.read(memory_id), self._parts.now()))
+        back = cast("RestoreResult", memory_result(self._records.read(memory_id), self._parts.now()))
         if came:
             back["restored_with"] = came
         return back
@@ -503,92 +505,7 @@ class Memory:
         self._records.check_agent()
         now = self._parts.now()
         record = self._records.read(memory_id)
-        if record.pack is None:
-            kind = TYPES[record.kind]
-            if record.state is State.ARCHIVED and kind.archive is Archive.SUMMARY:
-                raise ConflictError(
-                    f"memory {memory_id} was archived in place: only its summary was kept; nothing can be brought back"
-                )
-            raise ConflictError(
-                f"memory {memory_id} is {record.state}, not in cold storage; there is nothing to bring back"
-            )
-        return shown(self._records.rehydrate(record), now)
-
-    def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
-        """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with; how many.
-
-        Working and short-term memory is gone at once; conversations go with short-term memory, into the bin. What a
-        hold covers stays; ``HeldError`` if that is all there is.
-        """
-        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
-        kinds = list(TYPES.values()) if memory_type is None else [kind_of(memory_type)]
-        total = Cleared(0, 0)
-        for kind in kinds:
-            moved, held = self._clear(subject, kind)
-            total = Cleared(total.moved + moved, total.held + held)
-        _log.info(
-            "deleted %d memories of user %s (%s); holds kept %d",
-            total.moved,
-            self._parts.pseudonym(subject),
-            "all kinds" if memory_type is None else kinds[0].name,
-            total.held,
-        )
-        return counted(total, user_id)
-
-    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
-        """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by
-        kind, and beside them conversations, facts, rules, holds and what the audit chain says.
-        """
-        return self._parts.exports.export(self._scope.tenant, user_id)
-
-    def export_kind(self, user_id: str, memory_type: MemoryKind) -> list[dict[str, Any]]:
-        """All of a user's memories of a durable kind, whole, in whatever state, whichever agent they are with."""
-        kind = kind_of(memory_type)
-        if not kind.durable:
-            raise refuse_kind(kind, "exported by itself", "use gdpr_export_user_data")
-        return self._parts.exports.of_kind(self._scope.tenant, user_id, kind.name)
-
-    def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
-        """Erase a user: everything of all kinds, with all agents, in every place, past the recycle bin, for good.
-
-        How many memories of each kind there were. ``HeldError`` while a hold stands on anything of theirs. What became
-        of each place, and the certificate, is in the answer of ``holdfast.erase_user``.
-        """
-        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
-        return dict(self._parts.erase(subject).kinds)
-
-    def archive_due(self, memory_type: MemoryKind) -> int:
-        """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
-        kind = kind_of(memory_type)
-        if kind.archive is None:
-            raise refuse_kind(kind, "archived", "it is kept as it is")
-        subject = None if self._scope.user_id == ALL else self._scope.subject
-        extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
-        sweeper = self._parts.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
-        leadership = self._parts.leadership
-        with leadership.held() as lease:
-            if lease is None:
-                raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
-            now = self._parts.now()
-            upto = self._parts.trust.note(now).until(now)
-            report = sweeper.apply(now, extent, upto=upto, lease=lambda: leadership.lease, note=_log_archived)
-        _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
-        return report.counts["archive"]
-
-    def _clear(self, subject: Subject, kind: Kind) -> Cleared:
-        if kind.name is MemoryType.WORKING:
-            return Cleared(self._parts.working.clear_user(subject), 0)
-        if kind.name is MemoryType.SHORT_TERM:
-            return clear_conversations(self._parts.history, subject, now=self._parts.now())
-        return clear(
-            self._parts.records,
-            subject,
-            kind.name,
-            reason="deleted by the user, with all of its kind",
-            cause=Cause.USER,
-            now=self._parts.now(),
-            whose=self._parts.pseudonym(subject),
-        )
+        return memory_result(self._records.rehydrate(record), now)
 
     def end_task(self) -> int:
         """The task is over: working memory is cleared; how many memories that were."""
@@ -613,26 +530,10 @@ class Memory:
             self._records.check_agent()
         return found
 
-    def _shown_item(self, kind: Kind, item: Message) -> MemoryResult:
-        role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
-        return {
-            "memory_id": item.id,
-            "content": item.content,
-            "memory_type": kind.name.value,
-            "metadata": {**deepcopy(item.metadata), **role},
-            "agent_id": self.agent_id,
-            "session_id": self.session_id,
-            "created_at": iso(item.created_at),
-            "updated_at": iso(item.created_at),
-            "is_archived": False,
-            "source": agent_source(self.agent_id),
-            "derived_from": [],
-        }
-
     def _usage(self, kind: Kind) -> Usage:
         if kind.durable:
             return self._parts.records.usage(self._scope.subject, kind)
-        held = self.working.items() if kind.name is MemoryType.WORKING else self.short_term.messages()
+        held = self._items(kind)
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 
 
@@ -652,9 +553,7 @@ class Plain:
         derived_from: Sequence[str] | None = None,
     ) -> str:
         """Remember a text; its id."""
-        added = self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)
-        memory_id: str = added["memory_id"]
-        return memory_id
+        return self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)["memory_id"]
 
     def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[RetrieveResult]:
         """What is remembered of this kind that bears on ``query``."""
@@ -684,11 +583,6 @@ class Plain:
         return self._memory.archive_due(self._kind)
 
 
-def _log_archived(decision: Decision) -> None:
-    where = "cold storage" if TYPES[MemoryType(decision.kind)].archive is Archive.COLD else "its summary"
-    _log.info("archived memory %s (%s) to %s", decision.id, decision.kind, where)
-
-
 def _note_gone(result: AddResult | AddManyResult, kind: Kind, gone: int) -> None:
     """Say how many old ones made way: out of the sliding window, or to the recycle bin."""
     if gone and kind.name is MemoryType.SHORT_TERM:
@@ -703,38 +597,3 @@ def _as_text(content: Content, kind: Kind) -> str:
     if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
         return dump_json(content, InvalidContentError, "content")
     return content  # type: ignore[return-value]  # whatever is not text is refused where contents are checked
-
-
-def _kinds(several: Sequence[MemoryKind] | MemoryKind | None, one: MemoryKind | None) -> list[Kind]:
-    if several is None:
-        return [kind_of(MemoryType.LONG_TERM if one is None else one)]
-    if one is not None:
-        raise InvalidInputError("give memory_type or memory_types, not both")
-    if isinstance(several, str):
-        return [kind_of(several)]
-    if not isinstance(several, Sequence) or not several:
-        raise InvalidInputError(
-            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {quote(several)}"
-        )
-    return list(dict.fromkeys(kind_of(name) for name in several))
-
-
-def _scored(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
-    scored = cast("RetrieveResult", result)
-    scored["score"] = hit.score
-    if explain:
-        scored["explanation"] = hit.parts
-    return scored
-
-
-def _merged(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) -> list[RetrieveResult]:
-    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
-    firsts = [results[0] for results in found.values() if results]
-    others = [result for results in found.values() for result in results[1:]]
-
-    def order(result: RetrieveResult) -> tuple[bool, float]:
-        return result["memory_type"] != MemoryType.WORKING, -result["score"]
-
-    chosen = sorted(firsts, key=order)[:top_k]
-    chosen += sorted(others, key=lambda result: -result["score"])[: top_k - len(chosen)]
-    return sorted(chosen, key=order)

@@ -82,7 +82,7 @@ ALLOWED: dict[str, Verb] = {
     "Plain.delete_all": lambda memory, _: memory.long_term.delete_all("ann"),
     "Episodic.cleanup_old_episodes": lambda memory, _: memory.episodic.cleanup_old_episodes(),
     "Entity.delete_user_entities": lambda memory, _: memory.entity.delete_user_entities("ann"),
-    "Entity.retell_sources": lambda memory, _: memory.entity.retell_sources("0" * 36),
+    "Entity.refresh_sources": lambda memory, _: memory.entity.refresh_sources("0" * 36),
     "Structured.delete_user_data": lambda memory, _: memory.structured.delete_user_data("ann"),
     "Working.add": lambda memory, _: memory.working.add("new"),
     "Working.put": lambda memory, _: memory.working.put(["new"], None, prune=False),

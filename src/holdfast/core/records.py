@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from holdfast.core.content import agent_source, check_id, check_tenant, same_json
-from holdfast.core.errors import InvalidKindError, quote
+from holdfast.core.errors import InvalidInputError, InvalidKindError, quote
 
 
 class MemoryType(StrEnum):
@@ -120,6 +120,21 @@ def kind_of(value: MemoryType | str) -> Kind:
     except ValueError:
         known = ", ".join(TYPES)
         raise InvalidKindError(f"unknown kind of memory {quote(value)}; use one of: {known}") from None
+
+
+def kinds_of(several: Sequence[MemoryType | str] | str | None, one: MemoryType | str | None) -> list[Kind]:
+    """The kinds that a caller names, each once: several, or one, or long-term memory."""
+    if several is None:
+        return [kind_of(MemoryType.LONG_TERM if one is None else one)]
+    if one is not None:
+        raise InvalidInputError("give memory_type or memory_types, not both")
+    if isinstance(several, str):
+        return [kind_of(several)]
+    if not isinstance(several, Sequence) or not several:
+        raise InvalidInputError(
+            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {quote(several)}"
+        )
+    return list(dict.fromkeys(kind_of(name) for name in several))
 
 
 def holds_at(fact: Fact, moment: int) -> bool:

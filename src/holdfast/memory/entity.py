@@ -18,10 +18,10 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import Cause, Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
+from holdfast.core.records import Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
 from holdfast.core.times import iso, moment
-from holdfast.lifecycle.bulk_delete import clear, counted
-from holdfast.memory.records import Draft, Durable
+from holdfast.lifecycle.bulk_delete import counted
+from holdfast.memory.records import Draft, Durable, clear_kind
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.results import EntityResult, FactResult, NeighbourResult
@@ -92,7 +92,7 @@ class Entity:
         ]
         if facts:
             self._parts.facts.record(self._records.scope.subject, facts, replacing=True, agent=self._records.scope)
-        self._retell([entity_id])
+        self._refresh_text([entity_id])
 
     def relate(
         self,
@@ -121,7 +121,7 @@ class Entity:
         fact = Fact(self._parts.new_id(now), one, relation, other, None, begins, ends, now)
         scope = self._records.scope
         added = self._parts.facts.record(scope.subject, [fact], replacing=replace, agent=scope)
-        self._retell([one])
+        self._refresh_text([one])
         return fact.id if added else self._standing(fact).id
 
     def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
@@ -137,37 +137,26 @@ class Entity:
         ]
         scope = self._records.scope
         ended = self._parts.facts.end(scope.subject, ids, at=moment_of_end, agent=scope)
-        self._retell([record.id])
+        self._refresh_text([record.id])
         return ended
 
     def delete(self, entity: str) -> str:
         """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
         self._records.check_agent()
         record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
-        self.retell_sources(record.id)
+        self.refresh_sources(record.id)
         return record.id
 
-    def retell_sources(self, entity_id: str) -> None:
+    def refresh_sources(self, entity_id: str) -> None:
         """An entity went, or came back: let those that are related to it tell what holds now."""
         facts = self._facts([entity_id])
         live = self._live(facts)
-        self._retell(sorted({fact.source for fact in facts if fact.source in live}))
+        self._refresh_text(sorted({fact.source for fact in facts if fact.source in live}))
 
     def delete_user_entities(self, user_id: str) -> int:
         """Send all of a user's entities to the recycle bin; how many."""
-        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
-        parts = self._records.parts
-        reason = "deleted by the user, with all of its kind"
-        cleared = clear(
-            parts.records,
-            scope.subject,
-            _ENTITY,
-            reason=reason,
-            cause=Cause.USER,
-            now=parts.now(),
-            whose=parts.pseudonym(scope.subject),
-        )
-        return counted(cleared, user_id)
+        subject = Subject.checked(self._records.scope.tenant, user_id)
+        return counted(clear_kind(self._records.parts, subject, _ENTITY), user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's entities, whole, in whatever state they are."""
@@ -188,7 +177,7 @@ class Entity:
             "entity_type": record.metadata.get("entity_type"),
             "description": record.metadata.get("description"),
             "attributes": {f.name: f.value for f in facts if f.target is None and f.source == record.id},
-            "relations": [_shown(f, names) for f in facts if f.target is not None and _told(f, names)],
+            "relations": [_fact_result(f, names) for f in facts if f.target is not None and _has_names(f, names)],
             "metadata": record.metadata,
         }
 
@@ -197,7 +186,7 @@ class Entity:
         record = self._resolve(entity)
         facts = [fact for fact in self._facts([record.id]) if name in (None, fact.name)]
         names = self._names(facts)
-        return [_shown(fact, names) for fact in facts if _told(fact, names)]
+        return [_fact_result(fact, names) for fact in facts if _has_names(fact, names)]
 
     def neighbours(
         self,
@@ -308,7 +297,7 @@ class Entity:
     def _names(self, facts: Iterable[Fact]) -> dict[str, str]:
         return {record.id: str(record.metadata.get("name")) for record in self._live(facts).values()}
 
-    def _retell(self, entity_ids: Sequence[str]) -> None:
+    def _refresh_text(self, entity_ids: Sequence[str]) -> None:
         """Write what holds of entities into the texts and metadata that recall and filters see.
 
         A relation is told by its source alone, so that there is one text to change when it ends.
@@ -339,7 +328,7 @@ def refresh_entity_text(parts: Services, subject: Subject, record_ids: Sequence[
         if record is not None and record.kind is _ENTITY:
             entity = Entity(Durable(parts, Scope(tenant, user_id, record.scope.agent_id)))
             try:
-                entity.retell_sources(record_id)
+                entity.refresh_sources(record_id)
             except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
                 _log.warning("an entity's text was left as it was: %s", problem)
 
@@ -371,7 +360,7 @@ def _key(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _told(fact: Fact, names: Mapping[str, str]) -> bool:
+def _has_names(fact: Fact, names: Mapping[str, str]) -> bool:
     """A relation is told while both its ends are there."""
     return fact.target is None or (fact.source in names and fact.target in names)
 
@@ -382,7 +371,7 @@ def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> st
     if record.metadata.get("entity_type"):
         head.append(f"({record.metadata['entity_type']})")
     lines = [" ".join(head).strip(), str(record.metadata.get("description") or "")]
-    for fact in [fact for fact in facts if _told(fact, names)][-_TOLD:]:
+    for fact in [fact for fact in facts if _has_names(fact, names)][-_TOLD:]:
         name = fact.name.replace("_", " ")
         if fact.target is None:
             value = fact.value if isinstance(fact.value, str) else dump_json(fact.value, InvalidInputError, name)
@@ -392,8 +381,8 @@ def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> st
     return "\n".join(line for line in lines if line)[:_MAX_TEXT]
 
 
-def _shown(fact: Fact, names: Mapping[str, str]) -> FactResult:
-    shown: FactResult = {
+def _fact_result(fact: Fact, names: Mapping[str, str]) -> FactResult:
+    result: FactResult = {
         "fact_id": fact.id,
         "name": fact.name,
         "since": iso(fact.since),
@@ -401,9 +390,9 @@ def _shown(fact: Fact, names: Mapping[str, str]) -> FactResult:
         "recorded_at": iso(fact.recorded_at),
     }
     if fact.target is None:
-        return {**shown, "value": fact.value}
+        return {**result, "value": fact.value}
     return {
-        **shown,
+        **result,
         "source": names.get(fact.source),
         "target": names.get(fact.target),
         "source_id": fact.source,

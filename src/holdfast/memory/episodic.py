@@ -129,7 +129,7 @@ class Episodic:
             if str(message.get("content", "")).strip()
         ]
         hits = self._parts.recall.rank_items_once(self._records.scope, items, asked, SearchOptions(top_k, now))
-        return [_shown_message(*places[hit.id], score=hit.score) for hit in hits]
+        return [_message_result(*places[hit.id], score=hit.score) for hit in hits]
 
     def cleanup_old_episodes(self) -> int:
         """Send episodes that are past their active time (90 days, unless a rule says otherwise) to the recycle bin,
@@ -208,7 +208,7 @@ def _text(item: Mapping[str, Any]) -> str:
     return f"{item['role']}: {content}" if item.get("role") else content
 
 
-def _shown_message(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> EpisodeMessageResult:
+def _message_result(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> EpisodeMessageResult:
     return {
         "episode_id": record.id,
         "position": place,

@@ -1,19 +1,187 @@
-"""What can be said of a memory, a message or a note: where it is, what comes next, and what protects it."""
+"""What can be said of a memory: its rules, what happens to it next, and how long each kind is kept."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
 
 from holdfast.core.content import is_id
+from holdfast.core.decisions import reason_for
 from holdfast.core.errors import NotFoundError, quote
-from holdfast.core.records import LIVE, TYPES, Kind, MemoryType, Message, Scope, State, Subject
-from holdfast.core.rules import HISTORY, labels_of
-from holdfast.core.times import iso
+from holdfast.core.holds import Hold
+from holdfast.core.records import LIVE, OWN, TYPES, Archive, Kind, MemoryType, Message, Scope, State, Subject, Usage
+from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, Terms, labels_of, shown_terms
+from holdfast.core.times import DAY, SECOND, describe_duration, iso
 from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
-from holdfast.lifecycle.holds import as_held_message
+from holdfast.lifecycle.holds import as_held_message, shown_hold
+from holdfast.lifecycle.policies import shown_life
+from holdfast.lifecycle.previews import shown_rule
 from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
-from holdfast.results import ExplainResult
+from holdfast.results import ExplainResult, HoldResult, KindRulesResult, RulesResult
+
+_SHORT_TERM: Final = MemoryType.SHORT_TERM
+#: So many exceptions are named for each kind.
+_MOST_EXCEPTIONS: Final = 20
+_BIN_DAYS: Final = BIN // DAY
+
+
+def describe_rules(parts: Services, scope: Scope) -> RulesResult:
+    """The rules in force for what one agent keeps of one user in one session: a row for each kind and one for the
+    conversation (``history``), the time in the recycle bin, the holds that name them, and a summary in sentences.
+    """
+    scope.check_one()
+    rules = parts.rules.rules(scope.tenant)
+    rows = [_describe_kind(parts, scope, kind, rules) for kind in TYPES.values()]
+    rows.append(_describe(parts, scope, HISTORY, rules))
+    named = [hold for hold in parts.holds.list(scope.tenant) if _names(hold, scope)]
+    removed = parts.removed_agent(scope)
+    said = [f"{row['memory_type']}: {row['rule']}" for row in rows]
+    if removed is not None:
+        own = ", ".join(kind.value for kind in OWN)
+        said.append(
+            f"The agent {scope.agent_id!r} was removed on {iso(removed.moved_at or 0)}: what is its own ({own}, "
+            f"{HISTORY}) is out of sight and follows it."
+        )
+    if named:
+        said.append(f"Holds keep, whatever these rules say: {'; '.join(map(_describe_hold, named))}.")
+    return {
+        "user_id": scope.user_id,
+        "agent_id": scope.agent_id,
+        "session_id": scope.session_id,
+        "summary": "\n".join(said),
+        "recycle_bin_days": _BIN_DAYS,
+        "kinds": rows,
+        "holds": [cast("HoldResult", shown_hold(hold)) for hold in named],
+    }
+
+
+def short_term_life(life: Life) -> int:
+    """How long the messages of a session stay after its last one. Short-term memory always ends: a rule for every kind
+    that keeps things for ever leaves it its default.
+    """
+    return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
+
+
+def _describe_kind(parts: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> KindRulesResult:
+    name = kind.name.value
+    usage = parts.records.usage(scope.subject, kind) if kind.durable else None
+    quota = Usage(0, 0, kind.max_memories, kind.max_bytes) if usage is None else usage
+    if kind.name is MemoryType.WORKING:
+        rule = "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it."
+        row = cast("KindRulesResult", {"memory_type": name, "rule": rule, **_numbers(None), "exceptions": []})
+    else:
+        row = _describe(parts, scope, name, rules)
+    row["max_memories"], row["max_bytes"] = quota.max_memories, quota.max_bytes
+    row["quota_remaining"] = None if usage is None else usage.remaining
+    return row
+
+
+def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:
+    life = parts.rules.life(kind, scope)
+    sentences = [_describe_life(kind, life), *_describe_selections(parts, scope, kind, life, rules)]
+    exceptions = [rule for rule in rules if _is_exception(rule, kind, scope)]
+    if exceptions:
+        names = sorted({rule.name for rule in exceptions})
+        sentences.append(f"Some of it goes by more specific rules instead: {'; '.join(names)}.")
+    row = {
+        "memory_type": kind,
+        "rule": " ".join(sentences),
+        **_numbers(life, skips_bin=kind == _SHORT_TERM),
+        "ttl_seconds": _in_seconds(short_term_life(life)) if kind == _SHORT_TERM else None,
+        "exceptions": [shown_rule(rule) for rule in exceptions[:_MOST_EXCEPTIONS]],
+    }
+    return cast("KindRulesResult", row)
+
+
+def _describe_selections(parts: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]) -> Iterator[str]:
+    """What becomes of memories that a domain's policy selects by the source type in their metadata."""
+    chosen = [rule.selection for rule in rules if rule.selection is not None and _speaks_of(rule, kind)]
+    for source in sorted({source for selection in chosen for source in selection.source_types}):
+        other = parts.rules.life(kind, scope, labels=Labels(source))
+        if other.delete_after != life.delete_after:
+            yield f"With source_type {source} in its metadata: {_describe_life(kind, other)}"
+
+
+def _in_seconds(duration: int) -> float:
+    return duration / SECOND if duration % SECOND else duration // SECOND
+
+
+def _numbers(life: Life | None, *, skips_bin: bool = False) -> dict[str, Any]:
+    """What a life comes to in days; ``None`` is never."""
+    shown = dict.fromkeys(_LIFE) if life is None else shown_life(life)
+    delete = None if life is None else life.delete_after
+    gone = None if delete is None else delete + (0 if skips_bin else BIN)
+    return {
+        **shown,
+        "gone_after_days": shown_terms(Terms(delete_after=gone)).get("delete_after_days"),
+        "ttl_seconds": None,
+        "max_memories": None,
+        "max_bytes": None,
+        "quota_remaining": None,
+    }
+
+
+_LIFE: Final = tuple(shown_life(Life(None, None, None, "", "", None)))
+
+
+def _describe_life(kind: str, life: Life) -> str:
+    """How long something of a kind lives, in sentences."""
+    if kind == _SHORT_TERM:
+        window = describe_duration(short_term_life(life))
+        return (
+            f"Out of the session's window {window} after the session's last message, by {life.delete_by}; it is in no "
+            f"recycle bin. The conversation is kept beside it: see {HISTORY}."
+        )
+    parts = []
+    if life.archive_after is not None:
+        cold = kind in TYPES and TYPES[MemoryType(kind)].archive is Archive.COLD
+        how = "Archived to cold storage" if cold else "Cut down to its summary, which can still be found,"
+        parts.append(f"{how} {reason_for(kind, life, State.ARCHIVED)}.")
+    if life.delete_after is not None:
+        parts.append(
+            f"Moved to the recycle bin {reason_for(kind, life, State.RECYCLED)}, and deleted for good {_BIN_DAYS} days "
+            "after that."
+        )
+    else:
+        parts.append(f"Never deleted by a rule ({life.keep_by or life.delete_by}); it stays until someone deletes it.")
+    return " ".join(parts)
+
+
+def _is_exception(rule: Rule, kind: str, scope: Scope) -> bool:
+    """Whether a rule is for some of the memories of a kind here, and not for all of them. One that names a session or
+    a memory is told of only where it names this user: ids of others are not for everyone.
+    """
+    narrower = rule.memory_id is not None or rule.session_id not in (None, scope.session_id)
+    ours = rule.user_id == scope.user_id and rule.agent_id in (None, scope.agent_id)
+    return _speaks_of(rule, kind) and rule.selection is None and narrower and ours
+
+
+def _speaks_of(rule: Rule, kind: str) -> bool:
+    """Whether a rule is in force and says something of a kind."""
+    return rule.version > 0 and rule.terms != Terms() and rule.governs(kind)
+
+
+def _names(hold: Hold, scope: Scope) -> bool:
+    """Whether a hold names this user, or (whoever the user is) this agent or this session, and nobody else."""
+    of_user = hold.user_id == scope.user_id or (
+        hold.user_id is None
+        and hold.memory_id is None
+        and hold.tag is None
+        and (hold.agent_id is not None or hold.session_id is not None)
+    )
+    return (
+        of_user
+        and hold.agent_id in (None, scope.agent_id)
+        and (hold.session_id in (None, scope.session_id) or hold.user_id == scope.user_id)
+    )
+
+
+def _describe_hold(hold: Hold) -> str:
+    named = {part: getattr(hold, f"{part}_id") for part in ("user", "agent", "session", "memory")}
+    parts = [f"{part} {value}" for part, value in named.items() if value is not None]
+    tagged = [] if hold.tag is None else [f"what is tagged {hold.tag}"]
+    return f"{', '.join([*parts, *tagged])} ({hold.reason})"
 
 
 def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | None) -> ExplainResult:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
-from holdfast.core.content import UNSAID, Origin, check_content, is_id
+from holdfast.core.content import UNSAID, Origin, agent_source, check_content, is_id
 from holdfast.core.errors import (
     ConflictError,
     HeldError,
@@ -19,24 +20,28 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import (
     LIVE,
     TYPES,
+    Archive,
     Cause,
     Entry,
     Keeping,
     Kind,
     MemoryType,
+    Message,
     Move,
     Outcome,
     Record,
     Scope,
     State,
+    Subject,
 )
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
+from holdfast.lifecycle.bulk_delete import Cleared, clear
 from holdfast.lifecycle.recycle_bin import not_restored, restoring
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results import MemoryResult
+from holdfast.results import MemoryResult, RetrieveResult
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 _TRIES = 16
@@ -202,11 +207,18 @@ class Durable:
         return replace(record, state=move.target)
 
     def rehydrate(self, record: Record) -> Record:
-        """Bring a record back from cold storage."""
+        """Bring a record back from cold storage; ``ConflictError`` if it is not there."""
+        if record.pack is None:
+            if record.state is State.ARCHIVED and TYPES[record.kind].archive is Archive.SUMMARY:
+                raise ConflictError(
+                    f"memory {record.id} was archived in place: only its summary was kept; nothing can be brought back"
+                )
+            raise ConflictError(
+                f"memory {record.id} is {record.state}, not in cold storage; there is nothing to bring back"
+            )
         now = self.parts.now()
         back = self.parts.archives.rehydrate(record, now=now)
-        if record.pack is not None:
-            self._tidy(record.pack, now)
+        self._tidy(record.pack, now)
         return back
 
     def _tidy(self, pack: int, now: int) -> None:
@@ -256,7 +268,7 @@ class Durable:
         return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
 
 
-def shown(record: Record, now: int) -> MemoryResult:
+def memory_result(record: Record, now: int) -> MemoryResult:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
     created = iso(record.created_at)
@@ -273,6 +285,59 @@ def shown(record: Record, now: int) -> MemoryResult:
         "source": record.written_by,
         "derived_from": list(record.derived_from),
     }
+
+
+def item_result(scope: Scope, kind: Kind, item: Message) -> MemoryResult:
+    """A working note or a short-term message as callers see it."""
+    role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
+    return {
+        "memory_id": item.id,
+        "content": item.content,
+        "memory_type": kind.name.value,
+        "metadata": {**deepcopy(item.metadata), **role},
+        "agent_id": scope.agent_id,
+        "session_id": scope.session_id,
+        "created_at": iso(item.created_at),
+        "updated_at": iso(item.created_at),
+        "is_archived": False,
+        "source": agent_source(scope.agent_id),
+        "derived_from": [],
+    }
+
+
+def score_result(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
+    """A memory as a search found it."""
+    scored = cast("RetrieveResult", result)
+    scored["score"] = hit.score
+    if explain:
+        scored["explanation"] = hit.parts
+    return scored
+
+
+def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) -> list[RetrieveResult]:
+    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
+    firsts = [results[0] for results in found.values() if results]
+    others = [result for results in found.values() for result in results[1:]]
+
+    def order(result: RetrieveResult) -> tuple[bool, float]:
+        return result["memory_type"] != MemoryType.WORKING, -result["score"]
+
+    chosen = sorted(firsts, key=order)[:top_k]
+    chosen += sorted(others, key=lambda result: -result["score"])[: top_k - len(chosen)]
+    return sorted(chosen, key=order)
+
+
+def clear_kind(parts: Services, subject: Subject, name: MemoryType) -> Cleared:
+    """Send all of a user's memories of a durable kind to the recycle bin; how many went, and how many holds kept."""
+    return clear(
+        parts.records,
+        subject,
+        name,
+        reason="deleted by the user, with all of its kind",
+        cause=Cause.USER,
+        now=parts.now(),
+        whose=parts.pseudonym(subject),
+    )
 
 
 def held(record_id: str) -> HeldError:

@@ -14,7 +14,7 @@ from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInpu
 from holdfast.core.records import TYPES, MemoryType, Message, Scope
 from holdfast.core.times import SECOND
 from holdfast.lifecycle.sessions import roll, shown_message
-from holdfast.memory.lifetimes import short_term_life
+from holdfast.memory.explain import short_term_life
 from holdfast.memory.services import Services
 from holdfast.ports.access import begin_steps
 from holdfast.results import MessageResult

@@ -18,10 +18,10 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
-from holdfast.core.records import Cause, MemoryType, Record, Scope
+from holdfast.core.records import MemoryType, Record, Subject
 from holdfast.installation import missing_extra
-from holdfast.lifecycle.bulk_delete import clear, counted
-from holdfast.memory.records import Draft, Durable, shown
+from holdfast.lifecycle.bulk_delete import counted
+from holdfast.memory.records import Draft, Durable, clear_kind, memory_result
 from holdfast.ports.records import Added, SchemaStore
 from holdfast.results import DocumentResult
 
@@ -92,19 +92,8 @@ class Structured:
 
     def delete_user_data(self, user_id: str) -> int:
         """Send all of a user's documents to the recycle bin; how many."""
-        scope = Scope.checked(self._records.scope.tenant, user_id, "anyone")
-        parts = self._records.parts
-        reason = "deleted by the user, with all of its kind"
-        cleared = clear(
-            parts.records,
-            scope.subject,
-            _STRUCTURED,
-            reason=reason,
-            cause=Cause.USER,
-            now=parts.now(),
-            whose=parts.pseudonym(scope.subject),
-        )
-        return counted(cleared, user_id)
+        subject = Subject.checked(self._records.scope.tenant, user_id)
+        return counted(clear_kind(self._records.parts, subject, _STRUCTURED), user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's documents, whole, in whatever state they are."""
@@ -135,7 +124,7 @@ class Structured:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
         now = self._records.parts.now()
-        return [_shown(record, now) for record in records[:limit]]
+        return [_document_result(record, now) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
         """Send the document that has a key to the recycle bin; whether there was one."""
@@ -227,10 +216,10 @@ def _rank(value: object) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
-def _shown(record: Record, now: int) -> DocumentResult:
+def _document_result(record: Record, now: int) -> DocumentResult:
     metadata = record.metadata
     return {
-        **shown(record, now),
+        **memory_result(record, now),
         "collection": metadata["collection"],
         "key": metadata.get("key"),
         "document": metadata.get("document"),

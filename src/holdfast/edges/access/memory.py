@@ -82,7 +82,7 @@ PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
     ),
     "entity": _verbs(
         read="get history neighbours",
-        write="add set relate end delete add_texts retell_sources",
+        write="add set relate end delete add_texts refresh_sources",
         person="export_all delete_user_entities",
     ),
     "structured": _verbs(
