@@ -276,7 +276,7 @@ def version_of(query: ServerQuery) -> int:
     try:
         row: Any = query.connection.execute(statement).fetchone()
     except psycopg.errors.InsufficientPrivilege:
-        return NEWEST  # told by the check of privileges; nothing will be made here
+        return NEWEST  # the check of privileges reports it; nothing will be made here
     except psycopg.Error as problem:
         raise in_our_words(problem, query.place) from problem
     return 0 if row is None else int(row[0])

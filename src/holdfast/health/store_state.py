@@ -57,7 +57,7 @@ def check_state_place(settings: Settings) -> Iterator[Check]:
     """That a shared store does not have its keys where other machines cannot find them."""
     try:
         place = read_place(settings.keeping_url())
-    except HoldfastError:  # it is told by those who look into it
+    except HoldfastError:  # the checks that read it report it
         return
     if place.scheme == "file":
         found = f"keys and the ledger of erasures are in {place.folder}, a folder that other machines may not see"

@@ -82,8 +82,9 @@ class Recall:
         return f"{self._embedder.id}/{terms.VERSION}"
 
     def encode(self, records: Sequence[Record]) -> list[Encoding]:
-        """What recall needs of each record, the little that is kept of an archived one. Without the embedder records
-        are kept all the same, and embedded later.
+        """What recall needs of each record; of an archived one, the little that is kept.
+
+        Where the embedder is away, records get no vectors. They are embedded later.
         """
         passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
@@ -110,7 +111,7 @@ class Recall:
         except EmbedderError as problem:
             if not problem.retryable:
                 raise
-            _log.warning("no vectors for %g s, recall goes by words alone: %s", _PAUSE_SECONDS, problem)
+            _log.warning("The embedder fails. For %g s recall uses words alone: %s", _PAUSE_SECONDS, problem)
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
             return None
         self._paused_until = 0.0
@@ -206,13 +207,13 @@ class Recall:
                 held = self._held[key] = _HeldIndex(ScopeIndex(kind))
             self._held.move_to_end(key)
         with held.lock:
-            check_deadline()  # the time may be over while others had their turn
+            check_deadline()  # waiting for the lock may have taken all the time
             try:
                 follow(held, scope, kind)
                 result = answer(held.index)
-            except RequestTimeoutError:  # raised while looking, never in the middle of an update
+            except RequestTimeoutError:  # no update is ever interrupted by it
                 raise
-            except BaseException:  # an interrupt in the middle of an update: what is half done is thrown away
+            except BaseException:  # an interrupt in the middle of an update: the index may be half done
                 held.forget(kind)
                 raise
             size = held.index.nbytes + _EMPTY_BYTES
@@ -266,7 +267,7 @@ class Recall:
                 while self._reembed_batch(scope.subject, kind, batch) and time.monotonic() < until:
                     batch = min(2 * batch, _BATCH)
         except EmbedderError as problem:  # a text that the embedder refuses is found by its words
-            _log.warning("records are left without vectors: %s", problem)
+            _log.warning("Some records stay without vectors: %s", problem)
             self._reembed_after = time.monotonic() + _PAUSE_SECONDS
 
     def _catch_up(self, held: _HeldIndex, scope: Scope, kind: Kind) -> None:

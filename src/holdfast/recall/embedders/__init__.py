@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
 from holdfast.installation import missing_extra
 from holdfast.ports.feed import Embedder
+from holdfast.recall.model_service import open_service
 from holdfast.settings import without_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
@@ -28,49 +29,34 @@ def open_embedder(setting: str) -> Embedder:
 
     Raises ``InvalidSettingsError`` for anything else, ``MissingExtraError`` where a package is not installed.
     """
-    kind, _, rest = setting.strip().partition(":")
-    embedder: Embedder | None = None
-    if setting.strip() == "static":
-        embedder = _static()
-    elif kind == "onnx" and rest:
-        embedder = _onnx(Path(rest).expanduser())
-    elif kind == "fastembed" and rest:
-        embedder = _fastembed(rest)
-    elif kind == "openai":
-        embedder = _openai(rest)
-    if embedder is None:
-        raise InvalidSettingsError(
-            f"HOLDFAST_EMBEDDER={quote(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
-        )
-    return embedder
+    match setting.strip().partition(":"):
+        case ("static", "", _):
+            return _static()
+        case ("onnx", _, folder) if folder:
+            from holdfast.recall.embedders.onnx import OnnxEmbedder  # noqa: PLC0415
+
+            _require("onnxruntime", extra="onnx")
+            return OnnxEmbedder(Path(folder).expanduser())
+        case ("fastembed", _, model) if model:
+            from holdfast.recall.embedders.fast import FastEmbedder  # noqa: PLC0415
+
+            _require("fastembed", extra="fastembed")
+            return FastEmbedder(model)
+        case ("openai", _, text) if service := open_service(
+            text, failed=EmbedderError, unavailable=EmbedderUnavailableError
+        ):
+            from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
+
+            return OpenAIEmbedder(service)
+    raise InvalidSettingsError(
+        f"HOLDFAST_EMBEDDER={quote(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
+    )
 
 
 def _static() -> Embedder:
     from holdfast.recall.embedders.static import StaticEmbedder  # noqa: PLC0415
 
     return StaticEmbedder()
-
-
-def _onnx(folder: Path) -> Embedder:
-    from holdfast.recall.embedders.onnx import OnnxEmbedder  # noqa: PLC0415
-
-    _require("onnxruntime", extra="onnx")
-    return OnnxEmbedder(folder)
-
-
-def _fastembed(model: str) -> Embedder:
-    from holdfast.recall.embedders.fast import FastEmbedder  # noqa: PLC0415
-
-    _require("fastembed", extra="fastembed")
-    return FastEmbedder(model)
-
-
-def _openai(text: str) -> Embedder | None:
-    from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
-    from holdfast.recall.model_service import open_service  # noqa: PLC0415
-
-    service = open_service(text, failed=EmbedderError, unavailable=EmbedderUnavailableError)
-    return None if service is None else OpenAIEmbedder(service)
 
 
 def _require(package: str, *, extra: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.errors import InvalidSettingsError, SummarizerError, SummarizerUnavailableError, quote
 from holdfast.ports.feed import Summarizer
+from holdfast.recall.model_service import open_service
 from holdfast.settings import without_password
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"
@@ -24,26 +25,14 @@ def open_summarizer(setting: str) -> Summarizer:
 
     Raises ``InvalidSettingsError`` for anything else.
     """
-    kind, _, rest = setting.strip().partition(":")
-    summarizer: Summarizer | None = None
+    kind, _, text = setting.strip().partition(":")
     if setting.strip() == EXTRACTIVE:
-        summarizer = _extractive()
-    elif kind == "openai":
-        summarizer = _openai(rest)
-    if summarizer is None:
-        raise InvalidSettingsError(f"{quote(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
-    return summarizer
+        from holdfast.recall.summaries.extractive import ExtractiveSummarizer  # noqa: PLC0415
 
+        return ExtractiveSummarizer()
+    asked = {"failed": SummarizerError, "unavailable": SummarizerUnavailableError}
+    if kind == "openai" and (service := open_service(text, **asked, timeout=_TIMEOUT)):
+        from holdfast.recall.summaries.llm import LlmSummarizer  # noqa: PLC0415
 
-def _extractive() -> Summarizer:
-    from holdfast.recall.summaries.extractive import ExtractiveSummarizer  # noqa: PLC0415  (only what is chosen is loaded)
-
-    return ExtractiveSummarizer()
-
-
-def _openai(text: str) -> Summarizer | None:
-    from holdfast.recall.model_service import open_service  # noqa: PLC0415
-    from holdfast.recall.summaries.llm import LlmSummarizer  # noqa: PLC0415
-
-    service = open_service(text, failed=SummarizerError, unavailable=SummarizerUnavailableError, timeout=_TIMEOUT)
-    return None if service is None else LlmSummarizer(service)
+        return LlmSummarizer(service)
+    raise InvalidSettingsError(f"{quote(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
