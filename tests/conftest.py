@@ -38,10 +38,16 @@ vars(static)["read_pieces"] = cache(static.read_pieces)
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 
-#: Stores of tests lie here if there is as much room as this: nobody waits for a disk, and what a killed process leaves
-#: behind is the same.
+#: Stores of tests lie here if there is as much room: nobody waits for a disk, and what a killed process leaves behind is
+#: the same.
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 _ROOM = 4 << 30
+
+
+def _can_lie_in_memory() -> bool:
+    if not _IN_MEMORY.is_dir() or os.statvfs(_IN_MEMORY).f_flag & os.ST_NOEXEC:  # some tests write programs
+        return False
+    return shutil.disk_usage(_IN_MEMORY).free > _ROOM
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("soak")
         effort.set_scale(effort.SOAK)
         config.pluginmanager.register(_Deadline(minutes * 60))
-    elif "TMPDIR" not in os.environ and _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+    elif "TMPDIR" not in os.environ and _can_lie_in_memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
 
 

@@ -60,9 +60,10 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="module")
 def deployed(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a store that was set up as the page says, for the user of its processes."""
-    for_all, inside, *_ = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    for_all, inside, for_poolers = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     run(server.url(), for_all)
     run(server.url("holdfast"), inside)
+    run(server.url("holdfast"), for_poolers)
     home = tmp_path_factory.mktemp("home")
     with Holdfast.open(server.url("holdfast", tcp=True, **OWNER), home=home):
         pass
