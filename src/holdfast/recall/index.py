@@ -1,8 +1,8 @@
 """The recall index of one scope, in process memory: exact vectors and BM25 over its records, fused, with neighbours.
 
-Each record has a slot. Slots are given out in order; a record that replaces another gets a new one. Slots of records that
-are gone are skipped. When there are many of them, the index numbers the others again. What ``rank`` returns does not
-depend on how the index came to hold its records.
+Each record has a slot. Slots are given out in order; a record that replaces another gets a new one. Slots of records
+that are gone are skipped. When there are many of them, the index numbers the others again. What ``rank`` returns does
+not depend on how the index came to hold its records.
 """
 
 from __future__ import annotations
