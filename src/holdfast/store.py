@@ -125,7 +125,7 @@ class Store:
         self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes)
         self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
         self.trust = ClockTrust(
-            self.stores.clock,
+            self.stores.clock_store,
             lambda: moment((clock or system_clock)(), what="the clock's time"),
             tolerance=settings.clock_tolerance(),
             watched=clock is None,
@@ -220,19 +220,7 @@ class Store:
     def _make_parts(self, clock: Clock | None) -> Services:
         stores = self.stores
         return Services(
-            records=stores.records,
-            provenance=stores.provenance,
-            history=stores.history,
-            short_term=stores.short_term,
-            facts=stores.facts,
-            schemas=stores.schemas,
-            rules=stores.rules,
-            dues=stores.dues,
-            holds=stores.holds,
-            audit=stores.audit,
-            packs=stores.packs,
-            registry=stores.registry,
-            reader=stores.reader,
+            **vars(stores),
             leadership=self.leadership,
             trust=self.trust,
             objects=cache(self._open_cold),

@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 
 from databases import postgres_server
+from holdfast.ports.stores import Stores
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.sqlite.database import Database
-from holdfast.storage.stores import Stores, stores_over
+from holdfast.storage.stores import stores_over
 
 __all__ = ["ENGINES", "Engine", "postgres_server", "postgres_url"]
 

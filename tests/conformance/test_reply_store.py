@@ -108,7 +108,7 @@ def test_a_write_that_raises_undoes_itself_alone(engine: Engine, row: bytes, ten
 
 
 def write_and_fail(engine: Engine, tenant: str) -> None:
-    with engine.records._database.govern(tenant) as tx:
+    with engine.records._database.govern(tenant) as tx:  # type: ignore[attr-defined]
         tx.run("records.put_quota", (tenant, "", EPISODIC.code, 999, None))
         raise ZeroDivisionError
 
@@ -196,7 +196,7 @@ def test_whoever_has_written_cannot_begin_steps(engine: Engine, row: bytes, tena
 
 def run_out(engine: Engine, row: bytes, *, by: int) -> None:
     """Let the lease of a claim end some microseconds from now; it may be in the past."""
-    with engine.records._database.write() as tx:
+    with engine.records._database.write() as tx:  # type: ignore[attr-defined]
         tx.run("access.renew", (row, MINE, by))
 
 

@@ -17,14 +17,10 @@ from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.sweeping.sweep import Leaves, Sweeper
 from holdfast.memory.latency import Latencies
 from holdfast.memory.working_store import WorkingStore
-from holdfast.ports.audit import AuditStore
-from holdfast.ports.conversations import History, ShortTermStore
 from holdfast.ports.feed import Summarizer
-from holdfast.ports.objects import ObjectStore, PackStore
-from holdfast.ports.records import FactStore, ProvenanceStore, RecordStore, SchemaStore
-from holdfast.ports.registry import Registered, RegistryStore, removed_agent
-from holdfast.ports.rules import DueStore, HoldStore, RuleStore
-from holdfast.ports.subjects import SubjectReader
+from holdfast.ports.objects import ObjectStore
+from holdfast.ports.registry import Registered, removed_agent
+from holdfast.ports.stores import Stores
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Exports
 from holdfast.privacy.export.readers import Sources
@@ -32,22 +28,9 @@ from holdfast.recall.service import Recall
 
 
 @dataclass(frozen=True)
-class Services:
-    """The engine's parts, shared by all memories of one engine and safe for many threads."""
+class Services(Stores):
+    """The stores, and what works on them: shared by all memories of one engine, and safe for many threads."""
 
-    records: RecordStore
-    provenance: ProvenanceStore
-    history: History
-    short_term: ShortTermStore
-    facts: FactStore
-    schemas: SchemaStore
-    rules: RuleStore
-    dues: DueStore
-    holds: HoldStore
-    audit: AuditStore
-    packs: PackStore
-    registry: RegistryStore
-    reader: SubjectReader
     leadership: Leadership
     """Whoever writes to cold storage, or sweeps, does so alone."""
     trust: ClockTrust

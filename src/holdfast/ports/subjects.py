@@ -150,7 +150,7 @@ class SubjectPages(Protocol):
         """The events of ``limit`` entries of the subject's chain at most, oldest first, and where to go on from."""
 
 
-class SubjectReader(SubjectNames, SubjectPages, Protocol):
+class SubjectReader(UserDirectory, SubjectNames, SubjectPages, Protocol):
     """All that a store keeps of a subject, in whatever state, to be read from beginning to end.
 
     It is read in pages, each of them consistent, of ``limit`` at most and fewer where they are large; ``after`` is

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
 from holdfast.ports.access import Witness
 from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
 from holdfast.storage.relational.audit import SqlAudit
@@ -28,33 +28,6 @@ from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """One of each, over one database."""
-
-    records: SqlRecords
-    provenance: SqlProvenance
-    feed: SqlFeed
-    history: SqlHistory
-    short_term: ShortTermStore
-    facts: SqlFacts
-    schemas: SqlSchemas
-    rules: SqlRules
-    dues: SqlDues
-    holds: SqlHolds
-    packs: SqlPacks
-    audit: SqlAudit
-    clock: SqlClock
-    jobs: SqlJobs
-    leases: SqlLeases
-    registry: SqlRegistry
-    subjects: SqlSubjects
-    reader: SqlSubjectReader
-    keys: SqlKeys
-    replies: SqlReplies
-    identity: SqlIdentity
-
-
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
     """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
     joined = RequestDatabase(database)
@@ -71,7 +44,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         holds=SqlHolds(joined),
         packs=SqlPacks(joined),
         audit=SqlAudit(joined),
-        clock=SqlClock(database),  # what time it is is no part of a request
+        clock_store=SqlClock(database),  # what time it is is no part of a request
         jobs=SqlJobs(joined),
         leases=SqlLeases(joined),
         registry=SqlRegistry(joined, short_term),
