@@ -92,7 +92,7 @@ class Holdfast:
         self.domains = base.domains(tenant)
         self.registry = base.registry(tenant)
         self.agents, self.tools = self.registry.agents, self.registry.tools
-        self.upkeep = base.upkeep(tenant)
+        self.maintenance = base.maintenance(tenant)
         self.recycle = base.recycle(tenant)
         self._sources = Sources(
             tenant,
@@ -100,7 +100,7 @@ class Holdfast:
             provenance=parts.provenance,
             holds=parts.holds,
             now=parts.now,
-            retell=partial(refresh_entity_text, parts),
+            refresh=partial(refresh_entity_text, parts),
         )
 
     def of_tenant(self, tenant: str) -> Holdfast:
@@ -202,8 +202,8 @@ class Holdfast:
                 f"digest {quote(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
             )
         if dry_run:
-            return self.upkeep.plan(at, confirm=confirm)
-        return self.upkeep.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
+            return self.maintenance.plan(at, confirm=confirm)
+        return self.maintenance.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
 
     def explain(self, memory_id: str, *, user_id: str | None = None) -> ExplainResult:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
@@ -279,7 +279,7 @@ class Holdfast:
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
-        return Collector(self.dues, self.upkeep, self.schedule, self.latencies.summary, self._parts.now)
+        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self._parts.now)
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""

@@ -289,7 +289,7 @@ class RegistryMoveResult(TypedDict):
     messages: NotRequired[int]
     purge_at: NotRequired[str]
     held: NotRequired[int]
-    not_restored: NotRequired[dict[str, int]]
+    restore_error: NotRequired[dict[str, int]]
 
 
 class BinResult(TypedDict):

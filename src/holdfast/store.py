@@ -37,10 +37,10 @@ from holdfast.lifecycle.previews import Previews
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.schedule.maintenance import Upkeep, runners
+from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
 from holdfast.lifecycle.schedule.schedule import Schedule, take_back
 from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
-from holdfast.lifecycle.sweeping.purge import Leaving
+from holdfast.lifecycle.sweeping.purge import Purge
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
 from holdfast.memory.working_store import WorkingStore
@@ -297,7 +297,7 @@ class Store:
         return self.ledger.is_carried_out(alias)
 
     def _make_schedule(self) -> Schedule:
-        jobs = runners(self.stores.dues, self.upkeep)
+        jobs = runners(self.stores.dues, self.maintenance)
         jobs["daily"] = self._summarizing(jobs["daily"])
         jobs |= backup_jobs(self.backups(next(iter(self.tenants))))
         return Schedule(
@@ -379,19 +379,19 @@ class Store:
         """A tenant's agents and tools."""
         return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.parts.now)
 
-    def upkeep(self, tenant: str) -> Upkeep:
+    def maintenance(self, tenant: str) -> Maintenance:
         """Sweeps a tenant."""
-        retell = partial(refresh_entity_text, self.parts)
+        refresh = partial(refresh_entity_text, self.parts)
         domains = self.domains(tenant)
         registry = self.registry(tenant)
-        leaving = Leaving(tenant, self.stores.dues, self.stores.history, registry)
-        return Upkeep(
+        purge = Purge(tenant, self.stores.dues, self.stores.history, registry)
+        return Maintenance(
             tenant,
-            self.parts.sweeper(tenant, self.sessions(tenant).erase, retell, domains.most_collected, leaving.due),
+            self.parts.sweeper(tenant, self.sessions(tenant).erase, refresh, domains.most_collected, purge.due),
             self.leadership,
             dues=self.stores.dues,
             rules=self.stores.rules,
-            leaving=leaving,
+            purge=purge,
             short_term=self.stores.short_term,
             policies=self.policies(tenant),
             registry=registry,
@@ -429,8 +429,8 @@ class Store:
             registry=self.registry(tenant),
             registered=self.stores.registry,
             now=self.parts.now,
-            purge=self.upkeep(tenant).empty_bin,
-            retell=partial(refresh_entity_text, self.parts),
+            purge=self.maintenance(tenant).empty_bin,
+            refresh=partial(refresh_entity_text, self.parts),
         )
 
     def close(self) -> None:

@@ -204,7 +204,7 @@ def aged(record: Record) -> int:
     return record.aged_from
 
 
-def as_standing(record: Record, *, tags: bool = True) -> tuple[Any, ...]:
+def record_facts(record: Record, *, tags: bool = True) -> tuple[Any, ...]:
     """A record as the dues show it."""
     scope = record.scope
     thing = (scope.user_id, scope.agent_id, scope.session_id, record.id, record.metadata if tags else {})
@@ -251,7 +251,7 @@ def test_what_is_due_is_what_a_look_at_every_record_finds(
         ]
         assert len({standing.id for standing in found}) == len(found), "no record is due twice"
         assert {standing.id for standing in found} == world.due(state, target)
-        assert [tuple(standing) for standing in found] == [as_standing(known[standing.id]) for standing in found]
+        assert [tuple(standing) for standing in found] == [record_facts(known[standing.id]) for standing in found]
 
 
 @settings(max_examples=times(60))
@@ -295,7 +295,7 @@ def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
 
     found = all_binned(elsewhere, world.tenant, NOW, page=page)
 
-    assert sorted(tuple(standing) for standing in found) == sorted(as_standing(record) for record in binned)
+    assert sorted(tuple(standing) for standing in found) == sorted(record_facts(record) for record in binned)
     assert [standing.purge_at for standing in found] == sorted(standing.purge_at or 0 for standing in found)
     assert counted(engine.dues.bin_census(world.tenant, NOW)) == totalled(found)
     for user in USERS:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.decisions import Decision, RecordFacts, decide, next_move, reason_for, told_decision, windows
+from holdfast.core.decisions import Decision, RecordFacts, decide, explain_decision, next_move, reason_for, windows
 from holdfast.core.holds import Held, Hold
 from holdfast.core.records import LIVE, NEXT, State, Subject
 from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
@@ -58,7 +58,7 @@ def test_every_decision_is_a_legal_move_that_is_due_and_says_why(record: RecordF
     assert (decision.id, decision.version, decision.source) == (record.id, record.version, record.state)
     assert len(decision.reason.split()) > 2
     assert decision.rule
-    assert decision.reason in told_decision(decision)
+    assert decision.reason in explain_decision(decision)
 
 
 @given(standings(), Lives)

@@ -24,7 +24,7 @@ from holdfast.core.rules import (
     check_terms,
     days,
     resolve,
-    shown_terms,
+    terms_to_dict,
 )
 from holdfast.core.times import DAY, FOREVER, SECOND, describe_duration
 
@@ -238,7 +238,7 @@ def test_days_are_a_number_above_0_or_never(value: object) -> None:
 @given(st.integers(1, 365_000) | st.floats(1e-3, 365_000))
 def test_days_come_back_as_they_were_given(value: float) -> None:
     duration = days(value, "delete_after_days")
-    shown = shown_terms(Terms(delete_after=duration))["delete_after_days"]
+    shown = terms_to_dict(Terms(delete_after=duration))["delete_after_days"]
     assert days(shown, "delete_after_days") == duration
     assert shown == pytest.approx(value, rel=1e-6)
 

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.domains import normalised
+from holdfast.core.domains import normalize
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.domains.state import DomainStates, Policies, stamped
+from holdfast.lifecycle.domains.state import DomainStates, Policies, change_policy
 from holdfast.storage.objects import open_objects
 
 #: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.
@@ -108,7 +108,7 @@ def _change_and_die(home: Path, step: int) -> None:
 
     def edit(known: Policies) -> Policies:
         number = known.rag.limit + 1
-        return stamped(known, "rag", normalised({"older_than_days": number, "limit": number}, known.rag), 0)
+        return change_policy(known, "rag", normalize({"older_than_days": number, "limit": number}, known.rag), 0)
 
     os.fsync = guarded
     sys.addaudithook(look)

@@ -17,7 +17,7 @@ from domains.samples import configs
 from domains.tenants import Tenants
 from effort import soak, times
 from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
-from holdfast.core.domains import DEFAULT_POLICY, normalised
+from holdfast.core.domains import DEFAULT_POLICY, normalize
 from holdfast.lifecycle.domains.rules import wanted_by
 from holdfast.lifecycle.sweeping.plan import Plan
 from holdfast.memory.services import Services
@@ -340,7 +340,7 @@ def test_after_a_crash_the_next_sweep_lets_the_rules_follow_the_policy(homes: Ho
                 crashed = False
         with Holdfast.open(home=home, clock=clock) as holdfast:
             holdfast.sweep()
-            policy = normalised(holdfast.domains.get("memory"), DEFAULT_POLICY)
+            policy = normalize(holdfast.domains.get("memory"), DEFAULT_POLICY)
             assert policy.older_than_days == 10, "the policy was saved before"
             rule = rule_of(holdfast)
             assert rule is not None
@@ -375,7 +375,7 @@ def test_of_two_who_configure_at_once_the_rules_follow_the_one_whose_policy_stan
             thread.start()
         for thread in threads:
             thread.join(120)
-        policy = normalised(one.domains.get("memory"), DEFAULT_POLICY)
+        policy = normalize(one.domains.get("memory"), DEFAULT_POLICY)
         assert policy.auto_gc
         rule = rule_of(two)
         assert rule is not None
@@ -422,7 +422,7 @@ def check_against_naive(
     write(written)
     for config in changes:
         holdfast.domains.configure("memory", config, confirm=True)
-        policy = normalised(config, policy)
+        policy = normalize(config, policy)
     write(then)
     clock.now = start + timedelta(days=60)
     due = {

@@ -25,7 +25,7 @@ from holdfast.core.domains import (
     check_domain,
     evaluate,
     made_at,
-    normalised,
+    normalize,
     resolved,
 )
 from holdfast.core.errors import InvalidInputError
@@ -34,7 +34,7 @@ from holdfast.core.rules import Rule, Selection, Terms, labels_of, resolve
 from holdfast.core.times import DAY, iso, moment
 
 some = settings(max_examples=times(50))
-policies = configs.map(lambda config: normalised(config, DEFAULT_POLICY))
+policies = configs.map(lambda config: normalize(config, DEFAULT_POLICY))
 
 
 # --- the default ------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_the_default_policy_keeps_thirty_days_and_collects_nothing_by_itself() -
 @given(configs)
 def test_inv_ret_6_the_default_cannot_be_changed_and_every_change_makes_another(config: dict[str, Any]) -> None:
     before = repr(DEFAULT_POLICY)
-    changed = normalised(config, DEFAULT_POLICY)
+    changed = normalize(config, DEFAULT_POLICY)
     shown = DEFAULT_POLICY.as_dict()
     for name in FIELDS:
         with pytest.raises(FrozenInstanceError):
@@ -98,7 +98,7 @@ def test_a_policy_that_is_out_of_bounds_cannot_be_made(field: dict[str, Any]) ->
 @some
 @given(wild_configs, policies)
 def test_inv_ret_3_only_known_source_types_are_in_a_policy(config: dict[str, Any], before: RetentionPolicy) -> None:
-    found = normalised(config, before).source_types
+    found = normalize(config, before).source_types
     wanted = config.get("source_types")
     usable = [item for item in SOURCE_TYPES if isinstance(wanted, list | tuple) and item in wanted]
     assert set(found) == set(usable or before.source_types), "where none is usable, the ones before stay"
@@ -114,7 +114,7 @@ def bounded(value: Any, least: int, most: int, before: int, whole: Any) -> int:
 @some
 @given(wild_configs, policies)
 def test_inv_ret_4_numbers_are_within_their_bounds(config: dict[str, Any], before: RetentionPolicy) -> None:
-    found = normalised(config, before)
+    found = normalize(config, before)
     assert 1 <= found.older_than_days <= 3_650
     assert 1 <= found.limit <= 20_000
     days, limit = config.get("older_than_days"), config.get("limit")
@@ -127,7 +127,7 @@ def test_inv_ret_4_numbers_are_within_their_bounds(config: dict[str, Any], befor
 def test_what_is_kept_has_no_doubles_and_nothing_that_cannot_be_kept(
     config: dict[str, Any], before: RetentionPolicy
 ) -> None:
-    found = normalised(config, before)
+    found = normalize(config, before)
     for name, valid in (
         ("keep_session_ids", lambda item: type(item) is str and item),
         ("keep_context_ids", lambda item: type(item) in {int, float} and item > 0 and item % 1 == 0 and item < 2**63),
@@ -144,7 +144,7 @@ def test_what_is_kept_has_no_doubles_and_nothing_that_cannot_be_kept(
 def test_what_is_neither_true_nor_false_leaves_a_switch_as_it_is(
     config: dict[str, Any], before: RetentionPolicy
 ) -> None:
-    found = normalised(config, before)
+    found = normalize(config, before)
     for name in ("vacuum", "auto_gc"):
         wanted = config.get(name)
         assert getattr(found, name) is (wanted if isinstance(wanted, bool) else getattr(before, name))
@@ -153,18 +153,18 @@ def test_what_is_neither_true_nor_false_leaves_a_switch_as_it_is(
 @some
 @given(wild_configs, policies)
 def test_a_policy_is_its_own_normal_form(config: dict[str, Any], before: RetentionPolicy) -> None:
-    found = normalised(config, before)
-    assert normalised(found.as_dict(), DEFAULT_POLICY) == found
-    assert normalised({}, found) == found == normalised(config, found)
+    found = normalize(config, before)
+    assert normalize(found.as_dict(), DEFAULT_POLICY) == found
+    assert normalize({}, found) == found == normalize(config, found)
 
 
 def test_a_field_that_no_policy_has_is_an_error_that_names_those_that_there_are() -> None:
     with pytest.raises(InvalidInputError, match=r"unknown fields older_then.*older_than_days, source_types"):
-        normalised({"older_then": 3}, DEFAULT_POLICY)
+        normalize({"older_then": 3}, DEFAULT_POLICY)
     with pytest.raises(InvalidInputError, match="config must be an object"):
-        normalised([("limit", 3)], DEFAULT_POLICY)
+        normalize([("limit", 3)], DEFAULT_POLICY)
     with pytest.raises(InvalidInputError, match=r"keep_session_ids has 10,001 entries"):
-        normalised({"keep_session_ids": [f"s{n}" for n in range(MAX_KEPT + 1)]}, DEFAULT_POLICY)
+        normalize({"keep_session_ids": [f"s{n}" for n in range(MAX_KEPT + 1)]}, DEFAULT_POLICY)
 
 
 @pytest.mark.parametrize("domain", ["", "Memory", "audit", None, 3, ["memory"]])
@@ -199,7 +199,7 @@ def test_resources_are_sorted_as_the_simplest_reading_of_the_rules_sorts_them(
     policy = replace(policy, limit=limit)
     said = [(resource, naive(policy, resource, made)) for resource, made in given_resources]
     before = repr(given_resources)
-    found = evaluate(policy, [resource for resource, _ in said], moment(NOW)).shown("memory")
+    found = evaluate(policy, [resource for resource, _ in said], moment(NOW)).to_dict("memory")
     assert repr(found["eligible"]) == repr([resource for resource, reason in said if reason is None][:limit])
     assert repr([(one["resource"], one["reason"]) for one in found["protected"]]) == repr(
         [(resource, reason) for resource, reason in said if reason is not None]
@@ -231,7 +231,7 @@ def test_inv_ret_5_what_is_kept_is_never_eligible(
 
 
 def test_reasons_are_tried_in_their_order() -> None:
-    policy = normalised({"keep_session_ids": ["s"], "keep_context_ids": [1]}, DEFAULT_POLICY)
+    policy = normalize({"keep_session_ids": ["s"], "keep_context_ids": [1]}, DEFAULT_POLICY)
     resource: dict[str, Any] = {
         "session_id": "s",
         "context_id": 1,
@@ -254,7 +254,7 @@ def test_what_is_as_old_as_the_cutoff_may_go_and_what_is_younger_by_an_instant_m
 
 
 def test_a_source_type_that_the_policy_does_not_name_is_valid_all_the_same() -> None:
-    policy = normalised({"source_types": ["action"]}, DEFAULT_POLICY)
+    policy = normalize({"source_types": ["action"]}, DEFAULT_POLICY)
     assert evaluate(policy, [{"source_type": "thought", "created_at": 0}], moment(NOW)).eligible
 
 
@@ -280,7 +280,7 @@ def test_what_a_caller_gives_wins_over_the_policy_and_the_policy_has_the_rest(
     policy: RetentionPolicy, raw: dict[str, Any], dry_run: bool
 ) -> None:
     found = resolved(policy, raw, {**raw, "dry_run": dry_run})
-    wanted = normalised(raw, policy).as_dict()
+    wanted = normalize(raw, policy).as_dict()
     assert {name: found[name] for name in GC_FIELDS} == {name: wanted[name] for name in GC_FIELDS}
     assert found["dry_run"] is dry_run, "what else was validated is handed on"
     assert None not in found.values()

@@ -19,7 +19,7 @@ from domains.samples import configs, wild_configs
 from domains.tenants import Tenants
 from effort import times
 from holdfast import Holdfast
-from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalised
+from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalize
 from holdfast.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
 from holdfast.lifecycle.domains.domains import Domains
 from holdfast.lifecycle.domains.state import UNSET, DomainStates
@@ -45,7 +45,7 @@ def test_inv_ret_2_a_change_of_one_domain_never_shows_in_the_other(
     for domain, config in changes:
         given_config = deepcopy(config)
         done = domains.configure(domain, config, confirm=True)
-        model[domain] = normalised(config, model[domain])
+        model[domain] = normalize(config, model[domain])
         assert repr(config) == repr(given_config)
         assert (done["success"], done["domain"], done["policy"]) == (True, domain, model[domain].as_dict())
         assert {name: domains.get(name) for name in DOMAINS} == {name: one.as_dict() for name, one in model.items()}

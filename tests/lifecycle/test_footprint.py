@@ -70,7 +70,7 @@ def test_a_report_says_what_archived_memories_took_and_take(
     assert isinstance(memories, Report)
     assert memories.counts["archive"] == 1
     assert before == episodes.bytes_before + memories.bytes_before
-    assert memories.shown()["bytes_before"] > 3 * memories.shown()["bytes_after"] > 0
+    assert memories.to_dict()["bytes_before"] > 3 * memories.to_dict()["bytes_after"] > 0
     ((left,),) = raw.rows(holdfast, "SELECT count(*) FROM records WHERE id = ? AND state = 'archived'", (memory_id,))
     assert left == 1
 

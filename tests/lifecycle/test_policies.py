@@ -32,7 +32,7 @@ def record(memory: MemoryManager, clock: FakeClock, *ages: float) -> list[str]:
 
 def due(holdfast: Holdfast) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"archive": set(), "recycle": set(), "delete": set()}
-    for shown in holdfast.sweep(dry_run=True).shown(10_000)["samples"]:  # type: ignore[call-arg]
+    for shown in holdfast.sweep(dry_run=True).to_dict(10_000)["samples"]:  # type: ignore[call-arg]
         found[shown["action"]].add(shown["memory_id"])
     return found
 
@@ -49,7 +49,7 @@ def test_a_preview_says_how_much_becomes_due_and_changes_nothing(
     assert preview.shortens
     assert preview.newly_due == {"archive": 1, "recycle": 2, "delete": 0}
     assert preview.bytes > 0
-    assert "2 to recycle" in preview.told()
+    assert "2 to recycle" in preview.describe()
     assert due(holdfast) == before
     holdfast.policies.set("episodic", archive_after_days=15, delete_after_days=30, confirm=True)
     assert {action: len(ids) for action, ids in due(holdfast).items()} == {"archive": 1, "recycle": 3, "delete": 0}

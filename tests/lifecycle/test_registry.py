@@ -344,7 +344,7 @@ def test_what_the_quota_has_no_room_for_stays_in_the_bin(world: World) -> None:
 
     came = world.registry.agents.restore("guide")
 
-    assert (came["persona"], came["not_restored"]) == (2, {"full": 2})
+    assert (came["persona"], came["restore_error"]) == (2, {"full": 2})
     assert sorted(world.state(record) for record in mine) == [State.ACTIVE] * 2 + [State.RECYCLED] * 2
     assert world.records.usage(ANN.subject, TYPES[MemoryType.PERSONA]).memories == 3
     assert world.store.unfinished(TENANT) == []
@@ -360,7 +360,7 @@ def test_what_has_its_name_taken_meanwhile_stays_in_the_bin(world: World) -> Non
 
     came = world.registry.agents.restore("guide")
 
-    assert (came["persona"], came["sessions"], came["not_restored"]) == (0, 0, {"taken": 2})
+    assert (came["persona"], came["sessions"], came["restore_error"]) == (0, 0, {"taken": 2})
     assert world.state(taken) is State.RECYCLED
     assert world.said(ANN.scope("guide", "trip")) == ["new"]
 

@@ -432,7 +432,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(PARTS)))
     def sweep_a_part(self, name: str) -> None:
         extent, part = PARTS[name]
-        self.holdfast.upkeep.sweep(extent=extent)
+        self.holdfast.maintenance.sweep(extent=extent)
         self.model.sweep(self.now, part)
 
     @rule()

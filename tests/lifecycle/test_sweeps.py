@@ -14,7 +14,7 @@ from holdfast.core.errors import ClockError, InvalidInputError, LeaseLostError, 
 from holdfast.core.records import State
 from holdfast.core.times import DAY, SECOND
 from holdfast.lifecycle import archive, bulk_delete, recycle_bin
-from holdfast.lifecycle.clock import ClockWatch, takes_too_much
+from holdfast.lifecycle.clock import ClockWatch, is_too_much
 from holdfast.lifecycle.schedule.schedule import JOBS
 from holdfast.lifecycle.sweeping import batches, due
 from holdfast.lifecycle.sweeping.plan import Plan, Report
@@ -88,7 +88,7 @@ def test_with_a_hold_a_sweep_does_exactly_what_its_dry_run_said(
 ) -> None:
     fill(holdfast, clock)
     free = planned(holdfast)
-    holdfast.holds.add(**hold, reason="a lawsuit", author="ann")
+    holdfast.holds.add(**hold, reason="a lawsuit", author="legal")
     plan = planned(holdfast)
     assert plan.held > 0
     assert plan.total + plan.held == free.total
@@ -139,7 +139,7 @@ def test_a_plan_is_stale_once_another_message_or_tool_was_held(holdfast: Holdfas
     holdfast.tools.remove("one")
     clock.advance(days=16)
     plan = planned(holdfast)
-    holdfast.holds.add(memory_id="one", reason="a lawsuit", author="ann")
+    holdfast.holds.add(memory_id="one", reason="a lawsuit", author="legal")
     with pytest.raises(PlanChangedError):
         swept(holdfast, digest=plan.digest)
     assert planned(holdfast).lines == ()
@@ -167,12 +167,12 @@ def test_what_follows_an_agent_once_a_hold_is_released_is_in_the_plan_and_in_the
     kept = memory.add("speaks like a friend", "persona")["memory_id"]
     memory.add("is brief", "persona")
     memory.short_term.add_message("user", "hello")
-    hold = holdfast.holds.add(memory_id=kept, reason="a lawsuit", author="ann")
+    hold = holdfast.holds.add(memory_id=kept, reason="a lawsuit", author="legal")
     holdfast.agents.remove("guide")
     clock.advance(days=16)
     assert went(holdfast) == {("persona", "delete"): 1, ("history", "delete"): 1}, "the agent waits for what is held"
     assert went(holdfast) == {}
-    holdfast.holds.release(hold.id, author="ann")
+    holdfast.holds.release(hold.id, author="legal")
     assert went(holdfast) == {("persona", "recycle"): 1}
     assert went(holdfast) == {}, "it is in the bin, and the agent with it"
     clock.advance(days=15)
@@ -182,11 +182,11 @@ def test_what_follows_an_agent_once_a_hold_is_released_is_in_the_plan_and_in_the
 def test_what_a_rule_takes_is_not_counted_again_for_following_its_agent(holdfast: Holdfast, clock: FakeClock) -> None:
     memory = holdfast.manager("ann", "guide")
     memory.episodic.record_episode("Book a flight", ["booked"])
-    hold = holdfast.holds.add(user_id="ann", reason="a lawsuit", author="ann")
+    hold = holdfast.holds.add(user_id="ann", reason="a lawsuit", author="legal")
     holdfast.agents.remove("guide")
     clock.advance(days=366)
     assert went(holdfast) == {}
-    holdfast.holds.release(hold.id, author="ann")
+    holdfast.holds.release(hold.id, author="legal")
     assert went(holdfast) == {("episodic", "recycle"): 1, ("agent", "delete"): 1}
     clock.advance(days=16)
     assert went(holdfast) == {("episodic", "delete"): 1}
@@ -199,10 +199,10 @@ def test_an_agent_stays_in_the_plan_as_in_the_bin_while_a_hold_keeps_what_went_w
     memory_id = memory.add("speaks like a friend", "persona")["memory_id"]
     memory.short_term.add_message("user", "hello")
     holdfast.agents.remove("guide")
-    hold = holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+    hold = holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="legal")
     clock.advance(days=16)
     assert went(holdfast) == {("history", "delete"): 1}
-    holdfast.holds.release(hold.id, author="ann")
+    holdfast.holds.release(hold.id, author="legal")
     assert went(holdfast) == {("persona", "delete"): 1, ("agent", "delete"): 1}
 
 
@@ -257,7 +257,7 @@ def test_any_change_that_bears_on_a_plan_makes_it_stale(holdfast: Holdfast, cloc
     elif change == "rule":
         holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=399, confirm=True)
     elif change == "hold":
-        holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="ann")
+        holdfast.holds.add(memory_id=memory_id, reason="a lawsuit", author="legal")
     else:
         holdfast.policies.set("history", delete_after_days=300, confirm=True)
     clock.now = plan_at
@@ -414,7 +414,7 @@ def test_a_clock_that_leaped_forward_is_not_trusted_for_what_another_process_con
     [(1_000, 1_000, False), (1_001, 1_001, True), (1_001, 5_004, True), (1_001, 5_005, False), (2_000, 10_000, False)],
 )
 def test_more_than_1000_and_more_than_a_fifth_is_too_much(due: int, of: int, too_much: bool) -> None:
-    assert takes_too_much(due, of) is too_much
+    assert is_too_much(due, of) is too_much
 
 
 def much(holdfast: Holdfast, clock: FakeClock, *, agent: str, users: dict[str, int]) -> None:
@@ -435,7 +435,7 @@ def test_someone_who_would_lose_much_is_set_aside_while_others_are_swept(holdfas
     assert report.lines == plan.lines
     assert holdfast.quotas.get("long_term", "ann").memories == 1_001
     assert not holdfast.manager("ann", "agent_ann").list_memories(), "set aside, and out of sight all the same"
-    assert "user 'ann' would lose 1,001 of 1,001" in report.set_aside[0].told()
+    assert "user 'ann' would lose 1,001 of 1,001" in report.set_aside[0].describe()
     confirmed = planned(holdfast, confirm=True)
     assert confirmed.counts["recycle"] == 1_001
     assert swept(holdfast, confirm=True).counts["recycle"] == 1_001
@@ -562,10 +562,10 @@ def test_each_job_sweeps_its_part_and_all_of_them_everything(holdfast: Holdfast,
 
 def test_a_report_and_a_plan_can_be_shown(holdfast: Holdfast, clock: FakeClock) -> None:
     fill(holdfast, clock, users=1)
-    shown = planned(holdfast).shown()
+    shown = planned(holdfast).to_dict()
     assert len(shown["samples"]) == 5
     assert {sample["action"] for sample in shown["samples"]} <= {"archive", "recycle", "delete"}
-    assert swept(holdfast).shown()["counts"] == shown["counts"]
+    assert swept(holdfast).to_dict()["counts"] == shown["counts"]
 
 
 def test_the_memory_says_what_comes_next_and_that_comes(
@@ -609,7 +609,7 @@ def test_small_pages_come_to_the_same(holdfast: Holdfast, clock: FakeClock, hold
     fill(holdfast, clock)
     free = planned(holdfast).total
     if hold is not None:
-        holdfast.holds.add(**hold, reason="a lawsuit", author="ann")
+        holdfast.holds.add(**hold, reason="a lawsuit", author="legal")
     plan = planned(holdfast)
     decided = [decision.id for decision in plan.decisions]
     assert len(set(decided)) == len(decided) == plan.total == free - plan.held

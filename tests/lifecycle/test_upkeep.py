@@ -1,4 +1,4 @@
-"""Upkeep: jobs look after every tenant of a store, give space back, and say how late things are."""
+"""Maintenance: jobs look after every tenant of a store, give space back, and say how late things are."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_freed_space_goes_back_to_the_disk(holdfast: Holdfast, clock: FakeClock)
 
 def test_how_late_things_are_is_told(holdfast: Holdfast, clock: FakeClock) -> None:
     holdfast.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
-    assert holdfast.upkeep.lateness() == {}
+    assert holdfast.maintenance.lateness() == {}
     clock.advance(days=90, hours=6)
-    assert holdfast.upkeep.lateness() == {"episodic": 6 * 3_600}
+    assert holdfast.maintenance.lateness() == {"episodic": 6 * 3_600}
     families = {family.name: family for family in text_string_to_metric_families(holdfast.metrics().decode())}
     (late,) = families["holdfast_overdue_seconds"].samples
     assert (late.labels, late.value) == ({"memory_type": "episodic"}, 21_600)
     holdfast.sweep()
-    assert holdfast.upkeep.lateness() == {}
+    assert holdfast.maintenance.lateness() == {}
 
 
 def test_a_job_that_failed_is_visible(holdfast: Holdfast, clock: FakeClock, home: Path) -> None:

@@ -111,7 +111,7 @@ def next_move(record: RecordFacts, life: Life, now: int) -> Decision | None:
         return _decision(record, State.DELETED, now, "the recycle bin", "its deletion had begun")
     for window in windows(life, record.state, now):
         if record.aged_from <= window.upto and (window.after is None or record.aged_from > window.after):
-            return _ruled(record, life, window.target)
+            return _decide_by_rule(record, life, window.target)
     coming = [
         (after, target)
         for after, target in ((life.archive_after, State.ARCHIVED), (life.delete_after, State.RECYCLED))
@@ -119,7 +119,7 @@ def next_move(record: RecordFacts, life: Life, now: int) -> Decision | None:
     ]
     if record.state not in LIVE or not coming:
         return None
-    return _ruled(record, life, min(coming)[1])
+    return _decide_by_rule(record, life, min(coming)[1])
 
 
 def removal_reason(agent_id: str) -> str:
@@ -130,20 +130,20 @@ def removal_reason(agent_id: str) -> str:
 @lru_cache(maxsize=1_024)
 def reason_for(kind: str, life: Life, target: State) -> str:
     """Why a live record is due a move, in words."""
-    after, rule = _said(life, target)
+    after, rule = _find_term(life, target)
     since = {MemoryType.EPISODIC.value: "it ended", HISTORY: "it was last active"}.get(kind, "it was made")
     return f"{describe_duration(after)} after {since}, by {rule}"
 
 
-def _said(life: Life, target: State) -> tuple[int, str]:
+def _find_term(life: Life, target: State) -> tuple[int, str]:
     """After how long a live record is due a move, and the rule that says so."""
     if target is State.ARCHIVED:
         return life.archive_after or 0, life.archive_by
     return life.delete_after or 0, life.delete_by
 
 
-def _ruled(record: RecordFacts, life: Life, target: State) -> Decision:
-    after, rule = _said(life, target)
+def _decide_by_rule(record: RecordFacts, life: Life, target: State) -> Decision:
+    after, rule = _find_term(life, target)
     return _decision(record, target, record.aged_from + after, rule, reason_for(record.kind, life, target))
 
 
@@ -153,7 +153,7 @@ def _decision(record: RecordFacts, target: State, due_at: int, rule: str, reason
     )
 
 
-def told_decision(decision: Decision) -> str:
+def explain_decision(decision: Decision) -> str:
     """A decision in a sentence."""
     verb = {State.ARCHIVED: "archived", State.RECYCLED: "moved to the recycle bin"}.get(decision.target, "deleted")
     return f"{verb} on {iso(decision.due_at)}: {decision.reason}"

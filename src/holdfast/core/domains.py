@@ -55,7 +55,7 @@ class RetentionPolicy:
         for name in FIELDS:
             value = getattr(self, name)
             if repr(_frozen(_value(name, value, ...))) != repr(value):  # 1, 1.0 and True are equal, and not the same
-                raise InvalidInputError(f"a policy's {name} cannot be {quote(value)}; make one with normalised(...)")
+                raise InvalidInputError(f"a policy's {name} cannot be {quote(value)}; make one with normalize(...)")
 
     def as_dict(self) -> dict[str, Any]:
         """As callers and the state file have it."""
@@ -83,7 +83,7 @@ def check_domain(domain: object) -> str:
     return domain
 
 
-def normalised(config: object, fallback: RetentionPolicy) -> RetentionPolicy:
+def normalize(config: object, fallback: RetentionPolicy) -> RetentionPolicy:
     """A policy of what is given and, where nothing (or nothing usable) is, of ``fallback``.
 
     Numbers outside their bounds are brought to the nearest bound; of a fraction, days are rounded up and the limit
@@ -108,13 +108,13 @@ def resolved(
     return {**validated, **{name: _value(name, given.get(name), kept[name]) for name in fields}}
 
 
-def narrowed(policy: RetentionPolicy, options: object) -> RetentionPolicy:
+def narrow(policy: RetentionPolicy, options: object) -> RetentionPolicy:
     """The policy for one evaluation: what the options say, and what is kept by either of them."""
     given = dict(_checked(options, GC_FIELDS, "options"))
     for name in ("keep_session_ids", "keep_context_ids"):
         if isinstance(given.get(name), list | tuple | set | frozenset):
             given[name] = [*getattr(policy, name), *given[name]]
-    return normalised(given, policy)
+    return normalize(given, policy)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Evaluation(NamedTuple):
     protected: list[tuple[Mapping[str, Any], Reason]]
     total: int
 
-    def shown(self, domain: str) -> dict[str, Any]:
+    def to_dict(self, domain: str) -> dict[str, Any]:
         """As callers see it. What the limit left out is in neither list, and in the total."""
         return {
             "success": True,

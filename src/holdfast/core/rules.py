@@ -351,7 +351,7 @@ def days(value: object, what: str) -> int:
     return round(value * DAY)
 
 
-def shown_terms(terms: Terms) -> dict[str, Any]:
+def terms_to_dict(terms: Terms) -> dict[str, Any]:
     """Terms as callers gave them: days, or "never"; what they say nothing about is left out."""
     named = {"archive_after_days": terms.archive_after, "delete_after_days": terms.delete_after}
     shown = {name: _in_days(value, "never") for name, value in named.items() if value is not None}

@@ -112,7 +112,7 @@ class Audit:
                     f"nothing was sealed: {problem.problem}; if that is right (a backup was restored), "
                     "say why: holdfast audit seal --accept 'REASON' (accept='…')"
                 )
-            self._accept(problem, _reason(accept))
+            self._accept(problem, _check_reason(accept))
         self._note()  # the one before, should a crash have kept it from being noted
         self._store.seal(self._now())
         made = self._note()
@@ -146,7 +146,7 @@ class Audit:
             mark = self._mark.read()
         except ValueError as problem:
             return Finding(CHECKPOINTS, 0, f"the note of the last checkpoint in {self._mark.path} is broken: {problem}")
-        return _disagreement(mark, self._store.checkpoints(limit=2), self._mark.path)
+        return _compare(mark, self._store.checkpoints(limit=2), self._mark.path)
 
     def _note(self) -> Checkpoint:
         """Bring the note up to the last checkpoint, whoever else may be sealing. Before the first one it is 0."""
@@ -176,13 +176,13 @@ class _Mark(NamedTuple):
     hash: str
 
 
-def _reason(accept: str) -> str:
+def _check_reason(accept: str) -> str:
     if not isinstance(accept, str) or not accept.strip():
         raise InvalidInputError(f"accept must say why, in words, not {quote(accept)}")
     return accept
 
 
-def _disagreement(mark: _Mark | None, last: Sequence[Checkpoint], path: Path) -> Finding | None:
+def _compare(mark: _Mark | None, last: Sequence[Checkpoint], path: Path) -> Finding | None:
     """What a note and the last two checkpoints disagree in.
 
     A note that is exactly one behind is no sign of anything: a crash may come after a checkpoint was made and before

@@ -16,7 +16,7 @@ from holdfast.core.errors import ClockError, HoldfastError
 from holdfast.core.records import State
 from holdfast.core.times import BORNE_OUT, SECOND, SKEW, Belief, Seen, believe, describe_duration, iso, sight
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, added_up
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, add_up
 from holdfast.ports.registry import RegistryReader
 from holdfast.ports.rules import Census, DueStore
 from holdfast.ports.work import ClockStore
@@ -88,7 +88,7 @@ def steady_now() -> int:
     return time.monotonic_ns() // 1_000
 
 
-def takes_too_much(due: int, of: int) -> bool:
+def is_too_much(due: int, of: int) -> bool:
     """Whether so much of someone's memories going at once is to be confirmed first."""
     return due > MANY and due * PART > of
 
@@ -231,7 +231,7 @@ def find_waiting(
         later = {(entry.sort, entry.id) for entry in registry.due(tenant, now=at)}
         later -= {(entry.sort, entry.id) for entry in registry.due(tenant, now=upto)}
         lines += [Line(sort, _DELETE, BIN_REASON, 1, 0) for sort, _ in later]
-    return Waiting(belief, added_up(lines)) if lines else None
+    return Waiting(belief, add_up(lines)) if lines else None
 
 
 def _archives(dues: DueStore, tenant: str, at: int, upto: int, extent: Extent) -> Iterator[Line]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Entry as AuditEntry
-from holdfast.core.decisions import Decision, RecordFacts, next_move, told_decision
+from holdfast.core.decisions import Decision, RecordFacts, explain_decision, next_move
 from holdfast.core.holds import Hold
 from holdfast.core.records import LIVE, TYPES, Archive, MemoryType, Record, Scope, State
 from holdfast.core.rules import HISTORY, Life
 from holdfast.core.times import DAY, Belief, describe_duration, iso, moment
-from holdfast.lifecycle.holds import as_held, shown_hold
-from holdfast.lifecycle.policies import shown_life
+from holdfast.lifecycle.holds import as_held, hold_to_dict
+from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.conversations import Turn
 from holdfast.ports.registry import Registered
@@ -32,7 +32,7 @@ def explain_record(
     """All that can be said of a record that is still there, in whatever state, and what was derived from it. ``agent``
     is the one that it follows, if that was removed.
     """
-    standing = as_standing(record)
+    standing = record_facts(record)
     coming = next_move(standing, life, now)
     if coming is not None and record.aged_from not in (None, record.dated_at):
         anew = coming.reason.replace("after it was made", _BACK).replace("after it ended", _BACK)
@@ -83,7 +83,7 @@ def explain_message(
         purge_at=session.purge_at if purge_at is None else purge_at,
         reason=session.reason if binned is None else binned.detail.get("reason"),
     )
-    standing = as_standing(record)._replace(kind=HISTORY)
+    standing = record_facts(record)._replace(kind=HISTORY)
     coming = next_move(standing, life, now)
     if coming is not None:
         coming = coming._replace(reason=coming.reason.replace("it was last active", "its session was last active"))
@@ -115,7 +115,7 @@ def _explain(
     agent: Registered | None,
 ) -> dict[str, Any]:
     if agent is not None and record.state in LIVE:
-        coming = min((one for one in (coming, _following(standing, agent)) if one), key=lambda one: one.due_at)
+        coming = min((one for one in (coming, _follow_agent(standing, agent)) if one), key=lambda one: one.due_at)
     else:
         agent = None
     over = record.hidden_from is not None and record.hidden_from <= now
@@ -131,11 +131,11 @@ def _explain(
         "derived_from": list(record.derived_from),
         "derived": list(derived),
         "age_counts_from": iso(record.aged_from or record.dated_at),
-        "rules": shown_life(life),
+        "rules": life_to_dict(life),
         "next": None,
-        "protected_by": [shown_hold(hold) for hold in kept],
+        "protected_by": [hold_to_dict(hold) for hold in kept],
         "kept_until": None if keep_until is None or keep_until > _FAR else iso(keep_until),
-        "history": [_shown_entry(entry) for entry in entries],
+        "history": [_describe_entry(entry) for entry in entries],
     }
     if coming is not None:
         said["next"] = {
@@ -146,7 +146,7 @@ def _explain(
             "reason": coming.reason,
         }
     if record.state is State.RECYCLED:
-        said |= _binned(record, now)
+        said |= _describe_bin(record, now)
     sentences = [f"This {what} is {record.state}."]
     if agent is not None:
         removed = iso(agent.moved_at or now)
@@ -197,7 +197,7 @@ def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any] | 
         "rule": detail.get("rule"),
         "next": None,
         "protected_by": [],
-        "history": [_shown_entry(entry) for entry in entries],
+        "history": [_describe_entry(entry) for entry in entries],
         "summary": f"Removed on {iso(removed.at)}: {detail.get('reason')}{rule}. Deleted for good on {iso(last.at)}.",
     }
 
@@ -206,7 +206,7 @@ _BACK = "after it was brought back"
 _FAR = 253_402_300_799_000_000
 
 
-def as_standing(record: Record) -> RecordFacts:
+def record_facts(record: Record) -> RecordFacts:
     """What a decision needs to know of a record."""
     scope = record.scope
     return RecordFacts(
@@ -223,7 +223,7 @@ def as_standing(record: Record) -> RecordFacts:
     )
 
 
-def _binned(record: Record, now: int) -> dict[str, Any]:
+def _describe_bin(record: Record, now: int) -> dict[str, Any]:
     left = max(0, (record.purge_at or now) - now)
     return {
         "removed_at": None if record.moved_at is None else iso(record.moved_at),
@@ -232,11 +232,11 @@ def _binned(record: Record, now: int) -> dict[str, Any]:
     }
 
 
-def _shown_entry(entry: AuditEntry) -> dict[str, Any]:
+def _describe_entry(entry: AuditEntry) -> dict[str, Any]:
     return {"at": iso(entry.at), "action": entry.action, "actor": entry.actor, **entry.detail}
 
 
-def _following(standing: RecordFacts, agent: Registered) -> Decision:
+def _follow_agent(standing: RecordFacts, agent: Registered) -> Decision:
     """The move that takes a removed agent's own after it: with the next sweep, or, if a hold kept it then, with the
     first after the agent's time in the recycle bin.
     """
@@ -252,7 +252,7 @@ def _prospects(record: Record, life: Life, coming: Decision | None, holds: list[
     if coming is None:
         parts.append(f"Nothing removes it ({life.keep_by or life.delete_by}).")
     elif record.state in LIVE or record.state is State.RECYCLED:
-        parts.append(f"It is to be {told_decision(coming)}.")
+        parts.append(f"It is to be {explain_decision(coming)}.")
     if holds:
         parts.append(f"A hold keeps it until it is released: {holds[0].reason}.")
     elif life.keep_for is not None and coming is not None and record.state in LIVE:

@@ -169,7 +169,7 @@ def as_held_message(turn: Turn) -> Held:
     return Held(user_id, session.agent_id, session.session_id, message.id, message.metadata)
 
 
-def shown_hold(hold: Hold) -> dict[str, Any]:
+def hold_to_dict(hold: Hold) -> dict[str, Any]:
     """A hold as callers of a service see it."""
     return {
         "hold_id": hold.id,

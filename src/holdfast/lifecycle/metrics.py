@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from holdfast.core.records import Cause, State
 from holdfast.core.times import DAY, moment
 from holdfast.installation import missing_extra
-from holdfast.lifecycle.schedule.maintenance import Upkeep
+from holdfast.lifecycle.schedule.maintenance import Maintenance
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.ports.rules import StoreFigures
 from holdfast.results import JobResult, LatencyResult
@@ -51,13 +51,13 @@ class Collector:
     def __init__(
         self,
         dues: StoreFigures,
-        upkeep: Upkeep,
+        maintenance: Maintenance,
         schedule: Schedule,
         latencies: Callable[[], list[LatencyResult]],
         now: Callable[[], int],
     ) -> None:
         self._dues = dues
-        self._upkeep = upkeep
+        self._upkeep = maintenance
         self._schedule = schedule
         self._latest = latencies
         self._now = now

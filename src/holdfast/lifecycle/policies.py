@@ -23,9 +23,9 @@ from holdfast.core.rules import (
     check_ruled,
     check_terms,
     days,
-    shown_terms,
+    terms_to_dict,
 )
-from holdfast.lifecycle.previews import Preview, Previews, shown_rule
+from holdfast.lifecycle.previews import Preview, Previews, rule_to_dict
 from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.rules import RuleStore
 from holdfast.results import PolicyResult, RuleResult
@@ -64,7 +64,7 @@ def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     if knobs:
         if policy.get("memory_type", "episodic") != "episodic" or any(name in policy for name in TIMES):
             raise InvalidRuleError(f"{where}: {', '.join(knobs)} are for episodic memory, without other times")
-        policy = {"memory_type": "episodic", **policy, **shown_terms(EpisodicRetentionPolicy(**knobs).terms())}
+        policy = {"memory_type": "episodic", **policy, **terms_to_dict(EpisodicRetentionPolicy(**knobs).terms())}
     if unknown := sorted(set(policy) - set(_FIELDS)):
         raise InvalidRuleError(f"{where} has unknown fields {unknown}; known are: {', '.join((*_FIELDS, *_KNOBS))}")
     if "memory_type" not in policy:
@@ -103,7 +103,7 @@ class ChangeSet:
     changes: tuple[Change, ...]
     preview: Preview
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The change set as callers of a service see it."""
         return {
             "changes": [{"action": change.action, **change.rule} for change in self.changes],
@@ -136,11 +136,11 @@ class Policies:
     def list(self) -> list[RuleResult]:
         """Every rule in force, the defaults first, then from the widest to the most specific."""
         defaults = [
-            {"rule_id": None, "memory_type": kind, "level": "default", **shown_terms(terms), "version": 0}
+            {"rule_id": None, "memory_type": kind, "level": "default", **terms_to_dict(terms), "version": 0}
             for kind, terms in self._rules.defaults(self._tenant).items()
         ]
         rules = [rule for rule in self._rules.rules(self._tenant) if rule.terms != Terms()]
-        found = defaults + [shown_rule(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
+        found = defaults + [rule_to_dict(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
         return cast("list[RuleResult]", found)
 
     def get(
@@ -161,7 +161,7 @@ class Policies:
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
         asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
-        life = shown_life(self._rules.life(kind, asked, whom.get("memory_id")))
+        life = life_to_dict(self._rules.life(kind, asked, whom.get("memory_id")))
         return cast("PolicyResult", {"memory_type": kind, **life})
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -241,8 +241,7 @@ class Policies:
         found, changed = self._compare(rules, exclusive=exclusive)
         if found.preview.shortens and not confirm:
             raise ConfirmationNeededError(
-                f"the rules shorten retention: {found.preview.told()}; nothing was changed; look at a preview of them "
-                "first",
+                f"the rules shorten retention: {found.preview.describe()}; nothing was changed; preview them first",
                 needs=("confirm",),
             )
         with acting_as(check_author(author)):
@@ -279,7 +278,7 @@ class Policies:
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         rule = self._rule(check_ruled(memory_type), scope, Terms())
         if _whose(rule) not in self._standing():
-            raise NotFoundError(f"there is no rule of its own for {_told(rule)}")
+            raise NotFoundError(f"there is no rule of its own for {_describe_scope(rule)}")
         return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
 
     def finish(self) -> int:
@@ -295,14 +294,14 @@ class Policies:
         preview = self._previews.of([rule])
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
-                f"the rule shortens retention: {preview.told()}; nothing was changed; look at a preview of it first",
+                f"the rule shortens retention: {preview.describe()}; nothing was changed; look at a preview first",
                 needs=("confirm",),
             )
         begin_steps()
         with acting_as(check_author(author)):
             (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), progress)
         return {
-            **shown_rule(settled),
+            **rule_to_dict(settled),
             "newly_due": preview.newly_due,
             "bytes": preview.bytes,
             "held": preview.held,
@@ -364,7 +363,7 @@ class Policies:
         for given in rules:
             rule = self._given(given)
             if _whose(rule) in seen:
-                raise InvalidRuleError(f"two of the rules are for {_told(rule)}; keep one")
+                raise InvalidRuleError(f"two of the rules are for {_describe_scope(rule)}; keep one")
             seen.add(_whose(rule))
             known = standing.pop(_whose(rule), None)
             if known is not None and (known.terms, known.pending) == (rule.pending, None):
@@ -388,7 +387,7 @@ def _whose(rule: Rule) -> tuple[Any, ...]:
     return rule.kind, tuple(rule.scope.items())
 
 
-def _told(rule: Rule) -> str:
+def _describe_scope(rule: Rule) -> str:
     return f"{rule.kind} of {rule.scope or 'the tenant'}"
 
 
@@ -398,19 +397,19 @@ def _detail(rule: Rule) -> dict[str, Any]:
         "kind": rule.kind,
         "level": rule.level,
         **{part: value for part, value in rule.scope.items() if part != "user_id"},
-        "from": shown_terms(rule.terms),
-        "to": shown_terms(rule.pending or Terms()),
+        "from": terms_to_dict(rule.terms),
+        "to": terms_to_dict(rule.pending or Terms()),
     }
 
 
-def shown_life(life: Life) -> dict[str, Any]:
+def life_to_dict(life: Life) -> dict[str, Any]:
     """What rules come to, as callers see it: days, or ``None`` for never; kept for ever is ``"forever"``."""
     keep = Terms(keep_for=life.keep_for)
     return {
-        "archive_after_days": shown_terms(Terms(archive_after=life.archive_after)).get("archive_after_days"),
+        "archive_after_days": terms_to_dict(Terms(archive_after=life.archive_after)).get("archive_after_days"),
         "archive_by": life.archive_by,
-        "delete_after_days": shown_terms(Terms(delete_after=life.delete_after)).get("delete_after_days"),
+        "delete_after_days": terms_to_dict(Terms(delete_after=life.delete_after)).get("delete_after_days"),
         "delete_by": life.delete_by,
-        "keep_days": shown_terms(keep).get("keep_days"),
+        "keep_days": terms_to_dict(keep).get("keep_days"),
         "keep_by": life.keep_by,
     }

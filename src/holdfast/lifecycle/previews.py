@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.records import State
-from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, shown_terms
+from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, terms_to_dict
 from holdfast.core.times import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.conversations import SessionStore
@@ -43,7 +43,7 @@ class Preview:
         """The rule as it would be, where it is one."""
         return self.rules[0]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words."""
         due = ", ".join(f"{count:,} to {action}" for action, count in self.newly_due.items() if count)
         said = f"it makes {due} due at once ({self.bytes:,} bytes)" if due else "it makes nothing due at once"
@@ -98,7 +98,7 @@ class Previews:
                     else:
                         counts[ACTIONS[window.target]] += share.records
                         size += share.bytes
-        return Preview(tuple(map(shown_rule, changed)), shortens, counts, size, held)
+        return Preview(tuple(map(rule_to_dict, changed)), shortens, counts, size, held)
 
     def _profiles(self, changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> Iterator[Profile]:
         """The profiles of every kind that rules are for, and one for those of whom nothing of it has been kept yet."""
@@ -113,7 +113,7 @@ class Previews:
         """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
         whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
         if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
-            for one in due_one_by_one(self._dues, profile, state, window):
+            for one in read_due(self._dues, profile, state, window):
                 kept = standing(one.thing, holds) is not None
                 kept = kept or (whole and self._history.hold_on(one.subject, one.id) is not None)
                 yield Share(one.thing, 1, one.size), kept
@@ -189,7 +189,7 @@ def _newly_due(old: Life, new: Life, state: State, now: int) -> Iterator[Window]
         yield from outside(window, before.get(window.target))
 
 
-def due_one_by_one(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[RecordFacts]:
+def read_due(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[RecordFacts]:
     """Everything in a window, with its metadata."""
     after: dict[str, tuple[int, int]] = {}
     while True:
@@ -220,7 +220,7 @@ def is_shorter(old: Life, new: Life) -> bool:
     return sooner or (new.keep_for or 0) < (old.keep_for or 0)
 
 
-def shown_rule(rule: Rule) -> dict[str, Any]:
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
     """A rule as callers see it."""
     parts = {} if rule.selection is None else rule.selection._asdict()
     return {
@@ -229,7 +229,7 @@ def shown_rule(rule: Rule) -> dict[str, Any]:
         "level": rule.level,
         **rule.scope,
         **{name: sorted(part) for name, part in parts.items()},
-        **shown_terms(rule.terms),
+        **terms_to_dict(rule.terms),
         "version": rule.version,
         **({"updated_at": iso(rule.updated_at)} if rule.updated_at else {}),
     }

@@ -15,7 +15,7 @@ from holdfast.core.holds import Hold, standing
 from holdfast.core.records import LIVE, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
-from holdfast.lifecycle.explanation import as_standing
+from holdfast.lifecycle.explanation import record_facts
 from holdfast.ports.access import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.rules import HoldStore
@@ -63,18 +63,18 @@ def recycle_together(
     outcomes: dict[str, Outcome] = {}
     left = list(standings)
     for _ in range(_TRIES):
-        moves = [_recycling(one, reason, cause, bundle, now) for one in left]
+        moves = [_recycle_move(one, reason, cause, bundle, now) for one in left]
         answers = records.transition(subject, moves, now=now, agent=agent) if moves else []
         outcomes.update(zip((move.id for move in moves), answers, strict=True))
         stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
         if not stale:
             break
         again = records.entries(subject, stale).values()
-        left = [as_standing(record) for record, _ in again if record.state in LIVE]
+        left = [record_facts(record) for record, _ in again if record.state in LIVE]
     return outcomes
 
 
-def _recycling(one: RecordFacts, reason: str, cause: Cause, bundle: str, now: int) -> Move:
+def _recycle_move(one: RecordFacts, reason: str, cause: Cause, bundle: str, now: int) -> Move:
     return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
 
 
@@ -94,14 +94,14 @@ class Sources:
         provenance: ProvenanceStore,
         holds: HoldStore,
         now: Callable[[], int],
-        retell: Callable[[Subject, list[str]], None],
+        refresh: Callable[[Subject, list[str]], None],
     ) -> None:
         self._tenant = tenant
         self._records = records
         self._provenance = provenance
         self._holds = holds
         self._now = now
-        self._retell = retell
+        self._refresh = refresh
 
     def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
         """Send all that a source wrote, and all that was derived from it, to the recycle bin; how much that was.
@@ -118,17 +118,15 @@ class Sources:
         counts: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         users: set[str] = set()
-        for whose, what, some in self._found(name, subject):
-            outcomes = (
-                self._foreseen(whose, some, holds) if dry_run else self._recycle(whose, some, name, what, now=now)
-            )
+        for whose, what, some in self._find(name, subject):
+            outcomes = self._foresee(whose, some, holds) if dry_run else self._recycle(whose, some, name, what, now=now)
             gone = [one for one in some if outcomes.get(one.id) is Outcome.DONE]
             counts[what] += len(gone)
             counts["held"] += sum(outcome is Outcome.HELD for outcome in outcomes.values())
             kinds.update(one.kind for one in gone)
             users.update({whose} if gone else ())
         if not dry_run:
-            self._tell(name, counts)
+            self._report(name, counts)
         return {
             "source": name,
             "memories": counts["memories"],
@@ -141,7 +139,7 @@ class Sources:
             "dry_run": dry_run,
         }
 
-    def _found(self, source: str, subject: Subject | None) -> Iterator[tuple[Subject, str, list[RecordFacts]]]:
+    def _find(self, source: str, subject: Subject | None) -> Iterator[tuple[Subject, str, list[RecordFacts]]]:
         """What is there of a source (``memories``) and ``derived`` from it, subject by subject, in batches.
 
         What is in the bin is not forgotten once more, but what was derived from it is.
@@ -186,20 +184,20 @@ class Sources:
             )
         gone = [one.id for one in some if one.kind == MemoryType.ENTITY.value and outcomes.get(one.id) is Outcome.DONE]
         if gone:
-            self._retell(subject, gone)
+            self._refresh(subject, gone)
         return outcomes
 
-    def _foreseen(self, subject: Subject, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
+    def _foresee(self, subject: Subject, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)
         entries = self._records.entries(subject, [one.id for one in some])
         return {
-            record_id: Outcome.DONE if standing(as_standing(record).thing, holds) is None else Outcome.HELD
+            record_id: Outcome.DONE if standing(record_facts(record).thing, holds) is None else Outcome.HELD
             for record_id, (record, _) in entries.items()
         }
 
-    def _tell(self, source: str, counts: Counter[str]) -> None:
+    def _report(self, source: str, counts: Counter[str]) -> None:
         gone = counts["memories"] + counts["derived"]
         if counts["held"] and not gone:
             raise HeldError(

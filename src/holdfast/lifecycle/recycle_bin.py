@@ -47,7 +47,7 @@ class Recycle:
         registered: RegistryReader,
         now: Callable[[], int],
         purge: Callable[..., dict[str, int]],
-        retell: Callable[[Subject, list[str]], None],
+        refresh: Callable[[Subject, list[str]], None],
     ) -> None:
         self._records = records
         self._history = history
@@ -57,7 +57,7 @@ class Recycle:
         self._tenant = tenant
         self._now = now
         self._purge = purge
-        self._retell = retell
+        self._refresh = refresh
 
     def restore(
         self,
@@ -84,9 +84,9 @@ class Recycle:
         if user_id is not None and (agent_id is not None or tool_id is not None):
             raise InvalidInputError("an agent or a tool is restored for all its users; give agent_id or tool_id alone")
         if agent_id is not None:
-            return _came_back(self._registry.restore(AGENT, check_id(agent_id, "agent_id")))
+            return _count_restored(self._registry.restore(AGENT, check_id(agent_id, "agent_id")))
         if tool_id is not None:
-            return _came_back(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
+            return _count_restored(self._registry.restore(TOOL, check_id(tool_id, "tool_id")))
         if user_id is not None:
             return self._restore_user(Subject.checked(self._tenant, user_id))
         raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
@@ -111,7 +111,7 @@ class Recycle:
                 f"{entry.sort}_id": entry.id,
                 "deleted_at": iso(entry.moved_at or now),
                 "reason": entry.reason,
-                **_left(entry.purge_at, now),
+                **_time_left(entry.purge_at, now),
             }
             for sort in sorts
             for entry in self._registered.list(self._tenant, sort, include_removed=True)
@@ -120,9 +120,9 @@ class Recycle:
 
     def _conversations(self, subject: Subject | None, limit: int, now: int) -> list[dict[str, Any]]:
         sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
-        found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
+        found = [_describe_session(session, now) for session in sessions if (session.purge_at or now) > now]
         messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
-        return found + [_shown_binned(binned, now) for binned in messages]
+        return found + [_describe_message(binned, now) for binned in messages]
 
     def _restore_one(self, memory_id: str, user_id: str | None) -> int:
         record = self._find(memory_id, user_id)
@@ -132,24 +132,24 @@ class Recycle:
             if subject is not None and self._history.restore_message(subject, memory_id, now=now):
                 return 1 + self._restore_derived(memory_id, now)
             raise NotFoundError(f"no memory {quote(memory_id)} is in the recycle bin")
-        (outcome,) = self._records.transition(record.scope.subject, [restoring(record, now)], now=now)
+        (outcome,) = self._records.transition(record.scope.subject, [restore_move(record, now)], now=now)
         if outcome is not Outcome.DONE:
-            raise not_restored(record, outcome, self._registered, now)
-        self._retell(record.scope.subject, [record.id])
+            raise restore_error(record, outcome, self._registered, now)
+        self._refresh(record.scope.subject, [record.id])
         return 1 + (self._restore_derived(memory_id, now) if record.bundle == memory_id else 0)
 
     def _restore_derived(self, memory_id: str, now: int) -> int:
         """Bring back what was derived from a memory or a message and went with it; how much did."""
-        return self._bring_back(bundled(self._records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
+        return self._bring_back(read_bundle(self._records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
 
     def _restore_bundle(self, bundle: str, user_id: str | None) -> int:
         now = self._now()
-        found = bundled(self._records, self._tenant, bundle)
+        found = read_bundle(self._records, self._tenant, bundle)
         theirs = (record for record in found if user_id in (None, record.scope.user_id))
         back = self._bring_back(theirs, now)
         if not back.outcomes:
             raise NotFoundError(f"nothing that went as {quote(bundle)} is in the recycle bin")
-        return back.checked()
+        return back.check()
 
     def _find(self, memory_id: str, user_id: str | None) -> Record | None:
         """A record in the bin, whoever's it is."""
@@ -185,7 +185,7 @@ class Recycle:
             )
         if outcome is Outcome.PARTED:
             agent = self._registered.get(self._tenant, AGENT, session.agent_id)
-            raise _parted(f"session {session_id!r}", session.agent_id, session.bundle, agent, now)
+            raise _agent_error(f"session {session_id!r}", session.agent_id, session.bundle, agent, now)
         if outcome is not Outcome.DONE:
             raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
         return 1
@@ -226,22 +226,22 @@ class Recycle:
                 back.count(Outcome.PARTED, binned.agent_id)
         if not back.outcomes:
             raise NotFoundError(f"nothing of user {subject.user_id!r} is in the recycle bin")
-        return back.checked()
+        return back.check()
 
-    def _bring_back(self, found: Iterable[Record], now: int) -> _Back:
+    def _bring_back(self, found: Iterable[Record], now: int) -> _Restored:
         """Bring back records, each subject's together, in batches; what became of them."""
-        back = _Back()
+        back = _Restored()
         in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
         for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
             while batch := list(islice(theirs, _BATCH)):
-                answers = self._records.transition(subject, [restoring(record, now) for record in batch], now=now)
+                answers = self._records.transition(subject, [restore_move(record, now) for record in batch], now=now)
                 for record, outcome in zip(batch, answers, strict=True):
                     back.count(outcome, record.scope.agent_id)
                     if outcome is Outcome.FULL:
                         back.full = record
                 entities = [record.id for record in batch if record.kind is MemoryType.ENTITY]
                 if entities:
-                    self._retell(subject, entities)
+                    self._refresh(subject, entities)
         return back
 
     def _all(self, subject: Subject | None) -> Iterator[Record]:
@@ -268,16 +268,16 @@ class Recycle:
         match sort:
             case "memory":
                 records, place = self._records.binned(self._tenant, subject, **go_on, limit=limit)
-                found = [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
+                found = [_describe_record(record, now) for record in records if (record.purge_at or now) > now]
                 more = len(records) == limit
             case "session":
                 sessions = self._dues.binned_sessions(self._tenant, subject, **go_on, limit=limit)
-                found = [_shown_session(session, now) for session in sessions if (session.purge_at or now) > now]
+                found = [_describe_session(session, now) for session in sessions if (session.purge_at or now) > now]
                 more = len(sessions) == limit
                 place = (sessions[-1].purge_at or now, sessions[-1].id) if sessions else None
             case "message":
                 messages, place = self._history.binned_messages(self._tenant, subject, now=now, **go_on, limit=limit)
-                found = [_shown_binned(binned, now) for binned in messages]
+                found = [_describe_message(binned, now) for binned in messages]
                 more = len(messages) == limit
             case "agent" | "tool":
                 entries = [] if subject is not None else self._entries(now, [sort])
@@ -298,12 +298,12 @@ class Recycle:
         subject = self._subject(user_id)
         found = self._entries(now) if subject is None else []
         records, _ = self._records.binned(self._tenant, subject, limit=limit)
-        found += [_shown_record(record, now) for record in records if (record.purge_at or now) > now]
+        found += [_describe_record(record, now) for record in records if (record.purge_at or now) > now]
         found += self._conversations(subject, limit, now)
         return cast("list[BinResult]", sorted(found, key=lambda item: str(item["purge_at"]))[:limit])
 
 
-def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
+def read_bundle(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
     """All that went to the recycle bin together, and is there still."""
     place = 0
     while True:
@@ -313,7 +313,7 @@ def bundled(records: RecordStore, tenant: str, bundle: str) -> Iterator[Record]:
             return
 
 
-class _Back:
+class _Restored:
     """What became of things that were to come back together."""
 
     def __init__(self) -> None:
@@ -328,7 +328,7 @@ class _Back:
         if outcome is Outcome.PARTED:
             self._parted.add(agent_id)
 
-    def checked(self) -> int:
+    def check(self) -> int:
         """How many came back; an error where others have to make way first, or nothing came for want of its agent."""
         outcomes, done = self.outcomes, self.outcomes[Outcome.DONE]
         if self.full is not None:
@@ -350,7 +350,7 @@ class _Back:
         return done
 
 
-def restoring(record: Record, now: int) -> Move:
+def restore_move(record: Record, now: int) -> Move:
     """The move that brings a record back. If its time is over, that counts anew: it would be gone at once otherwise."""
     if record.purge_at is not None and record.purge_at <= now:
         raise ConflictError(
@@ -362,7 +362,7 @@ def restoring(record: Record, now: int) -> Move:
     return Move(record.id, record.version, record.state, target, "restored", Cause.RESTORE, aged_from=aged_from)
 
 
-def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | None, now: int) -> AgentRemovedError:
+def _agent_error(what: str, agent_id: str, bundle: str | None, agent: Registered | None, now: int) -> AgentRemovedError:
     """The error for something whose agent is in the recycle bin. Only what went with the agent comes back with it."""
     where = f"{what} belongs to agent {agent_id!r}, which is in the recycle bin"
     if agent is not None and agent.purge_at is not None and agent.purge_at <= now:
@@ -377,7 +377,7 @@ def _parted(what: str, agent_id: str, bundle: str | None, agent: Registered | No
     )
 
 
-def not_restored(record: Record, outcome: Outcome, registered: RegistryReader, now: int) -> HoldfastError:
+def restore_error(record: Record, outcome: Outcome, registered: RegistryReader, now: int) -> HoldfastError:
     """The error for a record that did not come back."""
     if outcome is Outcome.TAKEN:
         name = quote(record.metadata.get("name") or record.metadata.get("key"))
@@ -392,22 +392,22 @@ def not_restored(record: Record, outcome: Outcome, registered: RegistryReader, n
         )
     if outcome is Outcome.PARTED:
         agent = registered.get(record.scope.tenant, AGENT, record.scope.agent_id)
-        return _parted(f"memory {record.id}", record.scope.agent_id, record.bundle, agent, now)
+        return _agent_error(f"memory {record.id}", record.scope.agent_id, record.bundle, agent, now)
     return StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
 
 
-def _came_back(restored: dict[str, Any]) -> int:
+def _count_restored(restored: dict[str, Any]) -> int:
     """How many things came back: what was an agent's own, and itself."""
     names = ("persona", "episodic", "sessions")
     return 1 + sum(int(restored.get(name, 0)) for name in names)
 
 
-def _left(purge_at: int | None, now: int) -> dict[str, Any]:
+def _time_left(purge_at: int | None, now: int) -> dict[str, Any]:
     left = max(0, (purge_at or now) - now)
     return {"purge_at": iso(purge_at or now), "days_left": -(-left // DAY)}
 
 
-def _shown_session(session: Session, now: int) -> dict[str, Any]:
+def _describe_session(session: Session, now: int) -> dict[str, Any]:
     return {
         "type": "session",
         "id": session.id,
@@ -417,11 +417,11 @@ def _shown_session(session: Session, now: int) -> dict[str, Any]:
         "messages": session.messages,
         "deleted_at": iso(session.moved_at or now),
         "reason": session.reason,
-        **_left(session.purge_at, now),
+        **_time_left(session.purge_at, now),
     }
 
 
-def _shown_binned(binned: BinnedMessage, now: int) -> dict[str, Any]:
+def _describe_message(binned: BinnedMessage, now: int) -> dict[str, Any]:
     return {
         "type": "message",
         "memory_id": binned.message.id,
@@ -430,11 +430,11 @@ def _shown_binned(binned: BinnedMessage, now: int) -> dict[str, Any]:
         "session_id": binned.session_id,
         "deleted_at": None,
         "reason": "deleted by the user",
-        **_left(binned.purge_at, now),
+        **_time_left(binned.purge_at, now),
     }
 
 
-def _shown_record(record: Record, now: int) -> dict[str, Any]:
+def _describe_record(record: Record, now: int) -> dict[str, Any]:
     scope: Scope = record.scope
     return {
         "type": "memory",
@@ -447,5 +447,5 @@ def _shown_record(record: Record, now: int) -> dict[str, Any]:
         "deleted_at": iso(record.moved_at or now),
         "reason": record.reason,
         "bundle": record.bundle,
-        **_left(record.purge_at, now),
+        **_time_left(record.purge_at, now),
     }

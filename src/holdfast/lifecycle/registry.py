@@ -35,7 +35,7 @@ _LISTED: Final = {**{kind: kind for kind in _COUNTED[:2]}, HISTORY: "sessions"}
 Note = Callable[[Line], object]
 
 
-def _unnoted(_line: Line) -> None:
+def _ignore(_line: Line) -> None:
     """Nobody asks what went."""
 
 
@@ -85,17 +85,17 @@ class Registry:
         if entry is None or entry.unfinished != "restore":
             entry = self._store.restore(self._tenant, sort, entry_id, now=now)
         moved, left = self._follow(entry, now)
-        kept = {"not_restored": {reason: count for reason, count in left.items() if count}} if left.total() else {}
+        kept = {"restore_error": {reason: count for reason, count in left.items() if count}} if left.total() else {}
         return {f"{sort}_id": entry_id, **_counts(sort, moved), **kept}
 
-    def finish_unfinished(self, lease: Lease | None = None, only: str | None = None, *, note: Note = _unnoted) -> int:
+    def finish_unfinished(self, lease: Lease | None = None, only: str | None = None, *, note: Note = _ignore) -> int:
         """Finish what a crash cut short, in the direction in which it was going (``remove`` or ``restore`` alone, if
         one is named); how many there were.
         """
         found = [entry for entry in self._store.unfinished(self._tenant) if only in (None, entry.unfinished)]
         return sum(self._try_to_follow(entry, self._now(), lease, note) for entry in found)
 
-    def purge_due(self, now: int, lease: Lease | None = None, *, at: int | None = None, note: Note = _unnoted) -> int:
+    def purge_due(self, now: int, lease: Lease | None = None, *, at: int | None = None, note: Note = _ignore) -> int:
         """Forget those whose time in the recycle bin was over ``at`` a moment (now), once nothing of what went with
         them is left; how many.
         """
@@ -107,7 +107,7 @@ class Registry:
                 note(Line(entry.sort, ACTIONS[State.DELETED], BIN_REASON, 1, 0))
         return gone
 
-    def leaving(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+    def purge_census(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
         """What a sweep at a moment takes beside what rules do: what still has to follow an agent, and agents and tools
         of which nothing is left then; how much, where to and why. ``going`` tells what rules send to the bin.
         """
@@ -183,7 +183,7 @@ class Roster:
 
     def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> RegistryResult:  # noqa: A002
         """Make known, or say anew what is known. One that is in the recycle bin is to be restored instead."""
-        name = self._checked(id)
+        name = self._check(id)
         if description:
             check_content(description, "description", max_bytes=_MOST_DESCRIPTION)
         elif description != "":
@@ -191,32 +191,32 @@ class Roster:
         kept = check_metadata(metadata)
         now = self._now()
         added = self._store.put(self._tenant, self._sort, name, description=description, metadata=kept, now=now)
-        return _shown(added)
+        return _describe(added)
 
     def get(self, id: str) -> RegistryResult:  # noqa: A002
         """What is known; ``NotFoundError`` says why nothing is."""
-        name = self._checked(id)
+        name = self._check(id)
         found = self._store.get(self._tenant, self._sort, name)
         if found is None:
             raise NotFoundError(f"no {self._sort} {name!r} is known; make it known with holdfast.{self._sort}s.add()")
         if found.state is not State.ACTIVE:
             raise NotFoundError(f"{self._sort} {name!r} is in the recycle bin; restore it to use it again")
-        return _shown(found)
+        return _describe(found)
 
     def remove(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was."""
-        return cast("RegistryMoveResult", self._registry.remove(self._sort, self._checked(id)))
+        return cast("RegistryMoveResult", self._registry.remove(self._sort, self._check(id)))
 
     def restore(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Bring back exactly what went with it; how much that was."""
-        return cast("RegistryMoveResult", self._registry.restore(self._sort, self._checked(id)))
+        return cast("RegistryMoveResult", self._registry.restore(self._sort, self._check(id)))
 
     def list(self, *, include_removed: bool = False) -> list[RegistryResult]:
         """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""
         found = self._store.list(self._tenant, self._sort, include_removed=include_removed)
-        return [_shown(entry) for entry in found]
+        return [_describe(entry) for entry in found]
 
-    def _checked(self, name: object) -> str:
+    def _check(self, name: object) -> str:
         return check_id(name, f"{self._sort}_id")
 
 
@@ -224,7 +224,7 @@ def _counts(sort: str, moved: Counter[str]) -> dict[str, int]:
     return {name: moved[name] for name in _COUNTED} if sort == AGENT else {}
 
 
-def _shown(entry: Registered) -> RegistryResult:
+def _describe(entry: Registered) -> RegistryResult:
     """An agent or a tool as callers see it."""
     shown = {
         f"{entry.sort}_id": entry.id,

@@ -102,7 +102,7 @@ class Sessions:
         now = self._now()
         scope = self._whose(agent_id, session_id, user_id, now)
         found = [] if scope is None else self._history.messages(scope, now=now, limit=limit)
-        return [shown_message(message) for message in found]
+        return [message_to_dict(message) for message in found]
 
     def remove(self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None) -> int:
         """Send a session to the recycle bin, with its short-term window gone for good; how many messages it had."""
@@ -131,7 +131,7 @@ class Sessions:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
         subject = Subject.checked(self._tenant, user_id)
-        return [_shown(session) for session in self._history.sessions(subject, agent, now=self._now())]
+        return [_describe(session) for session in self._history.sessions(subject, agent, now=self._now())]
 
     # --- for the parts that keep something for sessions --------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Sessions:
         return Scope(self._tenant, users[0], agent_id, session_id) if users else None
 
 
-def _shown(session: Session) -> SessionResult:
+def _describe(session: Session) -> SessionResult:
     """A session as callers see it."""
     return {
         "agent_id": session.agent_id,
@@ -206,7 +206,7 @@ def _summarizer() -> Summarizer:
     return open_summarizer("extractive")
 
 
-def shown_message(message: Message) -> MessageResult:
+def message_to_dict(message: Message) -> MessageResult:
     """A message as callers see it."""
     return {
         "message_id": message.id,

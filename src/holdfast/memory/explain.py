@@ -10,12 +10,12 @@ from holdfast.core.decisions import reason_for
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.holds import Hold
 from holdfast.core.records import LIVE, OWN, TYPES, Archive, Kind, MemoryType, Message, Scope, State, Subject, Usage
-from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, Terms, labels_of, shown_terms
+from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, Terms, labels_of, terms_to_dict
 from holdfast.core.times import DAY, SECOND, describe_duration, iso
 from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
-from holdfast.lifecycle.holds import as_held_message, shown_hold
-from holdfast.lifecycle.policies import shown_life
-from holdfast.lifecycle.previews import shown_rule
+from holdfast.lifecycle.holds import as_held_message, hold_to_dict
+from holdfast.lifecycle.policies import life_to_dict
+from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
 from holdfast.results import ExplainResult, HoldResult, KindRulesResult, RulesResult
@@ -52,7 +52,7 @@ def describe_rules(parts: Services, scope: Scope) -> RulesResult:
         "summary": "\n".join(said),
         "recycle_bin_days": _BIN_DAYS,
         "kinds": rows,
-        "holds": [cast("HoldResult", shown_hold(hold)) for hold in named],
+        "holds": [cast("HoldResult", hold_to_dict(hold)) for hold in named],
     }
 
 
@@ -89,7 +89,7 @@ def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -
         "rule": " ".join(sentences),
         **_numbers(life, skips_bin=kind == _SHORT_TERM),
         "ttl_seconds": _in_seconds(short_term_life(life)) if kind == _SHORT_TERM else None,
-        "exceptions": [shown_rule(rule) for rule in exceptions[:_MOST_EXCEPTIONS]],
+        "exceptions": [rule_to_dict(rule) for rule in exceptions[:_MOST_EXCEPTIONS]],
     }
     return cast("KindRulesResult", row)
 
@@ -109,12 +109,12 @@ def _in_seconds(duration: int) -> float:
 
 def _numbers(life: Life | None, *, skips_bin: bool = False) -> dict[str, Any]:
     """What a life comes to in days; ``None`` is never."""
-    shown = dict.fromkeys(_LIFE) if life is None else shown_life(life)
+    shown = dict.fromkeys(_LIFE) if life is None else life_to_dict(life)
     delete = None if life is None else life.delete_after
     gone = None if delete is None else delete + (0 if skips_bin else BIN)
     return {
         **shown,
-        "gone_after_days": shown_terms(Terms(delete_after=gone)).get("delete_after_days"),
+        "gone_after_days": terms_to_dict(Terms(delete_after=gone)).get("delete_after_days"),
         "ttl_seconds": None,
         "max_memories": None,
         "max_bytes": None,
@@ -122,7 +122,7 @@ def _numbers(life: Life | None, *, skips_bin: bool = False) -> dict[str, Any]:
     }
 
 
-_LIFE: Final = tuple(shown_life(Life(None, None, None, "", "", None)))
+_LIFE: Final = tuple(life_to_dict(Life(None, None, None, "", "", None)))
 
 
 def _describe_life(kind: str, life: Life) -> str:

@@ -12,9 +12,9 @@ from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
 from holdfast.core.holds import standing
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
-from holdfast.lifecycle.explanation import as_standing
+from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.provenance import descendants, recycle_together
-from holdfast.lifecycle.recycle_bin import bundled, not_restored, restoring
+from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
 from holdfast.memory.records import Durable, held
 from holdfast.ports.records import Written
 
@@ -96,7 +96,7 @@ class Lineage:
         that; the record, and the ids of what went with it. What a hold keeps stays; if it keeps the record, all stays.
         """
         record = self._records.read(record_id)
-        first = as_standing(record)
+        first = record_facts(record)
         if standing(first.thing, self._parts.holds.list(self._records.scope.tenant)) is not None:
             self._records.recycle(record_id, reason=reason)  # is refused, and that is written down
             return record, self.recycle_derived(record_id, reason=reason)  # unless the hold was lifted just now
@@ -131,13 +131,13 @@ class Lineage:
         now = self._parts.now()
         found = [
             one
-            for one in bundled(self._parts.records, self._records.scope.tenant, record.id)
+            for one in read_bundle(self._parts.records, self._records.scope.tenant, record.id)
             if one.scope.subject == self._subject and (one.purge_at or 0) > now
         ]
-        outcomes = self._parts.records.transition(self._subject, [restoring(one, now) for one in found], now=now)
+        outcomes = self._parts.records.transition(self._subject, [restore_move(one, now) for one in found], now=now)
         for one, outcome in zip(found, outcomes, strict=True):
             if outcome is not Outcome.DONE:  # what it was derived from is back all the same
-                _log.warning("%s", not_restored(one, outcome, self._parts.registry, now))
+                _log.warning("%s", restore_error(one, outcome, self._parts.registry, now))
         return _gone({one.id: outcome for one, outcome in zip(found, outcomes, strict=True)})
 
 

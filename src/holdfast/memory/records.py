@@ -37,7 +37,7 @@ from holdfast.core.records import (
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear
-from holdfast.lifecycle.recycle_bin import not_restored, restoring
+from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit, Query, SearchOptions
@@ -199,11 +199,11 @@ class Durable:
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         now = self.parts.now()
-        move = restoring(record, now)
+        move = restore_move(record, now)
         agent = None if own else self.scope
         (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now, agent=agent)
         if outcome is not Outcome.DONE:
-            raise not_restored(record, outcome, self.parts.registry, now)
+            raise restore_error(record, outcome, self.parts.registry, now)
         return replace(record, state=move.target)
 
     def rehydrate(self, record: Record) -> Record:

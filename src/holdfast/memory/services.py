@@ -14,7 +14,7 @@ from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.sweeping.sweep import Leaves, Sweeper
+from holdfast.lifecycle.sweeping.sweep import PurgeCensus, Sweeper
 from holdfast.memory.latency import Latencies
 from holdfast.memory.working_store import WorkingStore
 from holdfast.ports.feed import Summarizer
@@ -76,9 +76,9 @@ class Services(Stores):
         self,
         tenant: str,
         erase_session: Callable[..., int],
-        retell: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
+        refresh: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
-        leaving: Leaves | None = None,
+        purge: PurgeCensus | None = None,
     ) -> Sweeper:
         """Plans and sweeps for a tenant."""
         return Sweeper(
@@ -89,9 +89,9 @@ class Services(Stores):
             holds=self.holds,
             archives=self.archives,
             erase_session=erase_session,
-            retell=retell,
+            refresh=refresh,
             most_collected=most_collected,
-            leaving=leaving,
+            purge=purge,
         )
 
     def pseudonym(self, subject: Subject) -> str:

@@ -13,7 +13,7 @@ from holdfast.core.content import check_content, check_count, check_id, check_me
 from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInputError, quote
 from holdfast.core.records import TYPES, MemoryType, Message, Scope
 from holdfast.core.times import SECOND
-from holdfast.lifecycle.sessions import roll, shown_message
+from holdfast.lifecycle.sessions import message_to_dict, roll
 from holdfast.memory.explain import short_term_life
 from holdfast.memory.services import Services
 from holdfast.ports.access import begin_steps
@@ -89,7 +89,7 @@ class ShortTerm:
         """The last 1,000 messages of the session in their order; empty once its time has passed since the last one, and
         once the session has gone. ``get_full_history`` has all of them.
         """
-        return [shown_message(message) for message in self.messages()]
+        return [message_to_dict(message) for message in self.messages()]
 
     def get_ttl(self) -> int | None:
         """Whole seconds until the session expires, rounded up; ``None`` if it holds nothing."""
@@ -122,4 +122,4 @@ class ShortTerm:
         if before is not None and not is_id(before):
             raise InvalidInputError(f"before must be the id of a message, not {quote(before)}")
         found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit, before=before)
-        return [shown_message(message) for message in found]
+        return [message_to_dict(message) for message in found]

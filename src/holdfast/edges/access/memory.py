@@ -17,7 +17,7 @@ from holdfast.core.content import Origin, agent_of, is_id
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
 from holdfast.core.records import OWN, TYPES, Kind, State, Usage
 from holdfast.engine import Holdfast, MemoryManager
-from holdfast.lifecycle.recycle_bin import bundled
+from holdfast.lifecycle.recycle_bin import read_bundle
 from holdfast.manager import Content
 from holdfast.results import DeleteResult, ExplainResult, RestoreResult
 
@@ -213,7 +213,7 @@ class BoundedMemory(MemoryManager):
     def restore(self, memory_id: str) -> RestoreResult:
         record = self._records.find(memory_id)
         if self._by_agent and record is not None and record.bundle == record.id:
-            for one in bundled(self._parts.records, self._scope.tenant, record.id):
+            for one in read_bundle(self._parts.records, self._scope.tenant, record.id):
                 if one.scope.subject == self._scope.subject and not self._bounds.has(one.kind, one.scope.agent_id):
                     raise ForbiddenError(
                         f"other agents' own memories went to the recycle bin with memory {memory_id}, and the key is "

@@ -26,7 +26,7 @@ from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.outputs import output_of, page_of
 from holdfast.edges.operations.pagination import Paged
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.holds import shown_hold
+from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.results import BinResult, HoldResult
 
@@ -133,7 +133,7 @@ def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
         at = (holdfast.parts.clock() + timedelta(days=asked.days_ahead)).isoformat()
     plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
     assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
-    return plan.shown(asked.samples)
+    return plan.to_dict(asked.samples)
 
 
 @sweeps.add("POST /sweeps", Right.GOVERN, Reach.TENANT, SweepReport, errors=(428,))
@@ -148,7 +148,7 @@ def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int
     """
     report = holdfast.sweep(digest=asked.digest, confirm=asked.confirm, progress=progress)
     assert isinstance(report, Report)  # noqa: S101 - it is no dry run
-    return report.shown()
+    return report.to_dict()
 
 
 # --- the recycle bin --------------------------------------------------------------------------------------------------
@@ -272,17 +272,17 @@ def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
     service = holdfast.holds
     hold = service.add(**asked.model_dump(exclude_none=True))
-    return {**shown_hold(hold), "covers": service.covered(hold)}
+    return {**hold_to_dict(hold), "covers": service.covered(hold)}
 
 
 @holds.add("GET /holds", Right.READ, Reach.TENANT, page_of(HoldResult))
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
-    found = [shown_hold(one) for one in holdfast.holds.list(released=asked.released)]
+    found = [hold_to_dict(one) for one in holdfast.holds.list(released=asked.released)]
     return asked.page_of_all(found, lambda one: str(one["hold_id"]))
 
 
 @holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, HoldResult, errors=(404,))
 def release_hold(holdfast: Holdfast, asked: OneHold) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
-    return shown_hold(holdfast.holds.release(asked.hold_id))
+    return hold_to_dict(holdfast.holds.release(asked.hold_id))

@@ -19,7 +19,7 @@ from typing import Any, Final
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.logs import LogFormat, install_logs
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.sweeping.priority import make_way
+from holdfast.lifecycle.sweeping.priority import lower_priority
 from holdfast.storage.relational.coordination import SqlLeases
 
 _log = logging.getLogger("holdfast.scheduler")
@@ -36,7 +36,7 @@ def first_line(home: str | None, url: str | None, *, form: LogFormat, finish_sec
 
 def main() -> None:
     """Run the schedule until standard input ends, or until SIGTERM."""
-    make_way()
+    lower_priority()
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the other one says when to stop
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

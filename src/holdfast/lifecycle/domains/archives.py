@@ -137,7 +137,7 @@ class DomainArchives:
             data = self._get(objects, name)
         except ObjectMissingError as problem:
             raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
-        return {"manifest": manifest, "resources": list(_verified(data, manifest, f"{objects.url}/{name}"))}
+        return {"manifest": manifest, "resources": list(_verify(data, manifest, f"{objects.url}/{name}"))}
 
     @staticmethod
     def _get(objects: ObjectStore, name: str) -> bytes:
@@ -183,7 +183,7 @@ def _place(objects: ObjectStore, name: str) -> str:
     return unquote(urlsplit(url).path) if url.startswith("file:") else url
 
 
-def _verified(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+def _verify(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
     if _sum(data) != manifest["payload"]["sha256"]:
         raise _damaged(place, "its SHA-256 is not the manifest's")
     lines = data.splitlines(keepends=True)

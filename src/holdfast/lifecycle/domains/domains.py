@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.audit import acting_as, check_author
-from holdfast.core.domains import RetentionPolicy, check_domain, evaluate, narrowed, normalised, resolved
+from holdfast.core.domains import RetentionPolicy, check_domain, evaluate, narrow, normalize, resolved
 from holdfast.core.errors import (
     ConfirmationNeededError,
     HoldfastError,
@@ -24,7 +24,7 @@ from holdfast.core.errors import (
 )
 from holdfast.lifecycle.domains.archives import DomainArchives, check_note
 from holdfast.lifecycle.domains.rules import DomainRules, wanted_by
-from holdfast.lifecycle.domains.state import DomainStates, Policies, stamped
+from holdfast.lifecycle.domains.state import DomainStates, Policies, change_policy
 from holdfast.ports.access import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore
@@ -73,10 +73,10 @@ class Domains:
         changed_at = self._now() if request is None else request.began_at
 
         def edit(known: Policies) -> Policies:
-            policy = normalised(config, known.of(domain))
+            policy = normalize(config, known.of(domain))
             if domain == "memory" and not confirm:
                 self._check(known.memory, policy)
-            return stamped(known, domain, policy, changed_at)
+            return change_policy(known, domain, policy, changed_at)
 
         changed = self._states.change(edit)
         if domain == "memory":
@@ -100,7 +100,7 @@ class Domains:
         preview = self._rules.preview(wanted_by(policy))
         if preview.shortens:
             raise ConfirmationNeededError(
-                f"the policy shortens retention: {preview.told()}; nothing was changed",
+                f"the policy shortens retention: {preview.describe()}; nothing was changed",
                 needs=("confirm",),
             )
 
@@ -112,7 +112,7 @@ class Domains:
         """The policy of each domain, with the ``version`` of their format and when one was last changed
         (``updated_at``; ``None``: never).
         """
-        return self._states.read().shown()
+        return self._states.read().to_dict()
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
@@ -121,8 +121,8 @@ class Domains:
 
         ``options`` may name fields of the policy that are to differ this once; what is kept stays kept.
         """
-        policy = narrowed(self._states.read().of(check_domain(domain)), options)
-        return evaluate(policy, resources, self._now()).shown(domain)
+        policy = narrow(self._states.read().of(check_domain(domain)), options)
+        return evaluate(policy, resources, self._now()).to_dict(domain)
 
     def archive(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
         """Write resources to cold storage with a manifest of checksums, and read them back. Deletes nothing.

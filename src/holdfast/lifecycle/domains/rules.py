@@ -15,9 +15,9 @@ from holdfast.core.decisions import RecordFacts, windows
 from holdfast.core.domains import RetentionPolicy
 from holdfast.core.holds import standing
 from holdfast.core.records import State
-from holdfast.core.rules import EVERY, Life, Rule, Selection, Terms, labels_of, resolve, shown_terms
+from holdfast.core.rules import EVERY, Life, Rule, Selection, Terms, labels_of, resolve, terms_to_dict
 from holdfast.core.times import DAY
-from holdfast.lifecycle.previews import Preview, due_one_by_one, is_shorter, outside, shown_rule
+from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.rules import DueStore, HoldStore, Profile, RuleStore
 
@@ -85,8 +85,8 @@ class DomainRules:
             "source_types": sorted(wanted.selection.source_types),
             "kept_sessions": len(wanted.selection.keep_session_ids),
             "kept_contexts": len(wanted.selection.keep_context_ids),
-            "from": shown_terms(before),
-            "to": shown_terms(wanted.terms),
+            "from": terms_to_dict(before),
+            "to": terms_to_dict(wanted.terms),
         }
         self._rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
 
@@ -113,7 +113,7 @@ class DomainRules:
                 else:
                     counts[ACTIONS[State.RECYCLED]] += 1
                     size += one.size
-        return Preview((shown_rule(rule),), shortens, counts, size, held)
+        return Preview((rule_to_dict(rule),), shortens, counts, size, held)
 
     def _profiles(self, rule: Rule) -> Iterable[Profile]:
         """The tenant's profiles, and one for each kind of which nothing has been kept yet."""
@@ -143,7 +143,7 @@ class DomainRules:
             )
             if State.RECYCLED in soon:
                 for part in outside(soon[State.RECYCLED], old.get(State.RECYCLED)):
-                    for one in due_one_by_one(self._dues, profile, state, part):
+                    for one in read_due(self._dues, profile, state, part):
                         if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
                             yield one
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, FIELDS, RetentionPolicy, normalised
+from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, FIELDS, RetentionPolicy, normalize
 from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -39,7 +39,7 @@ class Policies(NamedTuple):
         """The policy of a domain."""
         return self.memory if domain == "memory" else self.rag
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As callers see them."""
         policies = {domain: self.of(domain).as_dict() for domain in DOMAINS}
         return {"version": VERSION, "updated_at": self.updated_at, **policies}
@@ -72,7 +72,9 @@ class DomainStates:
         for _ in range(_TRIES):
             known, tag = self._read()
             wanted = edit(known)
-            data = json.dumps({"tenant": self._tenant, **wanted.shown()}, ensure_ascii=False, indent=2).encode() + b"\n"
+            data = (
+                json.dumps({"tenant": self._tenant, **wanted.to_dict()}, ensure_ascii=False, indent=2).encode() + b"\n"
+            )
             try:
                 self._objects.put(self._name, data, absent=tag is None, match=tag)
             except ConflictError:  # another has changed them meanwhile
@@ -89,9 +91,9 @@ class DomainStates:
             if any(self._objects.names(_FOLDER)):  # one that is away says so here, too
                 raise
             return UNSET, None  # nothing was ever kept there: the place has not been made
-        return self._parsed(data), tag
+        return self._parse(data), tag
 
-    def _parsed(self, data: bytes) -> Policies:
+    def _parse(self, data: bytes) -> Policies:
         try:
             kept: Any = json.loads(data)
             version = kept["version"]
@@ -114,13 +116,13 @@ class DomainStates:
 
 def _policy(kept: dict[str, Any]) -> RetentionPolicy:
     """A policy as it was written; what is not whole, or out of bounds, was not written here."""
-    policy = normalised({name: kept[name] for name in FIELDS}, DEFAULT_POLICY)
+    policy = normalize({name: kept[name] for name in FIELDS}, DEFAULT_POLICY)
     if policy.as_dict() != kept:
         raise InvalidInputError("a policy in it is not as it was written")
     return policy
 
 
-def stamped(policies: Policies, domain: str, policy: RetentionPolicy, now: int) -> Policies:
+def change_policy(policies: Policies, domain: str, policy: RetentionPolicy, now: int) -> Policies:
     """The policies with another for one domain, as changed now."""
     changed = policies._replace(memory=policy) if domain == "memory" else policies._replace(rag=policy)
     return changed._replace(updated_at=iso(now))

@@ -1,4 +1,4 @@
-"""Upkeep: what has to be done to a store again and again. A sweep does all of it; jobs do their parts of it."""
+"""Maintenance: what has to be done to a store again and again. A sweep does all of it; jobs do their parts of it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.sweeping.batches import Progress
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, added_up, moment_of
-from holdfast.lifecycle.sweeping.purge import Leaving
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, add_up, digest_moment
+from holdfast.lifecycle.sweeping.purge import Purge
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, RuleStore
 
-_log = logging.getLogger("holdfast.upkeep")
+_log = logging.getLogger("holdfast.maintenance")
 _SOME: Final = 1_000
 _PAGES: Final = 400
 #: So many of those who were set aside are named in a job's result.
@@ -53,7 +53,7 @@ DAILY: Final = Extent(
 SHORT: Final = Extent(bin=False, shorter_than=DAY)
 
 
-class Upkeep:
+class Maintenance:
     """Sweeps a tenant, and does what goes with it."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Upkeep:
         *,
         dues: DueStore,
         rules: RuleStore,
-        leaving: Leaving,
+        purge: Purge,
         short_term: ShortTermStore,
         policies: Policies,
         registry: Registry,
@@ -86,7 +86,7 @@ class Upkeep:
         self._leadership = leadership
         self._dues = dues
         self._rules = rules
-        self._leaving = leaving
+        self._purge = purge
         self._short_term = short_term
         self._policies = policies
         self._registry = registry
@@ -119,9 +119,11 @@ class Upkeep:
     ) -> Report:
         """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
         now = self._now()
-        due_at = moment(at, what="at") if at is not None else now if digest is None else moment_of(digest)
-        if digest is not None and moment_of(digest) != due_at:
-            raise InvalidInputError(f"the plan {digest} was made for {iso(moment_of(digest))}, not for {iso(due_at)}")
+        due_at = moment(at, what="at") if at is not None else now if digest is None else digest_moment(digest)
+        if digest is not None and digest_moment(digest) != due_at:
+            raise InvalidInputError(
+                f"the plan {digest} was made for {iso(digest_moment(digest))}, not for {iso(due_at)}"
+            )
         if due_at > now:
             raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
         belief = None if confirm else self._trust.check(now)
@@ -153,13 +155,13 @@ class Upkeep:
                 )
             except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
                 trouble = problem
-            left = self._leaving.carry_out(upto, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
+            left = self._purge.carry_out(upto, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
             self._tidy(belief.upto)
         if report is None:
             raise trouble or LeaseLostError("nothing was swept")
         if left:
             progress(sum(line.records for line in left))
-            report = report.joined(self._tenant, left, digest)
+            report = report.with_lines(self._tenant, left, digest)
         waiting = self._waiting(due_at, belief, extent)
         if waiting is not None:
             _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
@@ -222,7 +224,7 @@ class Upkeep:
             find_waiting(self._dues, self._registered, tenant, at=now, belief=belief)
             for tenant in ((self._tenant,) if tenants is None else tenants)
         )
-        return Waiting(belief, added_up(line for one in found if one is not None for line in one.lines))
+        return Waiting(belief, add_up(line for one in found if one is not None for line in one.lines))
 
     def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
         return find_waiting(self._dues, self._registered, self._tenant, at=at, belief=belief, extent=extent)
@@ -237,43 +239,45 @@ class Upkeep:
         return late
 
 
-def runners(dues: DueStore, upkeep_of: Callable[[str], Upkeep]) -> dict[str, Callable[[], dict[str, Any]]]:
-    """What each job of the schedule does: a part of the upkeep, for every tenant of the store."""
+def runners(dues: DueStore, maintenance_of: Callable[[str], Maintenance]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What each job of the schedule does: a part of the maintenance, for every tenant of the store."""
 
     def sweep(extent: Extent) -> Callable[[], dict[str, Any]]:
-        return lambda: sweep_all(dues.tenants(), upkeep_of, extent)
+        return lambda: sweep_all(dues.tenants(), maintenance_of, extent)
 
     def daily() -> dict[str, Any]:
         tenants = dues.tenants()
-        cut = max((upkeep_of(tenant).audit_life() for tenant in tenants), default=None)
-        sealed = {} if cut is None else upkeep_of(tenants[0]).keep_audit(cut)
+        cut = max((maintenance_of(tenant).audit_life() for tenant in tenants), default=None)
+        sealed = {} if cut is None else maintenance_of(tenants[0]).keep_audit(cut)
         return {**sweep(DAILY)(), **sealed}
 
     return {"minutely": sweep(SHORT), "episodes": sweep(EPISODES), "archive": sweep(COLD), "daily": daily}
 
 
-def sweep_all(tenants: Sequence[str], upkeep_of: Callable[[str], Upkeep], extent: Extent) -> dict[str, Any]:
+def sweep_all(tenants: Sequence[str], maintenance_of: Callable[[str], Maintenance], extent: Extent) -> dict[str, Any]:
     """Sweep every tenant. One who cannot be swept keeps none of the others from it; it is an error in the end."""
     reports: dict[str, Report] = {}
     trouble: HoldfastError | None = None
     for tenant in tenants:
         try:
-            reports[tenant] = upkeep_of(tenant).sweep(extent=extent)
+            reports[tenant] = maintenance_of(tenant).sweep(extent=extent)
         except LeaseLostError:
             raise
         except HoldfastError as problem:
             trouble = trouble or problem
     if trouble is not None:
         raise trouble
-    return joined(reports)
+    return join_reports(reports)
 
 
-def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
+def join_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
     """The reports of several tenants as one result of a job."""
     counts: Counter[str] = Counter()
     for report in reports.values():
         counts.update(report.counts)
-    asides = [{"tenant": tenant, **aside._asdict()} for tenant, report in reports.items() for aside in report.set_aside]
+    confirmations = [
+        {"tenant": tenant, **aside._asdict()} for tenant, report in reports.items() for aside in report.set_aside
+    ]
     return {
         "tenants": len(reports),
         "counts": dict(counts),
@@ -282,15 +286,15 @@ def joined(reports: Mapping[str, Report]) -> dict[str, Any]:
         "bytes_after": sum(report.bytes_after for report in reports.values()),
         "held": sum(report.held for report in reports.values()),
         "stale": sum(report.stale for report in reports.values()),
-        "set_aside": asides[:_SHOWN],
-        "waiting": _joined_waiting([report.waiting for report in reports.values() if report.waiting is not None]),
+        "set_aside": confirmations[:_SHOWN],
+        "waiting": _join_waiting([report.waiting for report in reports.values() if report.waiting is not None]),
         "seconds": sum(report.seconds for report in reports.values()),
     }
 
 
-def _joined_waiting(waiting: Sequence[Waiting]) -> dict[str, Any] | None:
+def _join_waiting(waiting: Sequence[Waiting]) -> dict[str, Any] | None:
     """What waits until the time is believed, of several tenants together."""
     if not waiting:
         return None
-    lines = added_up(line for one in waiting for line in one.lines)
+    lines = add_up(line for one in waiting for line in one.lines)
     return Waiting(waiting[0].belief, lines).as_dict()

@@ -70,7 +70,7 @@ JOBS: Final = (
 )
 
 
-class _Standing(NamedTuple):
+class _JobState(NamedTuple):
     """A job, what is set about it, and its slots as the clock stands."""
 
     job: Job
@@ -179,38 +179,38 @@ class Schedule:
         """
         given = None if now is None else moment(now, what="now")
         self.enrol()
-        standings = self._standings(self._now(given))
+        states = self._states(self._now(given))
         if given is None and self._trust is not None:
-            standings = self._note_time(self._trust, standings)
-        if not any(map(_is_due, standings)):
+            states = self._note_time(self._trust, states)
+        if not any(map(_is_due, states)):
             return []
         done: Rows = []
         with self._leadership.held() as lease:
             if lease is None:
                 _log.info("no job was run here: %s", self._leadership.other())
                 return []
-            for standing in self._standings(self._now(given)):  # again: they may have been run meanwhile
-                if not _is_due(standing):
+            for state in self._states(self._now(given)):  # again: they may have been run meanwhile
+                if not _is_due(state):
                     continue
                 try:
-                    done.append(self._run_slot(standing, lease, given))
+                    done.append(self._run_slot(state, lease, given))
                 except LeaseLostError as lost:
-                    _log.warning("%s: %s", standing.job.name, lost)
+                    _log.warning("%s: %s", state.job.name, lost)
                     break  # whoever has the lease now goes on
         return done
 
-    def _note_time(self, trust: ClockTrust, standings: list[_Standing]) -> list[_Standing]:
+    def _note_time(self, trust: ClockTrust, states: list[_JobState]) -> list[_JobState]:
         """Tell the store the time before a slot is begun. Where it is believed, jobs whose last slot lies ahead of it
         were begun under a clock that was wrong, and go on from now.
         """
         now = self._now()
-        ahead = any(one.after > now + SKEW for one in standings)
-        if not ahead and not any(map(_is_due, standings)):
-            return standings
+        ahead = any(one.after > now + SKEW for one in states)
+        if not ahead and not any(map(_is_due, states)):
+            return states
         is_right = trust.note(now).is_whole and trust.is_watched and not trust.is_behind(now)
         if not (ahead and is_right and take_back(self._jobs, now)):
-            return standings
-        return self._standings(now)
+            return states
+        return self._states(now)
 
     def serve(self, stop: threading.Event, poll_seconds: float = _MOST_PAUSE) -> None:
         """Run jobs when they are due, here, until ``stop`` is set; looks every ``poll_seconds`` (30 at most)."""
@@ -221,7 +221,7 @@ class Schedule:
             try:
                 self.run_due()
                 now = self._now()
-                ahead = [row.next - now for row in self._standings(now) if row.next is not None]
+                ahead = [row.next - now for row in self._states(now) if row.next is not None]
                 pause = min([pause, *(micros / SECOND for micros in ahead)])
             except HoldfastError as problem:
                 if not problem.retryable:
@@ -235,14 +235,14 @@ class Schedule:
 
     # --- one slot ------------------------------------------------------------------------------------------------
 
-    def _run_slot(self, standing: _Standing, lease: Lease, given: int | None) -> dict[str, Any]:
-        name, row, started = standing.job.name, standing.row, self._now(given)
-        slot = row.slot if standing.due is None else standing.due
+    def _run_slot(self, state: _JobState, lease: Lease, given: int | None) -> dict[str, Any]:
+        name, row, started = state.job.name, state.row, self._now(given)
+        slot = row.slot if state.due is None else state.due
         assert slot is not None  # noqa: S101 - it is due
-        passed = 0 if standing.due is None else self._missed(standing, standing.due) - 1
+        passed = 0 if state.due is None else self._missed(state, state.due) - 1
         error: str | None = None
         result: dict[str, Any] | None = None
-        if standing.due is not None:
+        if state.due is not None:
             mine = self._jobs.claim(name, slot, now=started, lease=lease)
         else:
             mine = self._jobs.reclaim(name, slot, now=started, lease=lease)
@@ -260,7 +260,7 @@ class Schedule:
             "name": name,
             "slot": iso(slot),
             "missed": passed,
-            "again": standing.due is None,
+            "again": state.due is None,
             "started_at": iso(started),
             "finished_at": iso(finished),
             "result": result,
@@ -279,7 +279,7 @@ class Schedule:
             return None, problem
         return result, None
 
-    # --- standings -----------------------------------------------------------------------------------------------
+    # --- states -----------------------------------------------------------------------------------------------
 
     def _now(self, given: int | None = None) -> int:
         return moment(self._clock(), what="the clock's time") if given is None else given
@@ -290,40 +290,40 @@ class Schedule:
             raise InvalidInputError(f"there is no job {quote(name)}; jobs are: {', '.join(self._table)}")
         return job
 
-    def _standings(self, now: int) -> list[_Standing]:
+    def _states(self, now: int) -> list[_JobState]:
         known = {row.name: row for row in self._jobs.rows()}
-        return [self._standing(job, known.get(job.name), now) for job in self._table.values()]
+        return [self._state(job, known.get(job.name), now) for job in self._table.values()]
 
-    def _standing(self, job: Job, known: JobRow | None, now: int) -> _Standing:
+    def _state(self, job: Job, known: JobRow | None, now: int) -> _JobState:
         row = known or JobRow(job.name, None, None, True, now, None, None, None, None, None)
-        standing = _Standing(job, row, row.cron or job.cron, row.timezone or self._timezone)
+        state = _JobState(job, row, row.cron or job.cron, row.timezone or self._timezone)
         if not row.enabled:
-            return standing
-        cron, timezone, after = standing.cron, standing.timezone, standing.after
+            return state
+        cron, timezone, after = state.cron, state.timezone, state.after
         try:
             due = latest_slot(cron, timezone, after=after, now=now)
-            waiting = row.slot if standing.cut_short else None if due is None else next_slot(cron, timezone, after)
-            return standing._replace(due=due, waiting=waiting, next=next_slot(cron, timezone, max(now, after)))
+            waiting = row.slot if state.cut_short else None if due is None else next_slot(cron, timezone, after)
+            return state._replace(due=due, waiting=waiting, next=next_slot(cron, timezone, max(now, after)))
         except InvalidInputError as problem:  # a zone that this machine does not know must not stop the other jobs
-            return standing._replace(trouble=str(problem))
+            return state._replace(trouble=str(problem))
 
-    def _missed(self, standing: _Standing, upto: int) -> int:
-        return missed(standing.cron, standing.timezone, after=standing.after, upto=upto)
+    def _missed(self, state: _JobState, upto: int) -> int:
+        return missed(state.cron, state.timezone, after=state.after, upto=upto)
 
     def list(self) -> list[JobResult]:
         """Every job: when it runs, how its last run went, and what is wrong with it."""
         now = self._now()
         held = self._leadership.is_taken()
-        return [self._shown(standing, now, held=held) for standing in self._standings(now)]
+        return [self._describe(state, now, held=held) for state in self._states(now)]
 
-    def _shown(self, standing: _Standing, now: int, *, held: bool) -> JobResult:
-        job, row = standing.job, standing.row
-        running = held and standing.cut_short
-        late = standing.waiting is not None and now - standing.waiting > GRACE
+    def _describe(self, state: _JobState, now: int, *, held: bool) -> JobResult:
+        job, row = state.job, state.row
+        running = held and state.cut_short
+        late = state.waiting is not None and now - state.waiting > GRACE
         return {
             "name": job.name,
-            "cron": standing.cron,
-            "timezone": standing.timezone,
+            "cron": state.cron,
+            "timezone": state.timezone,
             "enabled": row.enabled,
             "sweeps": job.sweeps,
             "meaning": job.meaning,
@@ -331,14 +331,14 @@ class Schedule:
             "last_started": _iso(row.started_at),
             "last_finished": _iso(row.finished_at),
             "last_result": row.result,
-            "error": standing.trouble or row.error,
-            "next_run": _iso(standing.next),
+            "error": state.trouble or row.error,
+            "next_run": _iso(state.next),
             "running": running,
             "overdue": late and not running,
-            "failed": standing.trouble is not None or (row.finished_at is not None and row.error is not None),
-            "missed": 0 if standing.due is None else self._missed(standing, now),
-            "waiting_since": _iso(standing.waiting),
-            "clock_set_back": row.enabled and standing.after - now > GRACE,
+            "failed": state.trouble is not None or (row.finished_at is not None and row.error is not None),
+            "missed": 0 if state.due is None else self._missed(state, now),
+            "waiting_since": _iso(state.waiting),
+            "clock_set_back": row.enabled and state.after - now > GRACE,
         }
 
 
@@ -348,9 +348,9 @@ def _words(problem: Exception) -> str:
     return text[:_MOST_ERROR_CHARS].encode(errors="replace").decode().replace("\x00", "")
 
 
-def _is_due(standing: _Standing) -> bool:
-    usable = standing.row.enabled and standing.trouble is None
-    return usable and (standing.due is not None or standing.cut_short)
+def _is_due(state: _JobState) -> bool:
+    usable = state.row.enabled and state.trouble is None
+    return usable and (state.due is not None or state.cut_short)
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:

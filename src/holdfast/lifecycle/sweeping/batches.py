@@ -14,7 +14,7 @@ from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectS
 from holdfast.core.records import TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.lifecycle.archive import Archives, Kept
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, added_up
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, add_up
 from holdfast.ports.conversations import History
 from holdfast.ports.records import RecordStore
 from holdfast.ports.work import Lease
@@ -36,7 +36,7 @@ class Stores(NamedTuple):
     history: History
     archives: Archives
     erase_session: Callable[..., int]
-    retell: Callable[[Subject, list[str]], None]
+    refresh: Callable[[Subject, list[str]], None]
     """Entities went: let those that are related to them tell what holds now."""
 
 
@@ -85,7 +85,7 @@ class Batches:
 
     def lines(self) -> tuple[Line, ...]:
         """What was done so far."""
-        return added_up(
+        return add_up(
             Line(kind, ACTIONS[target], BIN_REASON if target is State.DELETED else reason, records, size)
             for (kind, target, reason), (records, size) in self._done.items()
         )
@@ -94,7 +94,7 @@ class Batches:
         """Carry decisions out, now or with the next ones. Those of one call can be carried out together."""
         if not decisions:
             return
-        if self._waiting and _way(self._waiting[0]) != _way(decisions[0]):
+        if self._waiting and _group(self._waiting[0]) != _group(decisions[0]):
             self.flush()
         archived = decisions[0].target is State.ARCHIVED
         start = 0
@@ -128,7 +128,7 @@ class Batches:
             self._count(some, answers)
             gone = [decision.id for decision in some if decision.kind == MemoryType.ENTITY]
             if gone:
-                self._stores.retell(subject, gone)
+                self._stores.refresh(subject, gone)
         took = time.monotonic() - began
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST), _MOST))
         self._rest(took)
@@ -198,7 +198,7 @@ class Batches:
         self._progress(len(decisions))
 
 
-def _way(decision: Decision) -> tuple[bool, bool, str]:
+def _group(decision: Decision) -> tuple[bool, bool, str]:
     """What can be carried out together."""
     archived = decision.target is State.ARCHIVED
     return decision.kind == HISTORY, archived, decision.kind if archived else ""

@@ -47,7 +47,7 @@ class DueClass(NamedTuple):
     window: Window
 
 
-class Survey:
+class DueRecords:
     """What is due in a tenant at a moment, as far as an extent goes; of what cannot be undone, what was due ``upto``
     another.
     """
@@ -105,7 +105,7 @@ class Survey:
         after: Any = {}
         while True:
             page = self._dues.due(*one, **after, limit=_PAGE, tags=tags)
-            yield self._ordered(page.standings)
+            yield self._order(page.standings)
             if len(page.standings) < _PAGE:
                 return
             after = {"after": page.last}
@@ -116,12 +116,12 @@ class Survey:
             after: Any = {}
             while True:
                 page = self._dues.binned(self._tenant, self._upto, **after, limit=_PAGE, tags=tags, sessions=sessions)
-                yield self._ordered(page.standings)
+                yield self._order(page.standings)
                 if len(page.standings) < _PAGE:
                     break
                 after = {"after": page.last}
 
-    def _ordered(self, standings: Iterable[RecordFacts]) -> list[RecordFacts]:
+    def _order(self, standings: Iterable[RecordFacts]) -> list[RecordFacts]:
         """Those within the extent, each subject's together."""
         wanted = (standing for standing in standings if self.extent.is_about(standing.subject))
         return sorted(wanted, key=lambda standing: standing.subject)

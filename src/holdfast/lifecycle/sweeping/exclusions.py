@@ -1,4 +1,4 @@
-"""Exceptions: who and what a sweep passes over, because a hold stands or because a person is to look first."""
+"""Exclusions: who and what a sweep passes over, because a hold stands or because a person is to look first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.core.decisions import Decision, RecordFacts, decide
 from holdfast.core.holds import Hold
 from holdfast.core.records import OWN, State, Subject
 from holdfast.core.rules import HISTORY, Life
-from holdfast.lifecycle.clock import MANY, takes_too_much
-from holdfast.lifecycle.sweeping.due import Survey
+from holdfast.lifecycle.clock import MANY, is_too_much
+from holdfast.lifecycle.sweeping.due import DueRecords
 from holdfast.lifecycle.sweeping.plan import NeedsConfirmation
 from holdfast.ports.conversations import SessionStore
 from holdfast.ports.rules import DueStore
@@ -20,11 +20,11 @@ _PARTS: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 
 
 @dataclass(frozen=True)
-class Exceptions:
+class Exclusions:
     """The holds that stand in a tenant, and those who would lose too much at once."""
 
     holds: list[Hold]
-    asides: tuple[NeedsConfirmation, ...] = ()
+    confirmations: tuple[NeedsConfirmation, ...] = ()
 
     @property
     def tags(self) -> bool:
@@ -52,14 +52,14 @@ class Exceptions:
     @property
     def agents(self) -> frozenset[str]:
         """Agents that are set aside."""
-        return frozenset(aside.agent_id for aside in self.asides if aside.agent_id is not None)
+        return frozenset(aside.agent_id for aside in self.confirmations if aside.agent_id is not None)
 
     @property
     def users(self) -> frozenset[str]:
         """Users who are set aside."""
-        return frozenset(aside.user_id for aside in self.asides if aside.user_id is not None)
+        return frozenset(aside.user_id for aside in self.confirmations if aside.user_id is not None)
 
-    def decided(
+    def decide(
         self, standings: list[RecordFacts], life: Life, at: int, history: SessionStore
     ) -> tuple[list[Decision], int]:
         """What is decided about records that are due, without those that are left until someone confirms; and how many
@@ -83,15 +83,15 @@ class Exceptions:
         return decisions, held
 
 
-def find_exceptions(survey: Survey, dues: DueStore, tenant: str, holds: list[Hold], *, confirm: bool) -> Exceptions:
+def find_exclusions(survey: DueRecords, dues: DueStore, tenant: str, holds: list[Hold], *, confirm: bool) -> Exclusions:
     """Whom a sweep of what was surveyed passes over; with ``confirm``, for holds alone."""
     if confirm:
-        return Exceptions(holds)
-    kept = Exceptions(holds)  # what is wholly on hold is not at risk
+        return Exclusions(holds)
+    kept = Exclusions(holds)  # what is wholly on hold is not at risk
     users = _users(survey, dues, kept)
     aside = kept.held_subjects | {Subject(tenant, user.user_id) for user in users if user.user_id}
     agents = _agents(survey, dues, tenant, aside)
-    return Exceptions(holds, (*users, *(agent for agent in agents if agent.agent_id not in kept.held_agents)))
+    return Exclusions(holds, (*users, *(agent for agent in agents if agent.agent_id not in kept.held_agents)))
 
 
 def _parts(hold: Hold) -> set[str]:
@@ -99,7 +99,7 @@ def _parts(hold: Hold) -> set[str]:
     return {part for part in _PARTS if getattr(hold, part) is not None}
 
 
-def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[NeedsConfirmation]:
+def _users(survey: DueRecords, dues: DueStore, kept: Exclusions) -> list[NeedsConfirmation]:
     """Users who would lose too much."""
     losses: Counter[Subject] = Counter()
     held, agents = kept.held_subjects, kept.held_agents
@@ -110,11 +110,11 @@ def _users(survey: Survey, dues: DueStore, kept: Exceptions) -> list[NeedsConfir
     return [
         NeedsConfirmation(subject.user_id, None, lost, of)
         for subject, lost in losses.items()
-        if lost > MANY and takes_too_much(lost, of := dues.live(subject))
+        if lost > MANY and is_too_much(lost, of := dues.live(subject))
     ]
 
 
-def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[Subject]) -> list[NeedsConfirmation]:
+def _agents(survey: DueRecords, dues: DueStore, tenant: str, aside: frozenset[Subject]) -> list[NeedsConfirmation]:
     """Agents that would lose too much of what is their own, counted without users who are on hold, or aside already."""
     own = [one for one in survey.due if one.window.target is State.RECYCLED and one.profile.kind in OWN]
     if sum(census.records for one in own for census in survey.due[one] if census.subject not in aside) <= MANY:
@@ -125,5 +125,5 @@ def _agents(survey: Survey, dues: DueStore, tenant: str, aside: frozenset[Subjec
     return [
         NeedsConfirmation(None, agent_id, lost, of)
         for agent_id, lost in losses.items()
-        if lost > MANY and takes_too_much(lost, of := dues.live_of_agent(tenant, agent_id))
+        if lost > MANY and is_too_much(lost, of := dues.live_of_agent(tenant, agent_id))
     ]

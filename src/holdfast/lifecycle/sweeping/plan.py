@@ -1,4 +1,4 @@
-"""Plans: what a sweep would do at a moment, counted and sealed by a digest."""
+"""Plans: what a sweep would do at a moment, counted and plan_digest by a digest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Line(NamedTuple):
     bytes: int
 
 
-def added_up(lines: Iterable[Line]) -> tuple[Line, ...]:
+def add_up(lines: Iterable[Line]) -> tuple[Line, ...]:
     """One line for each kind, action and reason, in order."""
     totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for line in lines:
@@ -52,7 +52,7 @@ class NeedsConfirmation(NamedTuple):
     due: int
     of: int
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words."""
         whose = f"user {self.user_id!r}" if self.agent_id is None else f"agent {self.agent_id!r}"
         return f"{whose} would lose {self.due:,} of {self.of:,} memories; look at it, then sweep with confirm"
@@ -132,7 +132,7 @@ class Account:
         """How many records there are."""
         return sum(line.records for line in self.lines)
 
-    def _told(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         return {
             "at": iso(self.at),
             "digest": self.digest,
@@ -152,10 +152,10 @@ class Plan(Account):
     decisions: Decisions = field(compare=False, repr=False)
     dry_run: ClassVar[bool] = True
 
-    def shown(self, samples: int = 5) -> dict[str, Any]:
+    def to_dict(self, samples: int = 5) -> dict[str, Any]:
         """The plan as callers of a service see it."""
-        some = [shown_decision(decision) for decision in islice(self.decisions, samples)]
-        return {"dry_run": True, **self._told(), "samples": some}
+        some = [decision_to_dict(decision) for decision in islice(self.decisions, samples)]
+        return {"dry_run": True, **self._describe(), "samples": some}
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ class Report(Account):
     seconds: float
     dry_run: ClassVar[bool] = False
 
-    def joined(self, tenant: str, lines: Iterable[Line], digest: str | None) -> Report:
+    def with_lines(self, tenant: str, lines: Iterable[Line], digest: str | None) -> Report:
         """The report with what was done beside; without a ``digest`` that it was done by, its own is made anew."""
-        both = added_up([*self.lines, *lines])
-        return replace(self, lines=both, digest=digest or sealed(tenant, self.at, [list(line) for line in both]))
+        both = add_up([*self.lines, *lines])
+        return replace(self, lines=both, digest=digest or plan_digest(tenant, self.at, [list(line) for line in both]))
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The report as callers of a service see it."""
         return {
             "dry_run": False,
-            **self._told(),
+            **self._describe(),
             "stale": self.stale,
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
@@ -188,7 +188,7 @@ class Report(Account):
         }
 
 
-def shown_decision(decision: Decision) -> dict[str, Any]:
+def decision_to_dict(decision: Decision) -> dict[str, Any]:
     """A decision as callers see it."""
     return {
         "memory_id": decision.id,
@@ -204,7 +204,7 @@ def shown_decision(decision: Decision) -> dict[str, Any]:
     }
 
 
-def sealed(tenant: str, at: int, parts: Iterable[Sequence[Any]]) -> str:
+def plan_digest(tenant: str, at: int, parts: Iterable[Sequence[Any]]) -> str:
     """The digest of a plan: its moment, and a hash that changes when any record in it does."""
     seal = hashlib.sha256(to_json([tenant, at]).encode())
     for part in sorted(to_json(part) for part in parts):
@@ -212,7 +212,7 @@ def sealed(tenant: str, at: int, parts: Iterable[Sequence[Any]]) -> str:
     return f"{at:x}-{seal.hexdigest()[:32]}"
 
 
-def moment_of(digest: object) -> int:
+def digest_moment(digest: object) -> int:
     """The moment that a digest was made for."""
     try:
         text, seal = str(digest).split("-")

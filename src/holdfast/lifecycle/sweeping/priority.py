@@ -10,8 +10,8 @@ from typing import Final
 _NICER: Final = 10
 
 
-def make_way() -> None:
-    """Let other processes go first from now on. For processes whose only work is upkeep: a sweep, a backup, the
+def lower_priority() -> None:
+    """Let other processes go first from now on. For processes whose only work is maintenance: a sweep, a backup, the
     schedule. Recall beside them is then about as quick as alone.
     """
     if hasattr(os, "nice"):

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.core.decisions import BIN_REASON
 from holdfast.core.records import State
 from holdfast.lifecycle.registry import Registry
-from holdfast.lifecycle.sweeping.plan import Line, added_up
+from holdfast.lifecycle.sweeping.plan import Line, add_up
 from holdfast.ports.conversations import MessageBin
 from holdfast.ports.rules import BinReader, Census
 from holdfast.ports.work import Lease
@@ -20,7 +20,7 @@ MESSAGE: Final = "message"
 _SOME: Final = 1_000
 
 
-class Leaving:
+class Purge:
     """The same for a plan, which counts it, and for a sweep, which carries it out after the moves of records."""
 
     def __init__(self, tenant: str, dues: BinReader, history: MessageBin, registry: Registry) -> None:
@@ -33,7 +33,7 @@ class Leaving:
         """How much leaves up to a moment, where to and why. ``going`` tells what rules send to the bin before that."""
         for census in self._dues.message_census(self._tenant, upto):
             yield census, State.DELETED, BIN_REASON
-        yield from self._registry.leaving(upto, going)
+        yield from self._registry.purge_census(upto, going)
 
     def carry_out(self, upto: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
         """Let go what was due up to a moment, of the bin if that is swept; what went."""
@@ -49,4 +49,4 @@ class Leaving:
             if gone["records"]:
                 lines.append(Line(MESSAGE, "delete", BIN_REASON, gone["records"], gone["bytes"]))
             self._registry.purge_due(now, lease(), at=upto, note=lines.append)
-        return added_up(lines)
+        return add_up(lines)

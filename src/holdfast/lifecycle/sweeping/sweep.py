@@ -15,9 +15,9 @@ from holdfast.core.errors import PlanChangedError, RulesChangedError
 from holdfast.core.records import TYPES, Archive, MemoryType, State, Subject
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
-from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, Extent, Survey
-from holdfast.lifecycle.sweeping.exclusions import Exceptions, find_exceptions
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, added_up, sealed
+from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, DueRecords, Extent
+from holdfast.lifecycle.sweeping.exclusions import Exclusions, find_exclusions
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, add_up, plan_digest
 from holdfast.ports.conversations import History
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import Census, DueStore, HoldStore
@@ -53,7 +53,7 @@ _log = logging.getLogger("holdfast.sweep")
 #: Rules that change while a sweep goes on make it look again, this often.
 _TRIES: Final = 16
 #: Up to a moment, given what rules send to the bin: how much of what goes, where to and why.
-Leaves = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
+PurgeCensus = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
 
 
 class Sweeper:
@@ -69,90 +69,92 @@ class Sweeper:
         holds: HoldStore,
         archives: Archives,
         erase_session: Callable[..., int],
-        retell: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
+        refresh: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
         most_collected: Callable[[], int] | None = None,
-        leaving: Leaves | None = None,
+        purge: PurgeCensus | None = None,
     ) -> None:
-        """``leaving`` says what else goes with a sweep, for a plan to count."""
+        """``purge`` says what else goes with a sweep, for a plan to count."""
         self._tenant = tenant
         self._dues = dues
         self._holds = holds
         self._history = history
         self._archives = archives
-        self._stores = Stores(records, history, archives, erase_session, retell)
+        self._stores = Stores(records, history, archives, erase_session, refresh)
         self._most_collected = most_collected
-        self._leaving = leaving
+        self._purge = purge
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
     def plan(self, at: int, extent: Extent = EVERYTHING, *, upto: int, confirm: bool = False) -> Plan:
         """What a sweep would do at a moment; of what cannot be undone, what was due ``upto`` another."""
-        survey, exceptions = self._survey(at, extent, upto=upto, confirm=confirm)
+        survey, exclusions = self._survey(at, extent, upto=upto, confirm=confirm)
         lines: list[Line] = []
-        parts: list[list[Any]] = [list(map(list, exceptions.asides))]
+        parts: list[list[Any]] = [list(map(list, exclusions.confirmations))]
         held = 0
-        for source, target, reason, allowed, kept in self._counted(survey, exceptions):
+        for source, target, reason, allowed, kept in self._count(survey, exclusions):
             held += kept
             for census in allowed:
                 lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
                 parts.append([*census, source, ACTIONS[target], reason])
-        decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exceptions))
-        if extent.bin and self._leaving is not None:
+        decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exclusions))
+        if extent.bin and self._purge is not None:
             recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
-            for census, target, reason in self._leaving(upto, recycled):
+            for census, target, reason in self._purge(upto, recycled):
                 lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
                 parts.append([*census, "", ACTIONS[target], reason])
-        return Plan(at, sealed(self._tenant, at, parts), added_up(lines), exceptions.asides, held, decisions)
+        return Plan(at, plan_digest(self._tenant, at, parts), add_up(lines), exclusions.confirmations, held, decisions)
 
-    def _survey(self, at: int, extent: Extent, *, upto: int, confirm: bool) -> tuple[Survey, Exceptions]:
-        survey = Survey(self._dues, self._tenant, at, extent, upto=upto)
+    def _survey(self, at: int, extent: Extent, *, upto: int, confirm: bool) -> tuple[DueRecords, Exclusions]:
+        survey = DueRecords(self._dues, self._tenant, at, extent, upto=upto)
         holds = self._holds.list(self._tenant)
-        return survey, find_exceptions(survey, self._dues, self._tenant, holds, confirm=confirm)
+        return survey, find_exclusions(survey, self._dues, self._tenant, holds, confirm=confirm)
 
-    def _decisions(self, survey: Survey, exceptions: Exceptions) -> Iterator[Decision]:
+    def _decisions(self, survey: DueRecords, exclusions: Exclusions) -> Iterator[Decision]:
         allowance = self._allowance(survey)
         for one in survey.due:
-            for decisions, _ in self._decided(survey, one, exceptions, allowance):
+            for decisions, _ in self._decide(survey, one, exclusions, allowance):
                 yield from decisions
         if survey.extent.bin:
-            for standings in survey.binned(tags=exceptions.tags):
-                yield from exceptions.decided(standings, NO_LIFE, survey.at, self._history)[0]
+            for standings in survey.binned(tags=exclusions.tags):
+                yield from exclusions.decide(standings, NO_LIFE, survey.at, self._history)[0]
 
-    def _allowance(self, survey: Survey) -> Allowance:
+    def _allowance(self, survey: DueRecords) -> Allowance:
         """How many records may go by the memory domain's policy."""
         due = sum(census.records for one, found in survey.due.items() if is_collected(one) for census in found)
         return Allowance(self._most_collected() if due and self._most_collected is not None else due, due)
 
-    def _decided(
-        self, survey: Survey, one: DueClass, exceptions: Exceptions, allowance: Allowance
+    def _decide(
+        self, survey: DueRecords, one: DueClass, exclusions: Exclusions, allowance: Allowance
     ) -> Iterator[tuple[list[Decision], int]]:
         """What is decided of a class, page by page, and how many of each a hold keeps; of what the memory domain's
         policy removes, as many as one sweep may. A plan and what carries it out both come from here.
         """
         bounded = is_collected(one)
-        for standings in survey.pages(one, tags=exceptions.tags):
+        for standings in survey.pages(one, tags=exclusions.tags):
             if bounded and not allowance.left:
                 return
-            decisions, held = exceptions.decided(standings, one.profile.life, survey.at, self._history)
+            decisions, held = exclusions.decide(standings, one.profile.life, survey.at, self._history)
             yield (allowance.take(decisions) if bounded else decisions), held
 
-    def _counted(self, survey: Survey, exceptions: Exceptions) -> Iterator[tuple[State, State, str, list[Census], int]]:
+    def _count(
+        self, survey: DueRecords, exclusions: Exclusions
+    ) -> Iterator[tuple[State, State, str, list[Census], int]]:
         """For each move: from where to where, why, how much of each subject may go, and how much is on hold."""
         allowance = self._allowance(survey)
         for one, due in survey.due.items():
             life, target = one.profile.life, one.window.target
             reason = reason_for(one.profile.kind, life, target)
-            if exceptions.one_by_one or (allowance.is_short and is_collected(one)):
-                counted = _looked_at(self._decided(survey, one, exceptions, allowance))
+            if exclusions.one_by_one or (allowance.is_short and is_collected(one)):
+                counted = _count_each(self._decide(survey, one, exclusions, allowance))
             else:
-                counted = _allowed(survey, one, due, exceptions)
+                counted = _count_allowed(survey, one, due, exclusions)
             yield one.state, target, reason, *counted
         if survey.extent.bin:
-            if exceptions.one_by_one:
-                pages = survey.binned(tags=exceptions.tags)
-                counted = _looked_at(exceptions.decided(page, NO_LIFE, survey.at, self._history) for page in pages)
+            if exclusions.one_by_one:
+                pages = survey.binned(tags=exclusions.tags)
+                counted = _count_each(exclusions.decide(page, NO_LIFE, survey.at, self._history) for page in pages)
             else:
-                counted = _parted(survey.bin_census(), exceptions)
+                counted = _split_held(survey.bin_census(), exclusions)
             yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
 
     # --- sweeping -----------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ class Sweeper:
         )
         for _ in range(_TRIES):
             try:
-                asides = self._carry_out(batches, extent, rules, confirm=confirm)
+                confirmations = self._carry_out(batches, extent, rules, confirm=confirm)
                 break
             except RulesChangedError as changed:
                 if digest is not None:
@@ -209,47 +211,47 @@ class Sweeper:
             batches.trouble.add_note("everything else that was due was done")
             raise batches.trouble
         lines = batches.lines()
-        sweep_digest = digest or sealed(self._tenant, at, [list(line) for line in lines])
+        sweep_digest = digest or plan_digest(self._tenant, at, [list(line) for line in lines])
         done = (batches.held, batches.stale, batches.bytes_before, batches.bytes_after)
-        return Report(at, sweep_digest, lines, asides, *done, time.monotonic() - began)
+        return Report(at, sweep_digest, lines, confirmations, *done, time.monotonic() - began)
 
     def _carry_out(self, batches: Batches, extent: Extent, rules: int, *, confirm: bool) -> tuple[Any, ...]:
         """Look up what is due, and carry it out, under one version of the rules; who was set aside."""
         batches.rules = rules
-        survey, exceptions = self._survey(batches.at, extent, upto=batches.upto, confirm=confirm)
+        survey, exclusions = self._survey(batches.at, extent, upto=batches.upto, confirm=confirm)
         if extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
             self._settle_packs(batches)
         allowance = self._allowance(survey).less(batches.collected)
         for one in survey.due:
-            for decisions, held in self._decided(survey, one, exceptions, allowance):
+            for decisions, held in self._decide(survey, one, exclusions, allowance):
                 batches.held += held
                 batches.collected += len(decisions) if is_collected(one) else 0
                 batches.take(decisions)
             batches.flush()
         if extent.bin:
-            self._empty_bin(batches, survey, exceptions)
-        for aside in exceptions.asides:
-            _log.warning("%s", aside.told())
-        return exceptions.asides
+            self._empty_bin(batches, survey, exclusions)
+        for aside in exclusions.confirmations:
+            _log.warning("%s", aside.describe())
+        return exclusions.confirmations
 
     def _settle_packs(self, batches: Batches) -> None:
         with batches.coping():
             self._archives.settle_all(self._tenant, now=batches.now, lease=batches.lease())
 
-    def _empty_bin(self, batches: Batches, survey: Survey, exceptions: Exceptions) -> None:
+    def _empty_bin(self, batches: Batches, survey: DueRecords, exclusions: Exclusions) -> None:
         """Claim, erase, confirm: what lies elsewhere goes before its record does."""
-        for standings in survey.binned(tags=exceptions.tags):
-            decisions, held = exceptions.decided(standings, NO_LIFE, survey.at, self._history)
+        for standings in survey.binned(tags=exclusions.tags):
+            decisions, held = exclusions.decide(standings, NO_LIFE, survey.at, self._history)
             batches.held += held
             batches.take([decision for decision in decisions if decision.source is State.RECYCLED])
         batches.flush()
         self._settle_packs(batches)
-        for standings in survey.binned(tags=exceptions.tags):
+        for standings in survey.binned(tags=exclusions.tags):
             batches.confirm([standing for standing in standings if standing.state is State.DELETING])
         batches.flush()
 
 
-def _looked_at(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
+def _count_each(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
     """What may move, for each subject, by looking at each record; and how much is on hold."""
     totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     held = 0
@@ -263,18 +265,20 @@ def _looked_at(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Cens
     return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
 
 
-def _allowed(survey: Survey, one: DueClass, due: list[Census], exceptions: Exceptions) -> tuple[list[Census], int]:
+def _count_allowed(
+    survey: DueRecords, one: DueClass, due: list[Census], exclusions: Exclusions
+) -> tuple[list[Census], int]:
     """What of a class may move, for each subject, and how much of it is on hold."""
-    if one.window.target is State.RECYCLED and exceptions.asides:
-        if exceptions.agents:
-            due = survey.census(one, without=exceptions.agents)
-        due = [census for census in due if census.subject.user_id not in exceptions.users]
-    return _parted(due, exceptions)
+    if one.window.target is State.RECYCLED and exclusions.confirmations:
+        if exclusions.agents:
+            due = survey.census(one, without=exclusions.agents)
+        due = [census for census in due if census.subject.user_id not in exclusions.users]
+    return _split_held(due, exclusions)
 
 
-def _parted(due: list[Census], exceptions: Exceptions) -> tuple[list[Census], int]:
+def _split_held(due: list[Census], exclusions: Exclusions) -> tuple[list[Census], int]:
     """Those of whom not everything is on hold, and how much the others have."""
-    held = exceptions.held_subjects
+    held = exclusions.held_subjects
     kept = sum(census.records for census in due if census.subject in held)
     return [census for census in due if census.subject not in held], kept
 

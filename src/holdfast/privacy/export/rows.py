@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.holds import Hold
 from holdfast.core.records import DURABLE, TYPES, Fact, Message, Record, Scope, State
-from holdfast.core.rules import Rule, shown_terms
+from holdfast.core.rules import Rule, terms_to_dict
 from holdfast.core.times import iso
-from holdfast.lifecycle.holds import shown_hold
-from holdfast.lifecycle.previews import shown_rule
+from holdfast.lifecycle.holds import hold_to_dict
+from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.ports.conversations import ShortWindow
 
 Line = dict[str, Any]
@@ -147,13 +147,13 @@ def describe_collection(name: str, schema: str | None) -> Line:
 def describe_rule(rule: Rule) -> Line:
     """A retention rule."""
     absent = dict.fromkeys((*_SCOPE, *_TERMS, "updated_at"))
-    pending = None if rule.pending is None else shown_terms(rule.pending)
-    return describe("rule", **{**absent, **shown_rule(rule), "pending": pending})
+    pending = None if rule.pending is None else terms_to_dict(rule.pending)
+    return describe("rule", **{**absent, **rule_to_dict(rule), "pending": pending})
 
 
 def describe_hold(hold: Hold) -> Line:
     """A hold."""
-    return describe("hold", **{**dict.fromkeys((*_SCOPE, "tag")), **shown_hold(hold)})
+    return describe("hold", **{**dict.fromkeys((*_SCOPE, "tag")), **hold_to_dict(hold)})
 
 
 def encode(line: Line) -> bytes:

@@ -14,7 +14,7 @@ from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.holds import Hold
 from holdfast.core.records import Scope, Subject
-from holdfast.core.rules import HISTORY, Labels, Life, Rule, Terms, dump_defaults, shown_terms
+from holdfast.core.rules import HISTORY, Labels, Life, Rule, Terms, dump_defaults, terms_to_dict
 from holdfast.core.version import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
@@ -118,8 +118,8 @@ class SqlRules:
                 tx.run(SQL["put_life"], (*book.life(row.kind, json.loads(row.rules))[:3], row.no))
             changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
             detail = {
-                "from": {kind: shown_terms(before[kind]) for kind in changed},
-                "to": {kind: shown_terms(book.defaults[kind]) for kind in changed},
+                "from": {kind: terms_to_dict(before[kind]) for kind in changed},
+                "to": {kind: terms_to_dict(book.defaults[kind]) for kind in changed},
             }
             append(tx, tx.number_for(Subject(tenant)), [Event(now, Action.DEFAULTS_CHANGED, None, detail)])
         return True
@@ -240,7 +240,7 @@ def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequen
         settled = book.rules[number]
         detail = {**event.detail, "version": settled.version}
         if "to" in detail:
-            detail["to"] = shown_terms(before.rules[number].pending or Terms())
+            detail["to"] = terms_to_dict(before.rules[number].pending or Terms())
         chain = tx.number_for(Subject(tenant, settled.user_id or ""))
         chains[chain].append(event._replace(item=settled.id, detail=detail))
     for chain in sorted(chains):

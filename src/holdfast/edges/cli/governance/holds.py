@@ -53,12 +53,12 @@ def add_hold(
 
     What several options name is what all of them name.
     """
-    from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+    from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
     if not call.scope and tag is None:
         raise InvalidInputError("nothing was named to hold; use --user, --agent, --session, --memory or --tag")
     added = call.engine.holds.add(**call.scope, tag=tag, reason=reason)
-    value = {**shown_hold(added), "covers": call.engine.holds.covered(added)}
+    value = {**hold_to_dict(added), "covers": call.engine.holds.covered(added)}
     return Output(value, text=f"{added.id}\n" if quiet else None)
 
 
@@ -80,9 +80,9 @@ def list_holds(
     call: Call, *, released: Annotated[bool, flag("--released", "Those that were released too.")] = False
 ) -> Any:
     """List the holds that stand, oldest first."""
-    from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+    from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
-    return [shown_hold(one) for one in call.engine.holds.list(released=released)]
+    return [hold_to_dict(one) for one in call.engine.holds.list(released=released)]
 
 
 @command(
@@ -97,9 +97,9 @@ def release_hold(
     hold_id: Annotated[str, argument("ID", "The hold's id, as holdfast hold list shows it.")],
 ) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
-    from holdfast.lifecycle.holds import shown_hold  # noqa: PLC0415 - not needed for --help
+    from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
-    return shown_hold(call.engine.holds.release(hold_id))
+    return hold_to_dict(call.engine.holds.release(hold_id))
 
 
 def _target(one: Mapping[str, Any]) -> str:

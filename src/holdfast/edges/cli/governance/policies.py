@@ -208,12 +208,12 @@ def apply_file(
     if dry_run or (not confirm and call.can_ask):
         changes = policies.preview_all(wanted, exclusive=exclusive)
         if not dry_run and changes.preview.shortens:
-            parts = _show_changes({**changes.shown(), "applied": False})
+            parts = _show_changes({**changes.to_dict(), "applied": False})
             call.ask("It shortens retention. Apply it?", parts, otherwise="the rules shorten retention")
             confirm = True
     if not dry_run:
         changes = policies.set_all(wanted, exclusive=exclusive, confirm=confirm)
-    return {**changes.shown(), "applied": not dry_run}
+    return {**changes.to_dict(), "applied": not dry_run}
 
 
 def _show_due(found: Mapping[str, Any]) -> Iterator[Part]:

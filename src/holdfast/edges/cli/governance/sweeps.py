@@ -56,16 +56,16 @@ def sweep(
 
 
 def _plan(call: Call, at: datetime | str | None, *, confirm: bool) -> dict[str, Any]:
-    from holdfast.lifecycle.sweeping.plan import shown_decision  # noqa: PLC0415 - not needed for --help
+    from holdfast.lifecycle.sweeping.plan import decision_to_dict  # noqa: PLC0415 - not needed for --help
 
     plan: Plan = call.engine.sweep(dry_run=True, at=at, confirm=confirm)  # type: ignore[assignment]
     # Only the first few decisions are read: a plan may have millions of them.
-    samples = [shown_decision(decision) for decision in islice(plan.decisions, _SAMPLES)]
+    samples = [decision_to_dict(decision) for decision in islice(plan.decisions, _SAMPLES)]
     apply = None
     if plan.at <= call.engine.parts.now():
         words = ["holdfast", "sweep", "--digest", plan.digest, *(["--confirm"] if confirm else []), *call.place]
         apply = shlex.join(words)
-    return {**plan.shown(samples=0), "samples": samples, "apply": apply}
+    return {**plan.to_dict(samples=0), "samples": samples, "apply": apply}
 
 
 def _carry_out(call: Call, at: datetime | str | None, digest: str | None, *, confirm: bool) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _carry_out(call: Call, at: datetime | str | None, digest: str | None, *, con
         total = planned.total
     with call.progress("sweeping", total) as advance:
         report: Any = call.engine.sweep(at=at, digest=digest, confirm=confirm, progress=advance)
-    shown: dict[str, Any] = report.shown()
+    shown: dict[str, Any] = report.to_dict()
     return shown
 
 

@@ -125,7 +125,7 @@ def _show_moved(done: Mapping[str, Any], what: str) -> Iterator[Part]:
     yield what + (f" with {went}" if went else "") + until + "."
     if done.get("held"):
         yield warn(f"Holds kept {done['held']:,} (holdfast hold list).")
-    for reason, count in done.get("not_restored", {}).items():
+    for reason, count in done.get("restore_error", {}).items():
         yield warn(f"{count:,} could not be restored: {reason}.")
 
 
