@@ -23,8 +23,9 @@ from holdfast.core.records import (
     Scope,
     State,
     Subject,
+    Terms,
 )
-from holdfast.core.rules import BIN, Rule, Terms, resolve
+from holdfast.core.rules import BIN, Rule, resolve
 from holdfast.core.times import DAY
 from holdfast.ports.feed import Cursor, IndexRow, RecallFeed
 from holdfast.ports.records import RecordStore

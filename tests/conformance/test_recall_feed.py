@@ -11,8 +11,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
 from holdfast.core.errors import AgentRemovedError
-from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State
-from holdfast.core.rules import Terms
+from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State, Terms
 from holdfast.storage.relational import feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

@@ -24,8 +24,8 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import ConflictError, QuotaExceededError
-from holdfast.core.records import LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject
-from holdfast.core.rules import BIN, Terms
+from holdfast.core.records import LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject, Terms
+from holdfast.core.rules import BIN
 from holdfast.core.times import DAY
 from holdfast.ports.records import RecordStore
 

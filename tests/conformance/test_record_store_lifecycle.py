@@ -27,8 +27,8 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import LeaseLostError, QuotaExceededError
-from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Encoding, Keeping, MemoryType, Outcome, Record, State
-from holdfast.core.rules import BIN, Terms
+from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Encoding, Keeping, MemoryType, Outcome, Record, State, Terms
+from holdfast.core.rules import BIN
 from holdfast.core.times import DAY, FOREVER, SECOND
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

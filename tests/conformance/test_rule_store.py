@@ -27,8 +27,8 @@ from conformance.samples import (
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.decisions import windows
-from holdfast.core.records import DURABLE, TYPES, MemoryType, Outcome, Record, Scope, State, Subject
-from holdfast.core.rules import DEFAULTS, EVERY, HISTORY, Rule, Selection, Terms, labels_of, resolve
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Outcome, Record, Scope, State, Subject, Terms
+from holdfast.core.rules import DEFAULTS, EVERY, HISTORY, Rule, Selection, labels_of, resolve
 from holdfast.core.times import DAY, FOREVER
 from holdfast.ports.rules import RuleStore
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidRuleError
-from holdfast.core.records import TYPES, MemoryType
+from holdfast.core.records import TYPES, MemoryType, Terms
 from holdfast.core.rules import (
     AUDIT,
     DEFAULTS,
@@ -19,7 +19,6 @@ from holdfast.core.rules import (
     EpisodicRetentionPolicy,
     Rule,
     Selection,
-    Terms,
     check_ruled,
     check_terms,
     days,

@@ -29,8 +29,8 @@ from holdfast.core.domains import (
     resolved,
 )
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.records import MemoryType
-from holdfast.core.rules import Rule, Selection, Terms, labels_of, resolve
+from holdfast.core.records import MemoryType, Terms
+from holdfast.core.rules import Rule, Selection, labels_of, resolve
 from holdfast.core.times import DAY, iso, moment
 
 some = settings(max_examples=times(50))

@@ -12,7 +12,8 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core import rules, version
-from holdfast.core.rules import DEFAULTS, HISTORY, Terms
+from holdfast.core.records import Terms
+from holdfast.core.rules import DEFAULTS, HISTORY
 from holdfast.core.times import DAY
 from holdfast.storage.relational import rules as stored_rules
 

@@ -26,8 +26,8 @@ from holdfast.core.errors import (
     NotFoundError,
 )
 from holdfast.core.holds import Hold
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN, HISTORY, Rule, Terms
+from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject, Terms
+from holdfast.core.rules import BIN, HISTORY, Rule
 from holdfast.core.times import DAY, SECOND
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session

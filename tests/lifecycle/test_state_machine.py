@@ -28,15 +28,9 @@ from hypothesis.stateful import (
 from clocks import FakeClock
 from effort import soak, times
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.errors import (
-    AgentRemovedError,
-    ConflictError,
-    HeldError,
-    HoldfastError,
-    NotFoundError,
-)
-from holdfast.core.records import Subject
-from holdfast.core.rules import EVERY, HISTORY, Rule, Terms, days
+from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, HoldfastError, NotFoundError
+from holdfast.core.records import Subject, Terms
+from holdfast.core.rules import EVERY, HISTORY, Rule, days
 from holdfast.core.times import DAY, iso, moment, when
 from holdfast.lifecycle.schedule import maintenance
 from homes import Homes

@@ -25,7 +25,7 @@ from bench.servers import PostgresServer, postgres
 from clocks import FakeClock, Seconds
 from holdfast import Holdfast, store
 from holdfast.core.errors import StorageError, StoreAwayError, StoreBusyError
-from holdfast.core.records import Subject
+from holdfast.core.records import COUNT_BITS, LAST_KIND, Subject
 from holdfast.memory.working_store import GRACE_SECONDS, WorkingStore
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database as module
@@ -41,7 +41,7 @@ Picture = dict[str, list[tuple[Any, ...]]]
 #: What a tenant has, in words that do not change from one try to the next.
 LOOKS = {
     "records": "SELECT kind, state, version, agent_id, name, metadata, content, purge_at, profile IN (SELECT no FROM profiles)",
-    "scopes": "SELECT scope & 7, memories, bytes",
+    "scopes": f"SELECT scope & {LAST_KIND}, memories, bytes",
     "sessions": "SELECT agent_id, session_id, state, messages, size",
     "history": "SELECT role, content, purge_at",
     "facts": "SELECT name, value, until",
@@ -93,7 +93,7 @@ class Eye:
         """What is counted is there, what is there has a profile, and the audit chain is whole."""
         live = "FROM records WHERE state IN ('active', 'archived')"
         counted = self.rows("SELECT scope, memories, bytes FROM scopes WHERE memories <> 0 OR bytes <> 0")
-        assert counted == self.rows(f"SELECT key >> 29, count(*), sum(size)::bigint {live} GROUP BY 1")
+        assert counted == self.rows(f"SELECT key >> {COUNT_BITS}, count(*), sum(size)::bigint {live} GROUP BY 1")
         for table in ("records", "sessions"):
             assert self.rows(f"SELECT * FROM {table} WHERE profile NOT IN (SELECT no FROM profiles)") == []  # noqa: S608
         kept = "FROM history WHERE history.subject = sessions.subject AND key >> 24 = sessions.no AND purge_at IS NULL"

@@ -25,7 +25,7 @@ from clocks import FakeClock
 from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.chain import parse_entries
-from holdfast.core.records import Scope
+from holdfast.core.records import COUNT_BITS, Scope
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.storage.postgres.database import STANDSTILL_MS
 from storage.postgres_child import START
@@ -169,7 +169,7 @@ class Stage:
         """What is counted is there, every chain is whole, and nobody ever ran into a deadlock."""
         counted = self.rows("SELECT scope, memories, bytes FROM scopes WHERE memories <> 0 OR bytes <> 0 ORDER BY 1")
         live = "FROM records WHERE state IN ('active', 'archived') GROUP BY 1 ORDER BY 1"
-        assert counted == self.rows(f"SELECT key >> 29, count(*), sum(size)::bigint {live}")
+        assert counted == self.rows(f"SELECT key >> {COUNT_BITS}, count(*), sum(size)::bigint {live}")
         with self.opened() as holdfast:
             verdict = holdfast.audit.verify()
             assert verdict.ok, verdict.findings

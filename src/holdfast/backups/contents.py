@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.backups.format import Sort
 from holdfast.backups.frames import ROWS, Frame, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
-from holdfast.core.records import DURABLE, TYPES, MemoryType, Subject
+from holdfast.core.records import COUNT_BITS, DURABLE, LAST_KIND, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED, TABLES, Backup, Table, table_of, tables_in
 
@@ -49,7 +49,7 @@ class UserRows(NamedTuple):
         """How many live memories of each kind the user has."""
         counts: Counter[str] = Counter()
         for scope in map(table_of("scopes").by_name, self.known["scopes"]):
-            counts[_KINDS[scope["scope"] & 7]] += scope["memories"]
+            counts[_KINDS[scope["scope"] & LAST_KIND]] += scope["memories"]
         return {kind: count for kind, count in counts.items() if count}
 
     def packs(self) -> list[str]:
@@ -116,7 +116,7 @@ class Snapshot:
         if table.name != "derivations":
             return rows
         place = list(table.columns).index("key")
-        return (row for row in rows if row[place] >> 29 & 7 in self._codes)
+        return (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
 
     def chains(self) -> Iterator[tuple[int, str, Callable[[hashlib._Hash], Iterator[Piece]]]]:
         """The audit chains: the number of the subject, a signature that changes when it grows, and its frames."""
@@ -171,7 +171,7 @@ def count_memories(reader: RowReader, kinds: frozenset[MemoryType]) -> int:
     """About how many memories a backup of some kinds would hold: those in the bin are not counted."""
     scopes = map(table_of("scopes").by_name, reader.rows("scopes"))
     codes = {TYPES[kind].code for kind in kinds}
-    return sum(scope["memories"] for scope in scopes if scope["scope"] & 7 in codes)
+    return sum(scope["memories"] for scope in scopes if scope["scope"] & LAST_KIND in codes)
 
 
 def is_used(reader: RowReader) -> bool:

@@ -30,7 +30,7 @@ from holdfast.backups.format import (
     write_manifest,
 )
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
-from holdfast.core.records import MemoryType, Subject
+from holdfast.core.records import MemoryType, Rhythm, Subject, kind_of
 from holdfast.core.times import DAY
 from holdfast.core.version import SOFTWARE
 from holdfast.ports.backups import RowStore
@@ -355,7 +355,7 @@ def describe_left_out(manifest: Manifest) -> str:
 
 def keep_days(kinds: Sequence[str]) -> int:
     """How many days a backup of some kinds is kept."""
-    return 90 if set(kinds) == {MemoryType.PERSONA.value} else 30
+    return 90 if all(kind_of(kind).backup is Rhythm.WEEKLY for kind in kinds) else 30
 
 
 def ends_at(manifest: Manifest) -> int:

@@ -30,7 +30,7 @@ from holdfast.core.errors import (
     ObjectDamagedError,
     StoreTooNewError,
 )
-from holdfast.core.records import DURABLE, MemoryType, Subject, kind_of
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, kind_of
 from holdfast.core.times import Belief, iso
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.access import begin_steps
@@ -40,8 +40,8 @@ from holdfast.privacy.ledger import KeysAndLedger
 
 _log = logging.getLogger("holdfast.backups")
 #: What is backed up together, as the schedule does it.
-DAILY: Final = frozenset(kind for kind in DURABLE if kind is not MemoryType.PERSONA)
-WEEKLY: Final = frozenset({MemoryType.PERSONA})
+DAILY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is Rhythm.DAILY)
+WEEKLY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is Rhythm.WEEKLY)
 
 
 @dataclass(frozen=True, slots=True)

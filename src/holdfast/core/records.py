@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from holdfast.core.content import agent_source, check_id, check_tenant, same_json
 from holdfast.core.errors import InvalidInputError, InvalidKindError, quote
+from holdfast.core.times import DAY, FOREVER, SECOND
 
 
 class MemoryType(StrEnum):
@@ -58,6 +59,31 @@ class Archive(StrEnum):
     """All but its summary is cleared; recall goes on."""
 
 
+class Terms(NamedTuple):
+    """How long something lives. ``None`` says nothing about it, ``FOREVER`` says never (or, to keep: for ever)."""
+
+    archive_after: int | None = None
+    delete_after: int | None = None
+    keep_for: int | None = None
+    """Not to be removed by a rule or a prune before this age."""
+
+
+class Rhythm(StrEnum):
+    """How often something is backed up."""
+
+    DAILY = "daily"
+    WEEKLY = "weekly"
+
+
+#: A scope's number is made of the subject's and, in its last bits, the kind's; a record's key of that and a count.
+KIND_BITS: Final = 6
+COUNT_BITS: Final = 28
+LAST_KIND: Final = (1 << KIND_BITS) - 1
+
+
+_ANY_LIFE: Final = Terms()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What sets one kind of memory apart from another."""
@@ -77,12 +103,24 @@ class Kind:
     """Default quota: bytes of content per user."""
     archive: Archive | None = None
     """How it is archived; ``None``: not at all."""
+    life: Terms = _ANY_LIFE
+    """How long it lives where no rule says otherwise."""
+    backup: Rhythm | None = None
+    """How often it is backed up; ``None``: not at all."""
+    has_facts: bool = False
+    """Whether facts are kept of its records, which go with them."""
 
 
 MIB: Final = 1024 * 1024
 _USER = frozenset({"user"})
 _AGENT = frozenset({"user", "agent"})
 _SESSION = frozenset({"user", "agent", "session"})
+_DAILY = Rhythm.DAILY
+_YEAR = Terms(archive_after=365 * DAY)
+_HALF_YEAR = Terms(archive_after=180 * DAY)
+_EPISODE = Terms(archive_after=90 * DAY, delete_after=365 * DAY)
+_KEPT = Terms(keep_for=FOREVER)
+_HOUR = Terms(delete_after=3_600 * SECOND)
 
 #: The kinds, in the order in which results of equal rank are shown.
 TYPES: Final = MappingProxyType(
@@ -90,12 +128,12 @@ TYPES: Final = MappingProxyType(
         kind.name: kind
         for kind in (
             Kind(MemoryType.WORKING, 1, _SESSION, False, 1.0, 1_000, 64 * MIB),
-            Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 1_000, 64 * MIB),
-            Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD),
-            Kind(MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB),
-            Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB, Archive.SUMMARY),
-            Kind(MemoryType.ENTITY, 6, _USER, True, 100.0, 50_000, 1024 * MIB),
-            Kind(MemoryType.STRUCTURED, 7, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD),
+            Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 1_000, 64 * MIB, None, _HOUR),
+            Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD, _YEAR, _DAILY),
+            Kind(MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB, None, _KEPT, Rhythm.WEEKLY),
+            Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB, Archive.SUMMARY, _EPISODE, _DAILY),
+            Kind(MemoryType.ENTITY, 6, _USER, True, 100.0, 50_000, 1024 * MIB, None, _ANY_LIFE, _DAILY, has_facts=True),
+            Kind(MemoryType.STRUCTURED, 7, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD, _HALF_YEAR, _DAILY),
         )
     }
 )

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import InvalidRuleError, quote
-from holdfast.core.records import DURABLE, TYPES, MemoryType
-from holdfast.core.times import DAY, FOREVER, SECOND, describe_duration
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Terms
+from holdfast.core.times import DAY, FOREVER, describe_duration
 
 
 class Labels(NamedTuple):
@@ -82,26 +82,11 @@ _EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryTy
 _ARCHIVE_DAYS: Final = 365
 
 
-class Terms(NamedTuple):
-    """How long something lives. ``None`` says nothing about it, ``FOREVER`` says never (or, to keep: for ever)."""
-
-    archive_after: int | None = None
-    delete_after: int | None = None
-    keep_for: int | None = None
-    """Not to be removed by a rule or a prune before this age."""
-
-
 #: How long each kind lives where no rule says otherwise. Each tenant's book keeps them as they were when it was last
 #: brought up to date, so that every process that uses a store goes by the same ones: read them there.
 DEFAULTS: Final[Mapping[str, Terms]] = MappingProxyType(
     {
-        MemoryType.WORKING.value: Terms(),  # until its task ends
-        MemoryType.SHORT_TERM.value: Terms(delete_after=3_600 * SECOND),
-        MemoryType.LONG_TERM.value: Terms(archive_after=365 * DAY),
-        MemoryType.PERSONA.value: Terms(keep_for=FOREVER),
-        MemoryType.EPISODIC.value: Terms(archive_after=90 * DAY, delete_after=365 * DAY),
-        MemoryType.ENTITY.value: Terms(),
-        MemoryType.STRUCTURED.value: Terms(archive_after=180 * DAY),
+        **{kind.name.value: kind.life for kind in TYPES.values()},
         HISTORY: Terms(delete_after=30 * DAY),
         AUDIT: Terms(delete_after=3_650 * DAY),
     }
@@ -265,7 +250,7 @@ def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | No
     archive, archive_by = _chosen(found, "archive_after", default, kind)
     delete, delete_by = _chosen(found, "delete_after", default, kind)
     kept = [(rule.terms.keep_for, rule.name) for rule in found if rule.terms.keep_for is not None]
-    if default.keep_for is not None and not _says(found, MemoryType.PERSONA):
+    if default.keep_for is not None and not _says(found, kind):
         kept.append((default.keep_for, _default_name(kind)))
     keep, keep_by = max(kept, default=(None, None))
     if delete is not None and keep is not None and keep > delete:

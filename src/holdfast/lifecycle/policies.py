@@ -12,14 +12,13 @@ from holdfast.core.audit import Action, acting_as, check_author
 from holdfast.core.chain import Event
 from holdfast.core.content import check_id, is_id
 from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
-from holdfast.core.records import MemoryType, Scope
+from holdfast.core.records import MemoryType, Scope, Terms
 from holdfast.core.rules import (
     AUDIT,
     EVERY,
     EpisodicRetentionPolicy,
     Life,
     Rule,
-    Terms,
     check_ruled,
     check_terms,
     days,

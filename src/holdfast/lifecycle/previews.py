@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from holdfast.core.decisions import RecordFacts, Window, windows
 from holdfast.core.holds import Held, Hold, standing
-from holdfast.core.records import State
-from holdfast.core.rules import HISTORY, Life, Rule, Terms, resolve, terms_to_dict
+from holdfast.core.records import State, Terms
+from holdfast.core.rules import HISTORY, Life, Rule, resolve, terms_to_dict
 from holdfast.core.times import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.conversations import SessionStore

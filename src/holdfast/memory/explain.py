@@ -9,8 +9,21 @@ from holdfast.core.content import is_id
 from holdfast.core.decisions import reason_for
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.holds import Hold
-from holdfast.core.records import LIVE, OWN, TYPES, Archive, Kind, MemoryType, Message, Scope, State, Subject, Usage
-from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, Terms, labels_of, terms_to_dict
+from holdfast.core.records import (
+    LIVE,
+    OWN,
+    TYPES,
+    Archive,
+    Kind,
+    MemoryType,
+    Message,
+    Scope,
+    State,
+    Subject,
+    Terms,
+    Usage,
+)
+from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, labels_of, terms_to_dict
 from holdfast.core.times import DAY, SECOND, describe_duration, iso
 from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
 from holdfast.lifecycle.holds import as_held_message, hold_to_dict

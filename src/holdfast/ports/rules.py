@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 from holdfast.core.chain import Event
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.holds import Held, Hold
-from holdfast.core.records import Scope, State, Subject
-from holdfast.core.rules import Labels, Life, Rule, Terms
+from holdfast.core.records import Scope, State, Subject, Terms
+from holdfast.core.rules import Labels, Life, Rule
 from holdfast.ports.conversations import Session
 
 

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.records import MemoryType
+from holdfast.core.records import KIND_BITS, MemoryType
 
 
 class Owner(Enum):
@@ -156,8 +156,8 @@ _SQLITE_KEYS: Final = {
 }
 #: How SQLite computes columns that it does not have.
 _SQLITE_COLUMNS: Final = {
-    "scopes": {"subject": "scope >> 3"},
-    "changes": {"subject": "scope >> 3"},
+    "scopes": {"subject": f"scope >> {KIND_BITS}"},
+    "changes": {"subject": f"scope >> {KIND_BITS}"},
     "history": {"subject": "(SELECT subject FROM sessions WHERE no = history.key >> 24)"},
     "short_messages": {
         "subject": "(SELECT subject FROM short_windows WHERE no = short_messages.window)",

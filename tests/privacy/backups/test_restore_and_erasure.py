@@ -18,6 +18,7 @@ from clocks import FakeClock
 from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.errors import KeyDestroyedError, NotFoundError
+from holdfast.core.records import KIND_BITS
 from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
@@ -159,7 +160,7 @@ def step(holdfast: Holdfast, model: Model, verb: str, user: str, which: int) -> 
             whose = (f"default/{user}",)
             raw.run(holdfast, f"DELETE FROM records WHERE subject = {number}", whose)  # noqa: S608
             counted = "seq = seq + 1, floor = seq + 1, memories = 0, bytes = 0"
-            raw.run(holdfast, f"UPDATE scopes SET {counted} WHERE scope >> 3 = {number}", whose)  # noqa: S608
+            raw.run(holdfast, f"UPDATE scopes SET {counted} WHERE scope >> {KIND_BITS} = {number}", whose)  # noqa: S608
             model.texts[user] = set()
         case "create":
             made = holdfast.backups.create()

@@ -14,8 +14,8 @@ from holdfast.core.chain import Event
 from holdfast.core.decisions import RecordFacts, windows
 from holdfast.core.domains import RetentionPolicy
 from holdfast.core.holds import standing
-from holdfast.core.records import State
-from holdfast.core.rules import EVERY, Life, Rule, Selection, Terms, labels_of, resolve, terms_to_dict
+from holdfast.core.records import State, Terms
+from holdfast.core.rules import EVERY, Life, Rule, Selection, labels_of, resolve, terms_to_dict
 from holdfast.core.times import DAY
 from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS

@@ -16,16 +16,13 @@ from importlib import resources
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import InDoubtError
-from holdfast.core.records import OWN, TYPES, Subject
+from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, Subject
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^--.*\n?", re.MULTILINE)
 _SHARED: Final = "holdfast.storage.relational.sql"
-#: What a record's key is made of: the subject's number, the kind's and a count. A message's: the session's and a count.
-KIND_BITS: Final = 3
-COUNT_BITS: Final = 29
+#: A message's key is made of the session's number and a count.
 MESSAGE_BITS: Final = 24
-LAST_KIND: Final = (1 << KIND_BITS) - 1
 #: Words that statements and migrations use with a colon before them, beside those that ``.sql`` files define.
 _WORDS: Final = {
     "KIND_BITS": str(KIND_BITS),

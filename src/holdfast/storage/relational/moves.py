@@ -154,7 +154,7 @@ class Mover:
             tally = self.tally(kind)
             tally.count(-1, -row.size)
             tally.note_change(move.id)
-        if kind.name is MemoryType.ENTITY and move.target is State.DELETED:
+        if kind.has_facts and move.target is State.DELETED:
             self._tx.run(SQL["forget_facts"], (self.number, move.id))
         self._note(move, kind.name.value)
 
@@ -216,7 +216,7 @@ class Mover:
     def _write(self, move: Move, kind: Kind, key: int, stored: Stored | None) -> None:
         if move.target is State.DELETED:
             self._tx.run(SQL["erase"], (key,))
-            if kind.name is MemoryType.ENTITY:
+            if kind.has_facts:
                 self._tx.run(SQL["forget_facts"], (self.number, move.id))
             return
         values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from)

@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import RulesChangedError
-from holdfast.core.records import Scope, Subject
+from holdfast.core.records import Scope, Subject, Terms
 from holdfast.core.rules import (
     DEFAULTS,
     Labels,
     Life,
     Rule,
     Selection,
-    Terms,
     dump_defaults,
     labels_of,
     load_defaults,

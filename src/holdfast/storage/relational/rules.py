@@ -13,8 +13,8 @@ from holdfast.core.audit import Action, current_actor
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.holds import Hold
-from holdfast.core.records import Scope, Subject
-from holdfast.core.rules import HISTORY, Labels, Life, Rule, Terms, dump_defaults, terms_to_dict
+from holdfast.core.records import Scope, Subject, Terms
+from holdfast.core.rules import HISTORY, Labels, Life, Rule, dump_defaults, terms_to_dict
 from holdfast.core.version import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction

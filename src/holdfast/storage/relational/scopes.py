@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import Kind, Subject, Usage
-from holdfast.storage.relational.database import COUNT_BITS, KIND_BITS, Names, Question, Transaction
+from holdfast.core.records import COUNT_BITS, KIND_BITS, Kind, Subject, Usage
+from holdfast.storage.relational.database import Names, Question, Transaction
 
 SQL: Final = Names("records")
 #: Before everything, in an order of a moment and a key.

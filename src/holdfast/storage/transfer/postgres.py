@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.core.errors import ConflictError, StoreBusyError
+from holdfast.core.records import COUNT_BITS, KIND_BITS
 from holdfast.ports.backups import Row
 from holdfast.storage.catalog import COPIED, COPYING, COUNTERS, TABLES, Backup, Counter, Table, table_of, tables_in
 from holdfast.storage.postgres.database import PostgresDatabase, with_defaults
@@ -81,9 +82,11 @@ class PostgresReader:
         by = "no" if table == "subjects" else "subject"
         wanted = list(subjects)
         if table in {"records", "scopes"}:
-            wanted = [subject << 3 | code for subject in subjects for code in codes]
-            within = "scope = wanted" if table == "scopes" else "key BETWEEN wanted << 29 AND (wanted + 1 << 29) - 1"
-            where = f"JOIN unnest({{}}::int8[]) AS wanted ON {table}.{by} = wanted >> 3 AND {within} ORDER BY {{}}"
+            wanted = [subject << KIND_BITS | code for subject in subjects for code in codes]
+            of_scope = f"key BETWEEN wanted << {COUNT_BITS} AND (wanted + 1 << {COUNT_BITS}) - 1"
+            within = "scope = wanted" if table == "scopes" else of_scope
+            same = f"{table}.{by} = wanted >> {KIND_BITS} AND {within}"
+            where = f"JOIN unnest({{}}::int8[]) AS wanted ON {same} ORDER BY {{}}"
         else:
             where = f"WHERE {by} = ANY({{}}::int8[]) ORDER BY {{}}"
         return self._read(found, sql.SQL(where).format(sql.Literal(wanted), _join_names(found.key)))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import apsw
 
 from holdfast.core.errors import StorageError, StoreUnavailableError
+from holdfast.core.records import COUNT_BITS, KIND_BITS
 from holdfast.ports.backups import Row
 from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, table_of, tables_in
 from holdfast.storage.relational.database import migrations
@@ -47,7 +48,7 @@ class SqliteReader:
         columns = ", ".join(_column(found, name, qualified=True) for name in found.columns)
         wanted: Sequence[int] = subjects
         if table in {"records", "scopes"}:
-            wanted = [subject << 3 | code for subject in subjects for code in codes]
+            wanted = [subject << KIND_BITS | code for subject in subjects for code in codes]
         rows = self._connection.execute(_OWNED[table].format(columns=columns), (json.dumps(list(wanted)),))
         return self._with_subject(rows, found)
 
@@ -185,7 +186,9 @@ def _select_owned(of: str, order: str = "") -> str:
 _OWNED: Final = {
     "subjects": _select_owned("subjects ON subjects.no = wanted.value"),
     "scopes": _select_owned("scopes ON scopes.scope = wanted.value"),
-    "records": _select_owned("records ON records.key BETWEEN wanted.value << 29 AND (wanted.value + 1 << 29) - 1"),
+    "records": _select_owned(
+        f"records ON records.key BETWEEN wanted.value << {COUNT_BITS} AND (wanted.value + 1 << {COUNT_BITS}) - 1"
+    ),
     "history": _select_owned(
         "sessions INDEXED BY sessions_of_subject ON sessions.subject = wanted.value "
         "CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1"

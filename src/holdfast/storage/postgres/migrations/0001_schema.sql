@@ -88,7 +88,7 @@ CREATE TABLE profiles (
 
 CREATE TABLE records (
     subject    bigint NOT NULL,
-    key        bigint NOT NULL,                      -- scope << 29 | count
+    key        bigint NOT NULL,                      -- scope and count
     kind       bigint NOT NULL,
     version    bigint NOT NULL,
     profile    bigint NOT NULL,
@@ -191,7 +191,7 @@ CREATE INDEX sessions_by_bundle ON sessions (bundle, no) WHERE bundle IS NOT NUL
 
 CREATE TABLE history (
     subject    bigint NOT NULL,
-    key        bigint NOT NULL,                      -- session number << 24 | count
+    key        bigint NOT NULL,                      -- session number and count
     created_at bigint NOT NULL,
     purge_at   bigint,                               -- one that was deleted by itself is in the recycle bin until then
     id         text   COLLATE "C" NOT NULL,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.holds import standing
-from holdfast.core.records import LIVE, MemoryType, Scope, State, Subject
+from holdfast.core.records import LIVE, Scope, State, Subject
 from holdfast.core.rules import BIN, Labels
 from holdfast.ports.backups import PackRow
 from holdfast.ports.registry import Registered
@@ -201,7 +201,7 @@ class RecordBatch:
         note_derivations(self._tx, self._number, keyed)
         self._mover.save()
         self._counts["memories"] = len(self._rows) - self._counts["expired"]
-        entities = {row["id"] for row in self._rows if KINDS[row["kind"]].name is MemoryType.ENTITY}
+        entities = {row["id"] for row in self._rows if KINDS[row["kind"]].has_facts}
         return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 
     def _remove(self, rows: Sequence[StandingRow]) -> None:

@@ -14,7 +14,7 @@ CREATE INDEX subjects_by_alias ON subjects (alias);
 
 -- One row for each subject and kind: what it holds, and how far its changes have come.
 CREATE TABLE scopes (
-    scope    INTEGER PRIMARY KEY,                -- subject number << 3 | kind
+    scope    INTEGER PRIMARY KEY,                -- subject number and kind
     seq      INTEGER NOT NULL DEFAULT 0,         -- counts the transactions that changed it
     floor    INTEGER NOT NULL DEFAULT 0,         -- changes up to here are no longer listed
     next     INTEGER NOT NULL DEFAULT 0,         -- count for the next record's key
@@ -76,7 +76,7 @@ CREATE TABLE profiles (
 ) STRICT;
 
 CREATE TABLE records (
-    key         INTEGER PRIMARY KEY,                 -- scope << 29 | count
+    key         INTEGER PRIMARY KEY,                 -- scope and count
     subject     INTEGER NOT NULL,
     kind        INTEGER NOT NULL,
     id          TEXT    NOT NULL,
@@ -170,7 +170,7 @@ CREATE INDEX sessions_by_bundle ON sessions (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX sessions_of_subject ON sessions (subject);
 
 CREATE TABLE history (
-    key        INTEGER PRIMARY KEY,              -- session number << 24 | count
+    key        INTEGER PRIMARY KEY,              -- session number and count
     id         TEXT    NOT NULL,
     role       TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
