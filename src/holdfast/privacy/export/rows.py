@@ -93,12 +93,13 @@ class _Field(NamedTuple):
     name: str
     type: str
     read: Callable[[Any], Any]
+    convert: Callable[[Any], Any] | None
 
 
 def _parse(field: str) -> _Field:
     name, _, rest = field.partition(":")
     sort, _, attribute = rest.partition("=")
-    return _Field(name, sort, attrgetter(attribute or name))
+    return _Field(name, sort, attrgetter(attribute or name), _CONVERT.get(sort))
 
 
 _FIELDS: Final = {kind: [_parse(field) for field in text.split()] for kind, text in _LINES.items()}
@@ -107,12 +108,11 @@ _FIELDS: Final = {kind: [_parse(field) for field in text.split()] for kind, text
 def describe(kind: str, thing: object = None, **given: Any) -> Line:
     """The line of a thing. What is ``given`` is taken as it is; the other fields are read from the thing."""
     line: Line = {"type": kind}
-    for name, sort, read in _FIELDS[kind]:
+    for name, _, read, convert in _FIELDS[kind]:
         if name in given:
             line[name] = given[name]
         else:
-            value = read(thing)
-            line[name] = _CONVERT[sort](value) if sort in _CONVERT else value
+            line[name] = read(thing) if convert is None else convert(read(thing))
     return line
 
 
@@ -165,12 +165,10 @@ def encode(line: Line) -> bytes:
 
 
 def _schema_of(kind: str) -> dict[str, Any]:
-    fields = {
-        name: {**_TYPES[sort], "description": _DESCRIPTIONS[kind, name]}
-        if (kind, name) in _DESCRIPTIONS
-        else _TYPES[sort]
-        for name, sort, _ in _FIELDS[kind]
-    }
+    fields = {name: dict(_TYPES[sort]) for name, sort, *_ in _FIELDS[kind]}
+    for (of, name), words in _DESCRIPTIONS.items():
+        if of == kind:
+            fields[name]["description"] = words
     return {
         "type": "object",
         "properties": {"type": {"const": kind}, **fields},

@@ -154,7 +154,10 @@ class PostgresTarget:
             if found is not None and found["state"] == state:
                 return Begun({name: Mark(**json.loads(one)) for name, one in said.items()}, True, False)
             if found is not None and found["place"] != source:
-                raise _other_copy_error(self.place, found["place"])
+                raise ConflictError(
+                    f"{self.place} holds an unfinished copy of {found['place']}; finish that, or drop its schema; "
+                    "nothing was changed"
+                )
             if found is None and (used := _used(tx.connection)):
                 raise _in_use_error(self.place, used)
             everything = ", ".join([*(table.name for table in TABLES if table.name != "schema_version"), COPYING])
@@ -319,12 +322,6 @@ def _in_use_error(place: str, used: Sequence[str]) -> ConflictError:
     return ConflictError(
         f"{place} is in use: it has rows in {', '.join(used)}; a store is copied into an empty database only "
         "(or into another schema, by ?options=-csearch_path%3Dname); nothing was changed"
-    )
-
-
-def _other_copy_error(place: str, source: str) -> ConflictError:
-    return ConflictError(
-        f"{place} holds an unfinished copy of {source}; finish that, or drop its schema; nothing was changed"
     )
 
 
