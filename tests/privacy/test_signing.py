@@ -75,7 +75,7 @@ def test_a_signing_key_is_no_users_key(folder: Path) -> None:
     ring(folder).ensure(ANN, now=NOW)
 
     assert list(ring(folder).ids()) == [ANN]
-    assert sorted(key.purpose for key in ring(folder).kept()) == ["data", "signing"]
+    assert sorted(key.purpose for key in ring(folder).list_keys()) == ["data", "signing"]
 
 
 def test_after_a_rotation_another_key_signs_and_the_old_public_half_stays(folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_after_a_rotation_another_key_signs_and_the_old_public_half_stays(folder
 
     assert keys(folder).current(now=NOW) == new != old
     assert (keys(folder).public(old.id), keys(folder).public(new.id)) == (old.public, new.public)
-    kept = [key.id for key in ring(folder).kept()]
+    kept = [key.id for key in ring(folder).list_keys()]
     assert kept == [new.id], "the private half of the old one is destroyed"
 
 
@@ -94,7 +94,7 @@ def test_rotations_at_once_leave_one_key_that_can_be_used(folder: Path) -> None:
         made = list(pool.map(lambda place: keys(folder).rotate(now=NOW + place), range(4)))
 
     assert keys(folder).current(now=NOW) in made
-    assert [key.id for key in ring(folder).kept()] == [keys(folder).current_id()]
+    assert [key.id for key in ring(folder).list_keys()] == [keys(folder).current_id()]
 
 
 def test_a_lost_master_key_leaves_public_halves_and_a_way_to_go_on(folder: Path) -> None:
@@ -176,12 +176,12 @@ def test_rewrapping_takes_the_signing_key_along_and_keeps_when_keys_were_made(fo
     old, new = as_text(), as_text()
     key = keys(folder, old).current(now=NOW)
     ring(folder, old).ensure(ANN, now=NOW)
-    made = {one.id: one.made_at for one in ring(folder).kept()}
+    made = {one.id: one.made_at for one in ring(folder).list_keys()}
 
     assert ring(folder, old).rewrap(master(new, folder), now=NOW + 10**9) == 2
     assert keys(folder, new).current(now=NOW) == key
-    assert {one.id: one.made_at for one in ring(folder).kept()} == made
-    assert {one.master for one in ring(folder).kept()} == {master(new, folder).id}
+    assert {one.id: one.made_at for one in ring(folder).list_keys()} == made
+    assert {one.master for one in ring(folder).list_keys()} == {master(new, folder).id}
 
 
 def test_what_cannot_be_opened_does_not_keep_the_rest_from_being_rewrapped(folder: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_key_destroyed_during_a_rewrap_stays_destroyed(folder: Path) -> None:
     working = ring(folder, old)
 
     def destroy_the_rest(_count: int) -> None:
-        for one in list(working.kept()):
+        for one in list(working.list_keys()):
             if one.master != master(new, folder).id:
                 working.destroy(one.id)
 

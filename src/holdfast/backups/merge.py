@@ -87,12 +87,12 @@ class Merge:
 
     def user(self, docs: Sequence[Doc], who: str) -> None:
         """Restore what is missing of one user."""
-        with self._explaining(who):
+        with self._explain_refusal(who):
             self._merge(docs[0].key, self._frames(docs), docs)
 
     def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
         """Restore one memory of a user, with its facts if it is an entity."""
-        with self._explaining(who):
+        with self._explain_refusal(who):
             found: dict[str, list[Values]] = {"subjects": [], "records": [], "facts": [], "packs": []}
             for frame in self._frames(docs):
                 if frame.table in found:
@@ -118,11 +118,11 @@ class Merge:
                 users[doc.key].append(doc)
         small = [docs[0] for docs in users.values() if len(docs) == 1]
         for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
-            with self._counting():
+            with self._count_refusal():
                 self._merge(doc.key, frames)
         for key, docs in users.items():
             if len(docs) > 1:
-                with self._counting():
+                with self._count_refusal():
                     self._merge(key, self._frames(docs), docs)
         tenants: dict[str, list[Values]] = defaultdict(list)
         for row in self._holds:
@@ -133,7 +133,7 @@ class Merge:
     # --- one user ----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _explaining(self, who: str) -> Iterator[None]:
+    def _explain_refusal(self, who: str) -> Iterator[None]:
         """Raise an error that says why one user cannot be restored."""
         backup_id = self._manifest.id
         try:
@@ -149,7 +149,7 @@ class Merge:
             ) from None
 
     @contextmanager
-    def _counting(self) -> Iterator[None]:
+    def _count_refusal(self) -> Iterator[None]:
         """Count a user who cannot be restored, and go on with the others."""
         try:
             yield

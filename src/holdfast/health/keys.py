@@ -39,7 +39,7 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
     try:
         state = open_keeping(settings)
         keyring = open_keyring(state, settings.master_key, settings.master_path())
-        some = list(islice(keyring.kept(), _FEW))
+        some = list(islice(keyring.list_keys(), _FEW))
     except HoldfastError as problem:
         yield fail(_NAME, problem, _STATE_FIX)
         return

@@ -90,7 +90,7 @@ class _Tally:
         place[1] += left
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def note_errors(self) -> Iterator[None]:
         """Note that a server does not answer, and go on with the rest."""
         try:
             yield
@@ -136,7 +136,7 @@ class Eraser:
         """
         now = self._now()
         begun: list[str] = []
-        with self._describing_progress(begun):
+        with self._explain_progress(begun):
             prepare()
             try:
                 tombstone, found = self._detach(subject, now=now, begun=begun)
@@ -152,7 +152,7 @@ class Eraser:
             return erasures[-1] if erasures else self._nobody(subject, found, now)
 
     @contextmanager
-    def _describing_progress(self, begun: Sequence[str]) -> Iterator[None]:
+    def _explain_progress(self, begun: Sequence[str]) -> Iterator[None]:
         """Let an error of a store or a disk also say whether the erasure has begun: then it goes on by itself."""
         try:
             yield
@@ -296,14 +296,14 @@ class Eraser:
         """Do what is left to do, and look again."""
         tally = _Tally()
         entry = None
-        with tally.noting():
+        with tally.note_errors():
             entry = self._ledger.begin(tombstone.alias, at=self._now())  # the entry that is there, unless it was lost
             self._ledger.carry_out(entry)
         working = self._end_by_name(tombstone, tally)
-        with tally.noting():
+        with tally.note_errors():
             self._remove_objects(tombstone, tally)
         if entry is not None:  # from now on nobody makes another key, since the ledger has the entry
-            with tally.noting():
+            with tally.note_errors():
                 tally.add(KEY, self._keyring.destroy(tombstone.alias))
         while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
             pass
@@ -311,7 +311,7 @@ class Eraser:
             tally.waiting_for.append(
                 "a reader still uses an older state of the store's file; it is finished when that reader closes"
             )
-        with tally.noting():
+        with tally.note_errors():
             self._look_again(tombstone, found, tally)
         erasure = self._result(tombstone, found, tally, entry, working)
         if erasure.pending:
@@ -330,7 +330,7 @@ class Eraser:
         held = self._forget(tombstone.subject)
         for name, count in held.items():
             tally.add(name, count)
-        with tally.noting():
+        with tally.note_errors():
             if self._short_term is not None:
                 tally.add(
                     "short-term sessions",

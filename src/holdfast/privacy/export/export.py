@@ -121,15 +121,15 @@ def _list_lines(part: Part, person: Person, progress: Progress) -> Iterator[Line
 
 def _write_to(to: Target, write: Callable[[IO[bytes], Path | None], Contents]) -> Contents:
     if not isinstance(to, str | os.PathLike):
-        with _translated_errors("the stream"):
+        with _translate_errors("the stream"):
             return write(to, None)
     path = check_target(Path(to), "export.zip")
-    with _translated_errors(str(path)):
+    with _translate_errors(str(path)):
         return write_whole(path, lambda file: write(file, path.parent))
 
 
 @contextmanager
-def _translated_errors(where: str) -> Iterator[None]:
+def _translate_errors(where: str) -> Iterator[None]:
     """Let an error of the file system say where it happened, and what to do. A closed pipe stays what it is."""
     try:
         yield

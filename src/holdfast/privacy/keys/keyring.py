@@ -170,7 +170,7 @@ class Keyring:
         """The pseudonyms that have a key."""
         return (key_id for _, purpose, key_id in self._all() if purpose == "data")
 
-    def kept(self) -> Iterator[KeptKey]:
+    def list_keys(self) -> Iterator[KeptKey]:
         """What is known of every key without opening it."""
         for name, purpose, key_id in self._all():
             with suppress(ObjectMissingError):  # destroyed meanwhile

@@ -57,14 +57,14 @@ def rotate_master(
     _check_openable(keyring, None)
     change = begin_change(path)
     count = keyring.rewrap(change.new, now=now, progress=progress)
-    if all(key.master != change.old.id for key in keyring.kept()):
+    if all(key.master != change.old.id for key in keyring.list_keys()):
         end_change(path, change)
     return Rotated(change.new.id, count, _not_under(keyring, change.new), path)
 
 
 def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
     """``MasterKeyError`` if the present master key opens none of the keys: then it is not the right one."""
-    others = {key.id for key in keyring.kept() if new is None or key.master != new.id}
+    others = {key.id for key in keyring.list_keys() if new is None or key.master != new.id}
     if others and others <= set(keyring.check()):
         raise MasterKeyError(
             f"the master key opens none of the {len(others):,} keys that are to be wrapped again; nothing was changed: "
@@ -73,4 +73,4 @@ def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
 
 
 def _not_under(keyring: Keyring, master: MasterKey) -> tuple[str, ...]:
-    return tuple(sorted(key.id for key in keyring.kept() if key.master != master.id))
+    return tuple(sorted(key.id for key in keyring.list_keys() if key.master != master.id))

@@ -50,7 +50,7 @@ def list_keys(call: Call, *, limit: Limit = 100) -> Any:
     """List the keys of users, each by its pseudonym, and the key that certificates are signed with."""
     if limit < 1:
         raise InvalidInputError(f"--limit must be at least 1, not {limit}")
-    found = [one._asdict() for one in islice(call.keyring.kept(), limit)]
+    found = [one._asdict() for one in islice(call.keyring.list_keys(), limit)]
     return sorted(found, key=lambda one: (one["purpose"], one["made_at"] or "", one["id"]))
 
 
@@ -67,7 +67,7 @@ def _show_check(said: Mapping[str, Any]) -> Iterator[Part]:
 @command(key, "check", of_store, render=_show_check, examples=("holdfast key check",))
 def check_keys(call: Call) -> Any:
     """Try whether the master key opens every key. Ends with exit code 3 if it does not, and says which."""
-    kept = sum(1 for _ in call.keyring.kept())
+    kept = sum(1 for _ in call.keyring.list_keys())
     wrong = call.keyring.check()
     return Output({"ok": not wrong, "keys": kept, "wrong": wrong}, code=ExitCode.UNHEALTHY if wrong else 0)
 
@@ -139,7 +139,7 @@ def _rotate(call: Call, new: str | None, now: int) -> dict[str, Any]:
     if not call.has_keys:
         raise NotFoundError(f"there are no keys in {call.state.url}; the first is made when it is needed")
     settings = call.settings
-    with call.progress("wrapping keys", sum(1 for _ in call.keyring.kept())) as advance:
+    with call.progress("wrapping keys", sum(1 for _ in call.keyring.list_keys())) as advance:
         done = rotate_master(
             call.state, settings.master_key, settings.master_path(), new=new, now=now, progress=advance
         )
