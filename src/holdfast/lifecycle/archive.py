@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import stored_size, to_json
@@ -86,26 +86,18 @@ class Kept(NamedTuple):
     after: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Archives:
     """Carries out what was decided about archiving, and brings cold records back."""
 
-    def __init__(
-        self,
-        records: RecordStore,
-        packs: PackStore,
-        objects: Callable[[], ObjectStore],
-        summarizer: Summarizer,
-        *,
-        new_id: Callable[[int], str],
-        encode: Callable[[Sequence[Record]], Sequence[Encoding]],
-    ) -> None:
-        """``encode`` makes of records what recall needs of them."""
-        self._records = records
-        self._packs = packs
-        self._objects = objects
-        self._summarizer = summarizer
-        self._new_id = new_id
-        self._encode = encode
+    records: RecordStore
+    packs: PackStore
+    objects: Callable[[], ObjectStore]
+    summarizer: Summarizer
+    _: KW_ONLY
+    new_id: Callable[[int], str]
+    encode: Callable[[Sequence[Record]], Sequence[Encoding]]
+    """``encode`` makes of records what recall needs of them."""
 
     # --- into the archive ---------------------------------------------------------------------------------------------
 
@@ -121,13 +113,13 @@ class Archives:
         """Archive records of one subject and kind as decided; what became of each."""
         archive = TYPES[MemoryType(decisions[0].kind)].archive
         try:
-            alias = self._packs.alias(subject)
+            alias = self.packs.alias(subject)
         except NotFoundError:
             return [Kept(Outcome.STALE) for _ in decisions]
         kept: list[Kept] = []
         for start in range(0, len(decisions), _BATCH * 4):
             some = decisions[start : start + _BATCH * 4]
-            entries = self._records.entries(subject, [decision.id for decision in some])
+            entries = self.records.entries(subject, [decision.id for decision in some])
             found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
             if archive is Archive.SUMMARY:
                 todo = [(_move(decision, _in_place(entry)), entry) for decision, entry in found]
@@ -158,7 +150,7 @@ class Archives:
             todo = [(_move(decision, self._cold(entry, number)), entry) for decision, entry in found[part]]
             done.update(self._carry_out(owner.subject, todo, now=now, lease=lease, rules=rules))
             if joined is not None:
-                self._packs.swap(joined.number, number, members=len(old), lease=lease)
+                self.packs.swap(joined.number, number, members=len(old), lease=lease)
             self._settle(number, lease, now)
             if joined is not None:
                 self._settle(joined.number, lease, now)
@@ -166,7 +158,7 @@ class Archives:
 
     def _to_join(self, subject: Subject) -> tuple[Pack | None, list[Packed]]:
         """A small pack that is written anew with what is added to it, so that no crumbs are left; and what is in it."""
-        pack = self._packs.small(subject, below=_SMALL)
+        pack = self.packs.small(subject, below=_SMALL)
         try:
             return pack, [] if pack is None else self._copied(pack)
         except (ObjectDamagedError, ObjectMissingError) as problem:  # what is new is not to suffer from it
@@ -175,18 +167,18 @@ class Archives:
 
     def _copied(self, pack: Pack) -> list[Packed]:
         """What is in a pack and is to stay."""
-        members = set(self._packs.members(pack.number))
+        members = set(self.packs.members(pack.number))
         return [item for item in self._read(pack) if item.id in members]
 
     def _write(self, owner: Owner, items: Sequence[Packed], now: int) -> int:
         """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
         subject, alias = owner
         data = seal_pack(alias, items)
-        name = pack_name(alias, self._new_id(now))
+        name = pack_name(alias, self.new_id(now))
         digest = pack_digest(data)
-        objects = self._objects()
+        objects = self.objects()
         objects.prepare()
-        number = self._packs.open(
+        number = self.packs.open(
             subject, name=name, records=len(items), size=len(data), digest=digest, now=now, alias=alias
         )
         objects.put(name, data)
@@ -194,7 +186,7 @@ class Archives:
             raise ObjectDamagedError(
                 f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
             )
-        if self._packs.get(number) is None:  # it took so long that another process has taken over, and given it up
+        if self.packs.get(number) is None:  # it took so long that another process has taken over, and given it up
             objects.delete([name])
             raise LeaseLostError(f"another process has taken over; the object {name} was given up")
         return number
@@ -210,7 +202,7 @@ class Archives:
             return content
         if len(content) <= _SHORT:
             return shorten(content, most)
-        return self._summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
+        return self.summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
     def _carry_out(
         self,
@@ -226,7 +218,7 @@ class Archives:
         for start in range(0, len(todo), _BATCH):
             some = todo[start : start + _BATCH]
             moves = [move for move, _ in some]
-            (outcomes,) = self._records.transition_all([(subject, moves)], now=now, lease=lease, rules=rules)
+            (outcomes,) = self.records.transition_all([(subject, moves)], now=now, lease=lease, rules=rules)
             for (move, entry), outcome in zip(some, outcomes, strict=True):
                 done[move.id] = _kept(outcome, entry, move)
         return done
@@ -235,7 +227,7 @@ class Archives:
 
     def read(self, record: Record) -> Packed:
         """The whole of a cold record, from the object store."""
-        pack = None if record.pack is None else self._packs.get(record.pack)
+        pack = None if record.pack is None else self.packs.get(record.pack)
         if pack is None:
             raise ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
         for item in self._read(pack):
@@ -245,7 +237,7 @@ class Archives:
 
     def contents(self, number: int) -> dict[str, Packed] | None:
         """All that lies in a pack, by id; ``None`` if there is no such pack (any more)."""
-        pack = self._packs.get(number)
+        pack = self.packs.get(number)
         return None if pack is None else {item.id: item for item in self._read(pack)}
 
     def rehydrate(self, record: Record, *, now: int) -> Record:
@@ -256,7 +248,7 @@ class Archives:
         whole = self.read(record).document
         content, body, metadata = whole["content"], whole["body"], whole["metadata"]
         back = replace(record, state=State.ACTIVE, content=content, body=body, metadata=metadata)
-        (encoding,) = self._encode([back])
+        (encoding,) = self.encode([back])
         keeping = Keeping(content, body, metadata, encoding, None)
         move = Move(
             record.id,
@@ -268,7 +260,7 @@ class Archives:
             aged_from=now,
             keeping=keeping,
         )
-        (outcome,) = self._records.transition(record.scope.subject, [move], now=now)
+        (outcome,) = self.records.transition(record.scope.subject, [move], now=now)
         if outcome is Outcome.FULL:
             raise QuotaExceededError(
                 f"memory {record.id} cannot be brought back: the quota for {record.kind} memories of user "
@@ -276,7 +268,7 @@ class Archives:
             )
         if outcome is not Outcome.DONE:
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
-        found = self._records.get(record.scope.subject, record.id)
+        found = self.records.get(record.scope.subject, record.id)
         return record if found is None else found
 
     def tidy(self, number: int, *, now: int, lease: Lease) -> None:
@@ -287,7 +279,7 @@ class Archives:
             _log.warning("%s", problem)
 
     def _read(self, pack: Pack) -> list[Packed]:
-        data = self._objects().get(pack.name)
+        data = self.objects().get(pack.name)
         try:
             if pack_digest(data) != pack.digest:
                 raise PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
@@ -296,7 +288,7 @@ class Archives:
             raise ObjectDamagedError(f"{pack.name}: {problem}; upgrade with: {upgrade_command()}") from problem
         except PackDamagedError as problem:
             raise ObjectDamagedError(
-                f"the object {pack.name} in {self._objects().url} is damaged ({problem}); restore it from a backup"
+                f"the object {pack.name} in {self.objects().url} is damaged ({problem}); restore it from a backup"
             ) from problem
 
     # --- keeping packs as they should be ----------------------------------------------------------------------------
@@ -306,7 +298,7 @@ class Archives:
 
         A pack that is damaged or missing keeps none of the others; it is an error in the end.
         """
-        unsettled = self._packs.unsettled(tenant)
+        unsettled = self.packs.unsettled(tenant)
         trouble: ObjectStoreError | None = None
         for pack in unsettled:
             try:
@@ -319,7 +311,7 @@ class Archives:
 
     def _settle(self, number: int, lease: Lease | None, now: int) -> None:
         """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
-        state = self._packs.settle(number)
+        state = self.packs.settle(number)
         if state == "stale":
             with suppress(NotFoundError):  # erased meanwhile
                 self._write_anew(number, lease, now)
@@ -327,23 +319,23 @@ class Archives:
 
     def _write_anew(self, number: int, lease: Lease | None, now: int) -> None:
         """Write a pack again, with what is to stay."""
-        pack = self._packs.get(number)
+        pack = self.packs.get(number)
         if pack is None or is_tombstone(pack.subject):
             return
-        owner = Owner(pack.subject, self._packs.alias(pack.subject))
-        if self._packs.get(number) != pack:  # another may have the name by now
+        owner = Owner(pack.subject, self.packs.alias(pack.subject))
+        if self.packs.get(number) != pack:  # another may have the name by now
             return
         staying = self._copied(pack)
         again = self._write(owner, staying, now)
-        self._packs.swap(number, again, members=len(staying), lease=lease)
+        self.packs.swap(number, again, members=len(staying), lease=lease)
         self._finish(again)
 
     def _finish(self, number: int) -> None:
         """Settle a pack once more, and let its object go if no record lies in it."""
-        self._packs.settle(number)
-        for pack in self._packs.leaving(number):
-            self._objects().delete([pack.name])
-            self._packs.forget(number)
+        self.packs.settle(number)
+        for pack in self.packs.leaving(number):
+            self.objects().delete([pack.name])
+            self.packs.forget(number)
 
 
 def _move(decision: Decision, keeping: Keeping) -> Move:

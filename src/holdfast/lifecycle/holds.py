@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from holdfast.core.audit import Action, acting_as, check_author
@@ -23,29 +24,19 @@ _MOST_TEXT = 2_000
 _PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 
 
+@dataclass(eq=False, repr=False)
 class Holds:
     """Holds of one tenant. A hold keeps things from being removed; it does not keep them from being changed."""
 
-    def __init__(
-        self,
-        store: HoldStore,
-        tenant: str,
-        *,
-        records: RecordReader,
-        history: History,
-        dues: LiveCounter,
-        registered: RegistryReader,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
-    ) -> None:
-        self._store = store
-        self._tenant = tenant
-        self._records = records
-        self._history = history
-        self._dues = dues
-        self._registered = registered
-        self._now = now
-        self._new_id = new_id
+    store: HoldStore
+    tenant: str
+    _: KW_ONLY
+    records: RecordReader
+    history: History
+    dues: LiveCounter
+    registered: RegistryReader
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
 
     def add(
         self,
@@ -68,10 +59,10 @@ class Holds:
         if not any(whom.values()):
             raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
         self._check_names_something(whom)
-        now = self._now()
+        now = self.now()
         hold = Hold(
-            self._new_id(now),
-            self._tenant,
+            self.new_id(now),
+            self.tenant,
             check_content(reason, "reason", max_bytes=_MOST_TEXT),
             "",
             now,
@@ -82,7 +73,7 @@ class Holds:
             tag=whom["tag"],
         )
         with acting_as(check_author(author)):
-            return self._store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
+            return self.store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
 
     def _check_names_something(self, whom: dict[str, str | None]) -> None:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
@@ -98,7 +89,7 @@ class Holds:
             )
 
     def _is_tool(self, name: str) -> bool:
-        return self._registered.get(self._tenant, TOOL, name) is not None
+        return self.registered.get(self.tenant, TOOL, name) is not None
 
     def covered(self, hold: Hold) -> dict[str, int] | None:
         """How much a hold covers now, where that is cheap to say: the live memories and the sessions of a user, or the
@@ -106,29 +97,29 @@ class Holds:
         """
         named = _given({part: getattr(hold, part) for part in _PARTS})
         if named == {"user_id"}:
-            subject = Subject(self._tenant, hold.user_id or "")
-            sessions = self._history.sessions(subject, now=self._now())
-            return {"memories": self._dues.live(subject), "sessions": len(sessions)}
+            subject = Subject(self.tenant, hold.user_id or "")
+            sessions = self.history.sessions(subject, now=self.now())
+            return {"memories": self.dues.live(subject), "sessions": len(sessions)}
         if hold.memory_id is None:
             return None
         if not is_id(hold.memory_id):
             return {"tools": int(self._is_tool(hold.memory_id))}
-        record = self._records.find(self._tenant, hold.memory_id)
+        record = self.records.find(self.tenant, hold.memory_id)
         if record is not None or hold.user_id is None:  # whose message it may be is not known
             return None if record is None else {"memories": int(hold.covers(as_held(record)))}
-        turn = self._history.find_message(Subject(self._tenant, hold.user_id), hold.memory_id)
+        turn = self.history.find_message(Subject(self.tenant, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
     def list(self, *, released: bool = False) -> list[Hold]:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""
-        return self._store.list(self._tenant, released=released)
+        return self.store.list(self.tenant, released=released)
 
     def release(self, hold_id: str, *, author: str | None = None) -> Hold:
         """Lift a hold: what is past its time goes with the next sweep."""
-        now = self._now()
+        now = self.now()
         event = Event(now, Action.HOLD_RELEASED, str(hold_id), {})
         with acting_as(check_author(author)):
-            hold = self._store.release(self._tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
+            hold = self.store.release(self.tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
         if hold is None:
             raise NotFoundError(f"no hold {quote(hold_id)} stands; those that do: holdfast hold list")
         return hold

@@ -113,22 +113,15 @@ class ChangeSet:
         }
 
 
+@dataclass(eq=False, repr=False)
 class Policies:
     """The rules of one tenant."""
 
-    def __init__(
-        self,
-        rules: RuleStore,
-        previews: Previews,
-        tenant: str,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
-    ) -> None:
-        self._rules = rules
-        self._previews = previews
-        self._tenant = tenant
-        self._now = now
-        self._new_id = new_id
+    rules: RuleStore
+    previews: Previews
+    tenant: str
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -136,9 +129,9 @@ class Policies:
         """Every rule in force, the defaults first, then from the widest to the most specific."""
         defaults = [
             {"rule_id": None, "memory_type": kind, "level": "default", **terms_to_dict(terms), "version": 0}
-            for kind, terms in self._rules.defaults(self._tenant).items()
+            for kind, terms in self.rules.defaults(self.tenant).items()
         ]
-        rules = [rule for rule in self._rules.rules(self._tenant) if rule.terms != Terms()]
+        rules = [rule for rule in self.rules.rules(self.tenant) if rule.terms != Terms()]
         found = defaults + [rule_to_dict(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
         return cast("list[RuleResult]", found)
 
@@ -159,8 +152,8 @@ class Policies:
             raise InvalidRuleError("the rules of one memory are its user's too", needs=("user_id", "memory_id"))
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
-        asked = Scope(self._tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
-        life = life_to_dict(self._rules.life(kind, asked, whom.get("memory_id")))
+        asked = Scope(self.tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
+        life = life_to_dict(self.rules.life(kind, asked, whom.get("memory_id")))
         return cast("PolicyResult", {"memory_type": kind, **life})
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -180,7 +173,7 @@ class Policies:
         """What ``set`` with the same arguments would come to. Changes nothing."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         times = (archive_after_days, delete_after_days, keep_days)
-        return self._previews.of([self._wanted(memory_type, scope, times)])
+        return self.previews.of([self._wanted(memory_type, scope, times)])
 
     def preview_removal(
         self,
@@ -193,7 +186,7 @@ class Policies:
     ) -> Preview:
         """What ``remove`` with the same arguments would come to. Changes nothing."""
         scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        return self._previews.of([self._rule(check_ruled(memory_type), scope, Terms())])
+        return self.previews.of([self._rule(check_ruled(memory_type), scope, Terms())])
 
     def set(
         self,
@@ -244,7 +237,7 @@ class Policies:
                 needs=("confirm",),
             )
         with acting_as(check_author(author)):
-            self._take_effect(self._rules.propose(changed, now=self._now()), progress)
+            self._take_effect(self.rules.propose(changed, now=self.now()), progress)
         return found
 
     def set_episodic(
@@ -290,7 +283,7 @@ class Policies:
         return len(pending)
 
     def _put(self, rule: Rule, *, confirm: bool, author: str | None, progress: Progress) -> dict[str, Any]:
-        preview = self._previews.of([rule])
+        preview = self.previews.of([rule])
         if preview.shortens and not confirm:
             raise ConfirmationNeededError(
                 f"the rule shortens retention: {preview.describe()}; nothing was changed; look at a preview first",
@@ -298,7 +291,7 @@ class Policies:
             )
         begin_steps()
         with acting_as(check_author(author)):
-            (settled,) = self._take_effect(self._rules.propose([rule], now=self._now()), progress)
+            (settled,) = self._take_effect(self.rules.propose([rule], now=self.now()), progress)
         return {
             **rule_to_dict(settled),
             "newly_due": preview.newly_due,
@@ -309,12 +302,12 @@ class Policies:
     def _take_effect(self, rules: Sequence[Rule], progress: Progress) -> Sequence[Rule]:
         """Let every record know the rules that were proposed for it, then settle them in one instant."""
         for rule in rules:
-            for count in self._rules.assign(rule):
+            for count in self.rules.assign(rule):
                 progress(count)
         join_rest()  # cut short before this, it takes effect when it is asked for again
-        now = self._now()
+        now = self.now()
         events = [Event(now, Action.RULE_CHANGED, None, _detail(rule)) for rule in rules]
-        return self._rules.settle(list(zip(rules, events, strict=True)), now=now)
+        return self.rules.settle(list(zip(rules, events, strict=True)), now=now)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -333,10 +326,10 @@ class Policies:
             raise InvalidRuleError("a rule for one memory names its user too", needs=("user_id", "memory_id"))
         if kind == AUDIT and whom:
             raise InvalidRuleError("the audit chain is the whole tenant's; leave user, agent and session out")
-        now = self._now()
+        now = self.now()
         return Rule(
-            self._new_id(now),
-            self._tenant,
+            self.new_id(now),
+            self.tenant,
             kind,
             Terms(),
             user_id=whom.get("user_id"),
@@ -348,7 +341,7 @@ class Policies:
 
     def _standing(self) -> dict[tuple[Any, ...], Rule]:
         """The rules that say something, or are about to, by whom they are for."""
-        rules = self._rules.rules(self._tenant)
+        rules = self.rules.rules(self.tenant)
         return {_whose(rule): rule for rule in rules if rule.selection is None and not rule.is_spent}
 
     def _compare(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool) -> tuple[ChangeSet, Sequence[Rule]]:
@@ -373,7 +366,7 @@ class Policies:
         for rule in standing.values() if exclusive else ():
             changes.append(Change("remove", {"memory_type": rule.kind, **rule.scope}))
             changed.append(replace(rule, pending=Terms()))
-        return ChangeSet(tuple(changes), self._previews.of(changed)), changed
+        return ChangeSet(tuple(changes), self.previews.of(changed)), changed
 
     def _given(self, given: Mapping[str, Any]) -> Rule:
         fields = ("memory_type", *SCOPE, *TIMES)

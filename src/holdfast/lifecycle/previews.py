@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -50,36 +50,28 @@ class Preview:
         return f"{said}; a hold keeps {self.held:,}" if self.held else said
 
 
+@dataclass(eq=False, repr=False)
 class Previews:
     """Looks at changes of the rules of one tenant."""
 
-    def __init__(
-        self,
-        rules: RuleStore,
-        dues: DueStore,
-        holds: HoldStore,
-        history: SessionStore,
-        *,
-        tenant: str,
-        now: Callable[[], int],
-    ) -> None:
-        self._rules = rules
-        self._dues = dues
-        self._holds = holds
-        self._history = history
-        self._tenant = tenant
-        self._now = now
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    history: SessionStore
+    _: KW_ONLY
+    tenant: str
+    now: Callable[[], int]
 
     def of(self, wanted: Sequence[Rule]) -> Preview:
         """What it would come to if rules said what they have pending, all of them at once: in every place that rules
         tell apart, the life that things have there is compared with the one that they would have.
         """
-        now = self._now()
-        book = [rule for rule in self._rules.rules(self._tenant) if rule.selection is None]
+        now = self.now()
+        book = [rule for rule in self.rules.rules(self.tenant) if rule.selection is None]
         changed = [_changed(rule, book) for rule in wanted]
-        defaults = self._rules.defaults(self._tenant)
+        defaults = self.rules.defaults(self.tenant)
         outlook = _Outlook(book, changed, defaults)
-        holds = self._holds.list(self._tenant)
+        holds = self.holds.list(self.tenant)
         shortens, size, held = False, 0, 0
         counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
         for profile in self._profiles(changed, defaults):
@@ -105,7 +97,7 @@ class Previews:
         kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
         yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
         if kinds:
-            yield from (profile for profile in self._dues.profiles(self._tenant) if profile.kind in kinds)
+            yield from (profile for profile in self.dues.profiles(self.tenant) if profile.kind in kinds)
 
     def _shares(
         self, profile: Profile, state: State, window: Window, changed: Sequence[Rule], holds: Sequence[Hold]
@@ -113,14 +105,14 @@ class Previews:
         """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
         whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
         if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
-            for one in read_due(self._dues, profile, state, window):
+            for one in read_due(self.dues, profile, state, window):
                 kept = standing(one.thing, holds) is not None
-                kept = kept or (whole and self._history.hold_on(one.subject, one.id) is not None)
+                kept = kept or (whole and self.history.hold_on(one.subject, one.id) is not None)
                 yield Share(one.thing, 1, one.size), kept
             return
         named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))
         if profile.number:
-            for share in self._dues.shares(self._tenant, profile, state, window, named):
+            for share in self.dues.shares(self.tenant, profile, state, window, named):
                 yield share, standing(share.thing, holds) is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
 from typing import Final
 
@@ -83,25 +84,17 @@ def source_bundle(source: str) -> str:
     return f"source:{source}"
 
 
+@dataclass(eq=False, repr=False)
 class Sources:
     """Forgets what came from a source, of one user or of all of a tenant's."""
 
-    def __init__(
-        self,
-        tenant: str,
-        *,
-        records: RecordStore,
-        provenance: ProvenanceStore,
-        holds: HoldStore,
-        now: Callable[[], int],
-        refresh: Callable[[Subject, list[str]], None],
-    ) -> None:
-        self._tenant = tenant
-        self._records = records
-        self._provenance = provenance
-        self._holds = holds
-        self._now = now
-        self._refresh = refresh
+    tenant: str
+    _: KW_ONLY
+    records: RecordStore
+    provenance: ProvenanceStore
+    holds: HoldStore
+    now: Callable[[], int]
+    refresh: Callable[[Subject, list[str]], None]
 
     def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
         """Send all that a source wrote, and all that was derived from it, to the recycle bin; how much that was.
@@ -110,11 +103,11 @@ class Sources:
         Cut short, it goes on when it is asked for again.
         """
         name = check_source(source)
-        subject = None if user_id is None else Subject.checked(self._tenant, user_id)
-        now = self._now()
+        subject = None if user_id is None else Subject.checked(self.tenant, user_id)
+        now = self.now()
         if subject is None and not dry_run:
             begin_steps()
-        holds = self._holds.list(self._tenant) if dry_run else []
+        holds = self.holds.list(self.tenant) if dry_run else []
         counts: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         users: set[str] = set()
@@ -147,14 +140,14 @@ class Sources:
         place = 0
         whose, passed = "", set[str]()
         while True:
-            page, place = self._provenance.of_source(self._tenant, source, subject, after=place, limit=_BATCH)
+            page, place = self.provenance.of_source(self.tenant, source, subject, after=place, limit=_BATCH)
             for owner, theirs in groupby(page, key=lambda written: written.standing.subject):
                 roots = [written.standing for written in theirs]
                 whose, passed = (owner, passed) if owner == whose else (owner, set())
                 yield owner, "memories", [one for one in roots if one.state in LIVE]
                 derived = [
                     written.standing
-                    for written in descendants(self._provenance, owner, [one.id for one in roots])
+                    for written in descendants(self.provenance, owner, [one.id for one in roots])
                     if written.source != source and written.standing.id not in passed
                 ]
                 passed.update(one.id for one in derived)
@@ -174,7 +167,7 @@ class Sources:
         for state in LIVE:  # what is alike goes fast
             alike = [one for one in some if one.state is state]
             outcomes |= recycle_together(
-                self._records,
+                self.records,
                 subject,
                 alike,
                 reason=reason,
@@ -184,14 +177,14 @@ class Sources:
             )
         gone = [one.id for one in some if one.kind == MemoryType.ENTITY.value and outcomes.get(one.id) is Outcome.DONE]
         if gone:
-            self._refresh(subject, gone)
+            self.refresh(subject, gone)
         return outcomes
 
     def _foresee(self, subject: Subject, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)
-        entries = self._records.entries(subject, [one.id for one in some])
+        entries = self.records.entries(subject, [one.id for one in some])
         return {
             record_id: Outcome.DONE if standing(record_facts(record).thing, holds) is None else Outcome.HELD
             for record_id, (record, _) in entries.items()

@@ -7,6 +7,7 @@ import secrets
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, cast
 
 from holdfast.core.content import check_content, check_id, check_metadata
@@ -169,17 +170,16 @@ class Registry:
         return moved, left
 
 
+@dataclass(eq=False, repr=False)
 class Roster:
     """``holdfast.agents`` and ``holdfast.tools``."""
 
-    def __init__(
-        self, registry: Registry, store: RegistryStore, *, tenant: str, sort: str, now: Callable[[], int]
-    ) -> None:
-        self._registry = registry
-        self._store = store
-        self._tenant = tenant
-        self._sort = sort
-        self._now = now
+    registry: Registry
+    store: RegistryStore
+    _: KW_ONLY
+    tenant: str
+    sort: str
+    now: Callable[[], int]
 
     def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> RegistryResult:  # noqa: A002
         """Make known, or say anew what is known. One that is in the recycle bin is to be restored instead."""
@@ -189,35 +189,35 @@ class Roster:
         elif description != "":
             raise InvalidContentError(f"description must be text, not {quote(description)}")
         kept = check_metadata(metadata)
-        now = self._now()
-        added = self._store.put(self._tenant, self._sort, name, description=description, metadata=kept, now=now)
+        now = self.now()
+        added = self.store.put(self.tenant, self.sort, name, description=description, metadata=kept, now=now)
         return _describe(added)
 
     def get(self, id: str) -> RegistryResult:  # noqa: A002
         """What is known; ``NotFoundError`` says why nothing is."""
         name = self._check(id)
-        found = self._store.get(self._tenant, self._sort, name)
+        found = self.store.get(self.tenant, self.sort, name)
         if found is None:
-            raise NotFoundError(f"no {self._sort} {name!r} is known; make it known with holdfast.{self._sort}s.add()")
+            raise NotFoundError(f"no {self.sort} {name!r} is known; make it known with holdfast.{self.sort}s.add()")
         if found.state is not State.ACTIVE:
-            raise NotFoundError(f"{self._sort} {name!r} is in the recycle bin; restore it to use it again")
+            raise NotFoundError(f"{self.sort} {name!r} is in the recycle bin; restore it to use it again")
         return _describe(found)
 
     def remove(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was."""
-        return cast("RegistryMoveResult", self._registry.remove(self._sort, self._check(id)))
+        return cast("RegistryMoveResult", self.registry.remove(self.sort, self._check(id)))
 
     def restore(self, id: str) -> RegistryMoveResult:  # noqa: A002
         """Bring back exactly what went with it; how much that was."""
-        return cast("RegistryMoveResult", self._registry.restore(self._sort, self._check(id)))
+        return cast("RegistryMoveResult", self.registry.restore(self.sort, self._check(id)))
 
     def list(self, *, include_removed: bool = False) -> list[RegistryResult]:
         """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""
-        found = self._store.list(self._tenant, self._sort, include_removed=include_removed)
+        found = self.store.list(self.tenant, self.sort, include_removed=include_removed)
         return [_describe(entry) for entry in found]
 
     def _check(self, name: object) -> str:
-        return check_id(name, f"{self._sort}_id")
+        return check_id(name, f"{self.sort}_id")
 
 
 def _counts(sort: str, moved: Counter[str]) -> dict[str, int]:

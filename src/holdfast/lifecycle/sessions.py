@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol
 
@@ -225,14 +226,14 @@ _MOST_MESSAGES: Final = 1_000
 _PAGE: Final = 100
 
 
+@dataclass(eq=False, repr=False)
 class ConversationSummaries:
     """Summarizes the conversations of one tenant."""
 
-    def __init__(self, history: History, summarizer: Summarizer, tenant: str, now: Callable[[], int]) -> None:
-        self._history = history
-        self._summarizer = summarizer
-        self._tenant = tenant
-        self._now = now
+    history: History
+    summarizer: Summarizer
+    tenant: str
+    now: Callable[[], int]
 
     def refresh(self, limit: int) -> int:
         """Summarize conversations that have changed and are idle now, ``limit`` of them at most; how many.
@@ -241,9 +242,9 @@ class ConversationSummaries:
         """
         done = after = 0
         while done < limit:
-            now = self._now()
-            found, after = self._history.to_summarize(
-                self._tenant, idle_since=now - IDLE, now=now, after=after, limit=_PAGE
+            now = self.now()
+            found, after = self.history.to_summarize(
+                self.tenant, idle_since=now - IDLE, now=now, after=after, limit=_PAGE
             )
             for session in found[: limit - done]:
                 try:
@@ -259,12 +260,12 @@ class ConversationSummaries:
         """Summarize one; whether its summary is another now. One that has changed meanwhile is left for later."""
         tenant, user_id = session.subject.tenant, session.subject.user_id
         scope = Scope(tenant, user_id, session.agent_id, session.session_id)
-        messages = self._history.messages(scope, now=self._now(), limit=_MOST_MESSAGES)
+        messages = self.history.messages(scope, now=self.now(), limit=_MOST_MESSAGES)
         if not messages:  # out of sight, with its agent
             return False
         texts = [f"{message.role}: {message.content}" for message in messages]
         if session.messages > len(messages):
             texts.insert(0, session.summary)
         whole = sum(map(len, texts)) <= FULL  # then the summary is what was said, word for word
-        summary = session.summary if whole else self._summarizer.summarize(texts, max_chars=SHORT)
-        return self._history.save_summary(session, summary) and not whole
+        summary = session.summary if whole else self.summarizer.summarize(texts, max_chars=SHORT)
+        return self.history.save_summary(session, summary) and not whole

@@ -7,6 +7,7 @@ sets it right first: whatever a crash left between the two is gone before anythi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from holdfast.core.audit import Action
@@ -36,29 +37,21 @@ def wanted_by(policy: RetentionPolicy) -> Wanted | None:
     return Wanted(policy.selection(), Terms(delete_after=policy.older_than_days * DAY))
 
 
+@dataclass(eq=False, repr=False)
 class DomainRules:
     """The rule of one tenant's memory domain."""
 
-    def __init__(
-        self,
-        rules: RuleStore,
-        dues: DueStore,
-        holds: HoldStore,
-        *,
-        tenant: str,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
-    ) -> None:
-        self._rules = rules
-        self._dues = dues
-        self._holds = holds
-        self._tenant = tenant
-        self._now = now
-        self._new_id = new_id
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    _: KW_ONLY
+    tenant: str
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
 
     def _standing(self) -> list[Rule]:
         """The rules with a selection that say something, or are about to."""
-        rules = self._rules.rules(self._tenant)
+        rules = self.rules.rules(self.tenant)
         return [rule for rule in rules if rule.selection is not None and not rule.is_spent]
 
     def is_followed(self, wanted: Wanted | None) -> bool:
@@ -73,11 +66,11 @@ class DomainRules:
             if not standing:  # another has just done it
                 return
             wanted = Wanted(standing[0].selection or _NOTHING, Terms())
-        (rule,) = self._rules.propose([self._rule(wanted)], now=self._now())
+        (rule,) = self.rules.propose([self._rule(wanted)], now=self.now())
         if rule.terms == Terms() and wanted.terms != Terms():  # those it is for do not all know of it yet
-            for _ in self._rules.assign(rule):
+            for _ in self.rules.assign(rule):
                 pass
-        now = self._now()
+        now = self.now()
         before = next((known.terms for known in standing if known.terms != Terms()), Terms())
         detail = {
             "kind": EVERY,
@@ -88,11 +81,11 @@ class DomainRules:
             "from": terms_to_dict(before),
             "to": terms_to_dict(wanted.terms),
         }
-        self._rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
+        self.rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
 
     def _rule(self, wanted: Wanted) -> Rule:
-        rule_id = self._new_id(self._now())
-        return Rule(rule_id, self._tenant, EVERY, Terms(), pending=wanted.terms, selection=wanted.selection)
+        rule_id = self.new_id(self.now())
+        return Rule(rule_id, self.tenant, EVERY, Terms(), pending=wanted.terms, selection=wanted.selection)
 
     def preview(self, wanted: Wanted | None) -> Preview:
         """What following a policy would come to: whether anything goes earlier, and how much is due at once."""
@@ -100,9 +93,9 @@ class DomainRules:
         if wanted is None:
             return Preview((), shortens=False, newly_due=counts, bytes=0)
         known = next((rule for rule in self._standing() if rule.terms != Terms()), None)
-        rule = Rule("", self._tenant, EVERY, wanted.terms, version=1, selection=wanted.selection)
+        rule = Rule("", self.tenant, EVERY, wanted.terms, version=1, selection=wanted.selection)
         shortens, size, held = False, 0, 0
-        holds = self._holds.list(self._tenant)
+        holds = self.holds.list(self.tenant)
         for profile in self._profiles(rule):
             others = [other for other in profile.rules if other.selection is None]
             new = self._life(profile.kind, [*others, rule])
@@ -117,15 +110,15 @@ class DomainRules:
 
     def _profiles(self, rule: Rule) -> Iterable[Profile]:
         """The tenant's profiles, and one for each kind of which nothing has been kept yet."""
-        found = [profile for profile in self._dues.profiles(self._tenant) if rule.governs(profile.kind)]
-        wide = tuple(known for known in self._rules.rules(self._tenant) if known.is_wide)
+        found = [profile for profile in self.dues.profiles(self.tenant) if rule.governs(profile.kind)]
+        wide = tuple(known for known in self.rules.rules(self.tenant) if known.is_wide)
         there = {profile.kind for profile in found}
-        defaults = self._rules.defaults(self._tenant)
+        defaults = self.rules.defaults(self.tenant)
         missing = [kind for kind in defaults if rule.governs(kind) and kind not in there]
         return [*found, *(Profile(0, kind, resolve(kind, wide, defaults), wide) for kind in missing)]
 
     def _life(self, kind: str, rules: Iterable[Rule]) -> Life:
-        return resolve(kind, rules, self._rules.defaults(self._tenant))
+        return resolve(kind, rules, self.rules.defaults(self.tenant))
 
     def _shortens(self, kind: str, others: list[Rule], known: Rule | None, new: Life, wanted: Wanted) -> bool:
         """Whether a record that is, or may come to be, selected goes earlier than by the rules as they are."""
@@ -136,14 +129,14 @@ class DomainRules:
 
     def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[RecordFacts]:
         """The selected records of a profile that are due to be removed and were not before."""
-        now = self._now()
+        now = self.now()
         for state in (State.ACTIVE, State.ARCHIVED):
             old, soon = (
                 {window.target: window for window in windows(life, state, now)} for life in (profile.life, new)
             )
             if State.RECYCLED in soon:
                 for part in outside(soon[State.RECYCLED], old.get(State.RECYCLED)):
-                    for one in read_due(self._dues, profile, state, part):
+                    for one in read_due(self.dues, profile, state, part):
                         if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
                             yield one
 

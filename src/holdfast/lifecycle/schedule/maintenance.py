@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -53,59 +53,38 @@ DAILY: Final = Extent(
 SHORT: Final = Extent(bin=False, shorter_than=DAY)
 
 
+@dataclass(eq=False, repr=False)
 class Maintenance:
     """Sweeps a tenant, and does what goes with it."""
 
-    def __init__(
-        self,
-        tenant: str,
-        sweeper: Sweeper,
-        leadership: Leadership,
-        *,
-        dues: DueStore,
-        rules: RuleStore,
-        purge: Purge,
-        short_term: ShortTermStore,
-        policies: Policies,
-        registry: Registry,
-        registered: RegistryStore,
-        audit: Audit,
-        now: Callable[[], int],
-        trust: ClockTrust,
-        load: float = 1.0,
-        finish_erasures: Callable[[], int] = lambda: 0,
-        domains: Domains | None = None,
-        shrink: Callable[[], bool] = lambda: True,
-        take_back: Callable[[], list[str]] = list,
-    ) -> None:
-        """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it.
-        ``take_back`` lets jobs whose last slot lies ahead go on from now, and names them.
-        """
-        self._tenant = tenant
-        self._sweeper = sweeper
-        self._leadership = leadership
-        self._dues = dues
-        self._rules = rules
-        self._purge = purge
-        self._short_term = short_term
-        self._policies = policies
-        self._registry = registry
-        self._registered = registered
-        self._audit = audit
-        self._now = now
-        self._trust = trust
-        self._load = load
-        self._finish_erasures = finish_erasures
-        self._domains = domains
-        self._shrink = shrink
-        self._take_back = take_back
+    tenant: str
+    sweeper: Sweeper
+    leadership: Leadership
+    _: KW_ONLY
+    dues: DueStore
+    rules: RuleStore
+    purge: Purge
+    short_term: ShortTermStore
+    policies: Policies
+    registry: Registry
+    registered: RegistryStore
+    audit: Audit
+    now: Callable[[], int]
+    trust: ClockTrust
+    load: float = 1.0
+    finish_erasures: Callable[[], int] = lambda: 0
+    domains: Domains | None = None
+    shrink: Callable[[], bool] = lambda: True
+    take_back: Callable[[], list[str]] = list
+    """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it.
+    ``take_back`` lets jobs whose last slot lies ahead go on from now, and names them."""
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
-        now = self._now()
+        now = self.now()
         due_at = now if at is None else moment(at, what="at")
-        belief = Belief(now, now) if confirm else self._trust.look(now)
-        plan = self._sweeper.plan(due_at, upto=belief.until(due_at), confirm=confirm)
+        belief = Belief(now, now) if confirm else self.trust.look(now)
+        plan = self.sweeper.plan(due_at, upto=belief.until(due_at), confirm=confirm)
         return replace(plan, waiting=self._waiting(due_at, belief))
 
     def sweep(
@@ -118,7 +97,7 @@ class Maintenance:
         progress: Progress = lambda _count: None,
     ) -> Report:
         """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
-        now = self._now()
+        now = self.now()
         due_at = moment(at, what="at") if at is not None else now if digest is None else digest_moment(digest)
         if digest is not None and digest_moment(digest) != due_at:
             raise InvalidInputError(
@@ -126,68 +105,68 @@ class Maintenance:
             )
         if due_at > now:
             raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
-        belief = None if confirm else self._trust.check(now)
-        with self._leadership.held() as lease:
+        belief = None if confirm else self.trust.check(now)
+        with self.leadership.held() as lease:
             if lease is None:
-                raise LeaseLostError(f"nothing was swept: {self._leadership.other()}; try again when it is done")
+                raise LeaseLostError(f"nothing was swept: {self.leadership.other()}; try again when it is done")
             if belief is None:
-                self._trust.confirm(now, self._tenant, self._take_back)
-                belief = self._trust.check(now)
+                self.trust.confirm(now, self.tenant, self.take_back)
+                belief = self.trust.check(now)
             upto = belief.until(due_at)
             if digest is None:
                 self._follow_domains()
-                self._policies.finish()
-                self._registry.finish_unfinished(self._leadership.lease, "restore")  # before the bin is emptied
-                self._finish_erasures()
+                self.policies.finish()
+                self.registry.finish_unfinished(self.leadership.lease, "restore")  # before the bin is emptied
+                self.finish_erasures()
             report: Report | None = None
             trouble: ObjectStoreError | None = None
             try:
-                report = self._sweeper.apply(
+                report = self.sweeper.apply(
                     due_at,
                     extent,
                     upto=upto,
                     now=now,
                     digest=digest,
                     confirm=confirm,
-                    lease=lambda: self._leadership.lease,
-                    load=self._load,
+                    lease=lambda: self.leadership.lease,
+                    load=self.load,
                     progress=progress,
                 )
             except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
                 trouble = problem
-            left = self._purge.carry_out(upto, now=now, lease=lambda: self._leadership.lease, bin=extent.bin)
+            left = self.purge.carry_out(upto, now=now, lease=lambda: self.leadership.lease, bin=extent.bin)
             self._tidy(belief.upto)
         if report is None:
             raise trouble or LeaseLostError("nothing was swept")
         if left:
             progress(sum(line.records for line in left))
-            report = report.with_lines(self._tenant, left, digest)
+            report = report.with_lines(self.tenant, left, digest)
         waiting = self._waiting(due_at, belief, extent)
         if waiting is not None:
             _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
             report = replace(report, waiting=waiting)
-        if report.total and self._domains is not None and self._domains.vacuums() and not self._shrink():
+        if report.total and self.domains is not None and self.domains.vacuums() and not self.shrink():
             _log.warning("the space that the sweep freed is given back later: a reader is in its way")
         return report
 
     def _follow_domains(self) -> None:
         """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
         try:
-            if self._domains is not None:
-                self._domains.follow()
+            if self.domains is not None:
+                self.domains.follow()
         except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
             _log.warning("the memory domain's policy cannot be read: %s", problem)
 
     def _tidy(self, upto: int) -> None:
         """What goes with a sweep and takes nothing that could be seen up to a moment."""
         try:
-            while self._short_term.end_expired(upto, _SOME) == _SOME:
+            while self.short_term.end_expired(upto, _SOME) == _SOME:
                 pass
         except StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
-        left, before = self._dues.give_back(_PAGES), None
+        left, before = self.dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
-            left, before = self._dues.give_back(_PAGES), left
+            left, before = self.dues.give_back(_PAGES), left
 
     def empty_bin(self, *, confirm: bool = False) -> dict[str, int]:
         """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
@@ -203,38 +182,38 @@ class Maintenance:
 
     def audit_life(self) -> int:
         """How long the tenant's audit entries are kept, in microseconds."""
-        life = self._rules.life(AUDIT, Scope(self._tenant, "", ""))
+        life = self.rules.life(AUDIT, Scope(self.tenant, "", ""))
         return FOREVER if life.delete_after is None else life.delete_after
 
     def keep_audit(self, life: int) -> dict[str, Any]:
         """Seal the audit chains of the whole store, and cut what is older than ``life``: they are of one sequence, so
         the tenant who keeps them longest decides.
         """
-        sealed, belief = self._audit.seal(), self._trust.look(self._now())
-        cut = 0 if life >= FOREVER else self._audit.cut(when(belief.upto - life))
+        sealed, belief = self.audit.seal(), self.trust.look(self.now())
+        cut = 0 if life >= FOREVER else self.audit.cut(when(belief.upto - life))
         waits = {} if belief.is_whole or life >= FOREVER else {"audit_cut_waits": belief.explain()}
         return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut, **waits}
 
     def waiting(self, tenants: Iterable[str] | None = None) -> Waiting | None:
         """What waits until the time is believed, in this tenant or in those."""
-        belief = self._trust.look(now := self._now())
+        belief = self.trust.look(now := self.now())
         if belief.is_whole:
             return None
         found = (
-            find_waiting(self._dues, self._registered, tenant, at=now, belief=belief)
-            for tenant in ((self._tenant,) if tenants is None else tenants)
+            find_waiting(self.dues, self.registered, tenant, at=now, belief=belief)
+            for tenant in ((self.tenant,) if tenants is None else tenants)
         )
         return Waiting(belief, add_up(line for one in found if one is not None for line in one.lines))
 
     def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
-        return find_waiting(self._dues, self._registered, self._tenant, at=at, belief=belief, extent=extent)
+        return find_waiting(self.dues, self.registered, self.tenant, at=at, belief=belief, extent=extent)
 
     def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
         """For each kind of which something is due, in this tenant or in those: seconds since when."""
-        now = self._now()
+        now = self.now()
         late: dict[str, float] = {}
-        for tenant in (self._tenant,) if tenants is None else tenants:
-            for kind, since in self._dues.overdue_since(tenant, now):
+        for tenant in (self.tenant,) if tenants is None else tenants:
+            for kind, since in self.dues.overdue_since(tenant, now):
                 late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
         return late
 
