@@ -76,16 +76,7 @@ class Holdfast:
         self.backups = base.backups(tenant)
         self._parts = parts = base.parts
         self.quotas = Quotas(parts.records, tenant)
-        self.holds = Holds(
-            parts.holds,
-            tenant,
-            records=parts.records,
-            history=parts.history,
-            dues=parts.dues,
-            registered=parts.registry,
-            now=parts.now,
-            new_id=parts.new_id,
-        )
+        self.holds = Holds(parts, tenant, parts.now, parts.new_id)
         self.audit = base.audit(tenant)
         self.sessions = base.sessions(tenant)
         self.policies = base.policies(tenant)
@@ -94,14 +85,7 @@ class Holdfast:
         self.agents, self.tools = self.registry.agents, self.registry.tools
         self.maintenance = base.maintenance(tenant)
         self.recycle = base.recycle(tenant)
-        self._sources = Sources(
-            tenant,
-            records=parts.records,
-            provenance=parts.provenance,
-            holds=parts.holds,
-            now=parts.now,
-            refresh=partial(refresh_entity_text, parts),
-        )
+        self._sources = Sources(parts, tenant, parts.now, partial(refresh_entity_text, parts))
 
     def of_tenant(self, tenant: str) -> Holdfast:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes

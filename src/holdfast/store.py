@@ -371,9 +371,8 @@ class Store:
 
     def policies(self, tenant: str) -> Policies:
         """A tenant's rules."""
-        stores, now = self.stores, self.parts.now
-        previews = Previews(stores.rules, stores.dues, stores.holds, stores.history, tenant=tenant, now=now)
-        return Policies(stores.rules, previews, tenant, now, self.parts.new_id)
+        now = self.parts.now
+        return Policies(self.stores.rules, Previews(self.stores, tenant, now), tenant, now, self.parts.new_id)
 
     def registry(self, tenant: str) -> Registry:
         """A tenant's agents and tools."""
@@ -389,13 +388,10 @@ class Store:
             tenant,
             self.parts.sweeper(tenant, self.sessions(tenant).erase, refresh, domains.most_collected, purge.due),
             self.leadership,
-            dues=self.stores.dues,
-            rules=self.stores.rules,
+            self.stores,
             purge=purge,
-            short_term=self.stores.short_term,
             policies=self.policies(tenant),
             registry=registry,
-            registered=self.stores.registry,
             audit=self.audit(tenant),
             now=self.parts.now,
             trust=self.trust,
@@ -422,12 +418,9 @@ class Store:
     def recycle(self, tenant: str) -> Recycle:
         """A tenant's recycle bin."""
         return Recycle(
+            self.stores,
             tenant,
-            records=self.stores.records,
-            history=self.stores.history,
-            dues=self.stores.dues,
-            registry=self.registry(tenant),
-            registered=self.stores.registry,
+            self.registry(tenant),
             now=self.parts.now,
             purge=self.maintenance(tenant).empty_bin,
             refresh=partial(refresh_entity_text, self.parts),

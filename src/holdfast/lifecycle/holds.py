@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.audit import Action, acting_as, check_author
@@ -15,10 +15,8 @@ from holdfast.core.holds import Held, Hold
 from holdfast.core.records import Record, Subject
 from holdfast.core.times import iso
 from holdfast.lifecycle.registry import TOOL
-from holdfast.ports.conversations import History, Turn
-from holdfast.ports.records import RecordReader
-from holdfast.ports.registry import RegistryReader
-from holdfast.ports.rules import HoldStore, LiveCounter
+from holdfast.ports.conversations import Turn
+from holdfast.ports.stores import Stores
 
 _MOST_TEXT = 2_000
 _PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
@@ -28,13 +26,8 @@ _PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 class Holds:
     """Holds of one tenant. A hold keeps things from being removed; it does not keep them from being changed."""
 
-    store: HoldStore
+    stores: Stores
     tenant: str
-    _: KW_ONLY
-    records: RecordReader
-    history: History
-    dues: LiveCounter
-    registered: RegistryReader
     now: Callable[[], int]
     new_id: Callable[[int], str]
 
@@ -73,7 +66,7 @@ class Holds:
             tag=whom["tag"],
         )
         with acting_as(check_author(author)):
-            return self.store.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
+            return self.stores.holds.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
 
     def _check_names_something(self, whom: dict[str, str | None]) -> None:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
@@ -89,7 +82,7 @@ class Holds:
             )
 
     def _is_tool(self, name: str) -> bool:
-        return self.registered.get(self.tenant, TOOL, name) is not None
+        return self.stores.registry.get(self.tenant, TOOL, name) is not None
 
     def covered(self, hold: Hold) -> dict[str, int] | None:
         """How much a hold covers now, where that is cheap to say: the live memories and the sessions of a user, or the
@@ -98,28 +91,28 @@ class Holds:
         named = _given({part: getattr(hold, part) for part in _PARTS})
         if named == {"user_id"}:
             subject = Subject(self.tenant, hold.user_id or "")
-            sessions = self.history.sessions(subject, now=self.now())
-            return {"memories": self.dues.live(subject), "sessions": len(sessions)}
+            sessions = self.stores.history.sessions(subject, now=self.now())
+            return {"memories": self.stores.dues.live(subject), "sessions": len(sessions)}
         if hold.memory_id is None:
             return None
         if not is_id(hold.memory_id):
             return {"tools": int(self._is_tool(hold.memory_id))}
-        record = self.records.find(self.tenant, hold.memory_id)
+        record = self.stores.records.find(self.tenant, hold.memory_id)
         if record is not None or hold.user_id is None:  # whose message it may be is not known
             return None if record is None else {"memories": int(hold.covers(as_held(record)))}
-        turn = self.history.find_message(Subject(self.tenant, hold.user_id), hold.memory_id)
+        turn = self.stores.history.find_message(Subject(self.tenant, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
     def list(self, *, released: bool = False) -> list[Hold]:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""
-        return self.store.list(self.tenant, released=released)
+        return self.stores.holds.list(self.tenant, released=released)
 
     def release(self, hold_id: str, *, author: str | None = None) -> Hold:
         """Lift a hold: what is past its time goes with the next sweep."""
         now = self.now()
         event = Event(now, Action.HOLD_RELEASED, str(hold_id), {})
         with acting_as(check_author(author)):
-            hold = self.store.release(self.tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
+            hold = self.stores.holds.release(self.tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
         if hold is None:
             raise NotFoundError(f"no hold {quote(hold_id)} stands; those that do: holdfast hold list")
         return hold

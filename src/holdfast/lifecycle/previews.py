@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from holdfast.core.records import State, Terms
 from holdfast.core.rules import HISTORY, Life, Rule, resolve, terms_to_dict
 from holdfast.core.times import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS
-from holdfast.ports.conversations import SessionStore
-from holdfast.ports.rules import DueStore, HoldStore, Named, Profile, RuleStore, Share
+from holdfast.ports.rules import DueStore, Named, Profile, Share
+from holdfast.ports.stores import Stores
 
 #: A user, an agent, a session and a memory; a part that is empty is any.
 Place = tuple[str, str, str, str]
@@ -54,11 +54,7 @@ class Preview:
 class Previews:
     """Looks at changes of the rules of one tenant."""
 
-    rules: RuleStore
-    dues: DueStore
-    holds: HoldStore
-    history: SessionStore
-    _: KW_ONLY
+    stores: Stores
     tenant: str
     now: Callable[[], int]
 
@@ -67,11 +63,11 @@ class Previews:
         tell apart, the life that things have there is compared with the one that they would have.
         """
         now = self.now()
-        book = [rule for rule in self.rules.rules(self.tenant) if rule.selection is None]
+        book = [rule for rule in self.stores.rules.rules(self.tenant) if rule.selection is None]
         changed = [_changed(rule, book) for rule in wanted]
-        defaults = self.rules.defaults(self.tenant)
+        defaults = self.stores.rules.defaults(self.tenant)
         outlook = _Outlook(book, changed, defaults)
-        holds = self.holds.list(self.tenant)
+        holds = self.stores.holds.list(self.tenant)
         shortens, size, held = False, 0, 0
         counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
         for profile in self._profiles(changed, defaults):
@@ -97,7 +93,7 @@ class Previews:
         kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
         yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
         if kinds:
-            yield from (profile for profile in self.dues.profiles(self.tenant) if profile.kind in kinds)
+            yield from (profile for profile in self.stores.dues.profiles(self.tenant) if profile.kind in kinds)
 
     def _shares(
         self, profile: Profile, state: State, window: Window, changed: Sequence[Rule], holds: Sequence[Hold]
@@ -105,14 +101,14 @@ class Previews:
         """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
         whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
         if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
-            for one in read_due(self.dues, profile, state, window):
+            for one in read_due(self.stores.dues, profile, state, window):
                 kept = standing(one.thing, holds) is not None
-                kept = kept or (whole and self.history.hold_on(one.subject, one.id) is not None)
+                kept = kept or (whole and self.stores.history.hold_on(one.subject, one.id) is not None)
                 yield Share(one.thing, 1, one.size), kept
             return
         named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))
         if profile.number:
-            for share in self.dues.shares(self.tenant, profile, state, window, named):
+            for share in self.stores.dues.shares(self.tenant, profile, state, window, named):
                 yield share, standing(share.thing, holds) is not None
 
 

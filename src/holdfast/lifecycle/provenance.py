@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -19,7 +19,7 @@ from holdfast.core.times import iso
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.ports.access import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
-from holdfast.ports.rules import HoldStore
+from holdfast.ports.stores import Stores
 from holdfast.results import ForgetResult
 
 _log = logging.getLogger("holdfast.provenance")
@@ -88,11 +88,8 @@ def source_bundle(source: str) -> str:
 class Sources:
     """Forgets what came from a source, of one user or of all of a tenant's."""
 
+    stores: Stores
     tenant: str
-    _: KW_ONLY
-    records: RecordStore
-    provenance: ProvenanceStore
-    holds: HoldStore
     now: Callable[[], int]
     refresh: Callable[[Subject, list[str]], None]
 
@@ -107,7 +104,7 @@ class Sources:
         now = self.now()
         if subject is None and not dry_run:
             begin_steps()
-        holds = self.holds.list(self.tenant) if dry_run else []
+        holds = self.stores.holds.list(self.tenant) if dry_run else []
         counts: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         users: set[str] = set()
@@ -140,14 +137,14 @@ class Sources:
         place = 0
         whose, passed = "", set[str]()
         while True:
-            page, place = self.provenance.of_source(self.tenant, source, subject, after=place, limit=_BATCH)
+            page, place = self.stores.provenance.of_source(self.tenant, source, subject, after=place, limit=_BATCH)
             for owner, theirs in groupby(page, key=lambda written: written.standing.subject):
                 roots = [written.standing for written in theirs]
                 whose, passed = (owner, passed) if owner == whose else (owner, set())
                 yield owner, "memories", [one for one in roots if one.state in LIVE]
                 derived = [
                     written.standing
-                    for written in descendants(self.provenance, owner, [one.id for one in roots])
+                    for written in descendants(self.stores.provenance, owner, [one.id for one in roots])
                     if written.source != source and written.standing.id not in passed
                 ]
                 passed.update(one.id for one in derived)
@@ -167,7 +164,7 @@ class Sources:
         for state in LIVE:  # what is alike goes fast
             alike = [one for one in some if one.state is state]
             outcomes |= recycle_together(
-                self.records,
+                self.stores.records,
                 subject,
                 alike,
                 reason=reason,
@@ -184,7 +181,7 @@ class Sources:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)
-        entries = self.records.entries(subject, [one.id for one in some])
+        entries = self.stores.records.entries(subject, [one.id for one in some])
         return {
             record_id: Outcome.DONE if standing(record_facts(record).thing, holds) is None else Outcome.HELD
             for record_id, (record, _) in entries.items()

@@ -21,10 +21,10 @@ from holdfast.core.errors import (
 from holdfast.core.records import Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
 from holdfast.core.times import DAY, iso
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
-from holdfast.ports.conversations import BinnedMessage, History, Session
+from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore
 from holdfast.ports.registry import Registered, RegistryReader
-from holdfast.ports.rules import BinReader
+from holdfast.ports.stores import Stores
 from holdfast.results import BinResult
 
 _BATCH: Final = 500
@@ -38,23 +38,18 @@ class Recycle:
 
     def __init__(
         self,
+        stores: Stores,
         tenant: str,
-        *,
-        records: RecordStore,
-        history: History,
-        dues: BinReader,
         registry: Registry,
-        registered: RegistryReader,
+        *,
         now: Callable[[], int],
         purge: Callable[..., dict[str, int]],
         refresh: Callable[[Subject, list[str]], None],
     ) -> None:
-        self._records = records
-        self._history = history
-        self._dues = dues
-        self._registry = registry
-        self._registered = registered
+        """``refresh`` lets entities tell what holds now, after some of them came back."""
+        self._stores = stores
         self._tenant = tenant
+        self._registry = registry
         self._now = now
         self._purge = purge
         self._refresh = refresh
@@ -114,37 +109,31 @@ class Recycle:
                 **_time_left(entry.purge_at, now),
             }
             for sort in sorts
-            for entry in self._registered.list(self._tenant, sort, include_removed=True)
+            for entry in self._stores.registry.list(self._tenant, sort, include_removed=True)
             if entry.state is State.RECYCLED and (entry.purge_at or now) > now
         ]
-
-    def _conversations(self, subject: Subject | None, limit: int, now: int) -> list[dict[str, Any]]:
-        sessions = self._dues.binned_sessions(self._tenant, subject, limit=limit)
-        found = [_describe_session(session, now) for session in sessions if (session.purge_at or now) > now]
-        messages, _ = self._history.binned_messages(self._tenant, subject, now=now, limit=limit)
-        return found + [_describe_message(binned, now) for binned in messages]
 
     def _restore_one(self, memory_id: str, user_id: str | None) -> int:
         record = self._find(memory_id, user_id)
         now = self._now()
         if record is None:
             subject = self._message_owner(memory_id, user_id, now)
-            if subject is not None and self._history.restore_message(subject, memory_id, now=now):
+            if subject is not None and self._stores.history.restore_message(subject, memory_id, now=now):
                 return 1 + self._restore_derived(memory_id, now)
             raise NotFoundError(f"no memory {quote(memory_id)} is in the recycle bin")
-        (outcome,) = self._records.transition(record.scope.subject, [restore_move(record, now)], now=now)
+        (outcome,) = self._stores.records.transition(record.scope.subject, [restore_move(record, now)], now=now)
         if outcome is not Outcome.DONE:
-            raise restore_error(record, outcome, self._registered, now)
+            raise restore_error(record, outcome, self._stores.registry, now)
         self._refresh(record.scope.subject, [record.id])
         return 1 + (self._restore_derived(memory_id, now) if record.bundle == memory_id else 0)
 
     def _restore_derived(self, memory_id: str, now: int) -> int:
         """Bring back what was derived from a memory or a message and went with it; how much did."""
-        return self._bring_back(read_bundle(self._records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
+        return self._bring_back(read_bundle(self._stores.records, self._tenant, memory_id), now).outcomes[Outcome.DONE]
 
     def _restore_bundle(self, bundle: str, user_id: str | None) -> int:
         now = self._now()
-        found = read_bundle(self._records, self._tenant, bundle)
+        found = read_bundle(self._stores.records, self._tenant, bundle)
         theirs = (record for record in found if user_id in (None, record.scope.user_id))
         back = self._bring_back(theirs, now)
         if not back.outcomes:
@@ -153,17 +142,17 @@ class Recycle:
 
     def _find(self, memory_id: str, user_id: str | None) -> Record | None:
         """A record in the bin, whoever's it is."""
-        found = self._records.find(self._tenant, memory_id)
+        found = self._stores.records.find(self._tenant, memory_id)
         if found is None or found.state is not State.RECYCLED or user_id not in (None, found.scope.user_id):
             return None
         return found
 
     def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> Subject | None:
-        messages, _ = self._history.binned_messages(self._tenant, self._subject(user_id), now=now, limit=_MOST)
+        messages, _ = self._stores.history.binned_messages(self._tenant, self._subject(user_id), now=now, limit=_MOST)
         return next((binned.subject for binned in messages if binned.message.id == memory_id), None)
 
     def _restore_session(self, session_id: str, agent_id: str | None, user_id: str | None) -> int:
-        sessions = self._dues.binned_sessions(self._tenant, self._subject(user_id), limit=_MOST)
+        sessions = self._stores.dues.binned_sessions(self._tenant, self._subject(user_id), limit=_MOST)
         found = [
             session
             for session in sessions
@@ -184,14 +173,14 @@ class Recycle:
                 f"session {session_id!r} cannot be restored: another of this name has begun since; remove that first"
             )
         if outcome is Outcome.PARTED:
-            agent = self._registered.get(self._tenant, AGENT, session.agent_id)
+            agent = self._stores.registry.get(self._tenant, AGENT, session.agent_id)
             raise _agent_error(f"session {session_id!r}", session.agent_id, session.bundle, agent, now)
         if outcome is not Outcome.DONE:
             raise ConflictError(f"session {session_id!r} was changed by another writer meanwhile; try again")
         return 1
 
     def _bring_back_session(self, subject: Subject, item_id: str, now: int) -> Outcome:
-        session = self._history.get(subject, item_id)
+        session = self._stores.history.get(subject, item_id)
         if session is None:
             return Outcome.STALE
         if session.purge_at is not None and session.purge_at <= now:
@@ -209,18 +198,18 @@ class Recycle:
             Cause.RESTORE,
             aged_from=now if over else None,
         )
-        return self._history.transition_all([(subject, [move])], now=now)[0][0]
+        return self._stores.history.transition_all([(subject, [move])], now=now)[0][0]
 
     def _restore_user(self, subject: Subject) -> int:
         now = self._now()
         back = self._bring_back(self._all(subject), now)
-        sessions = self._dues.binned_sessions(self._tenant, subject, limit=_MOST)
+        sessions = self._stores.dues.binned_sessions(self._tenant, subject, limit=_MOST)
         for session in sessions:
             if session.purge_at is not None and session.purge_at > now:
                 back.count(self._bring_back_session(subject, session.id, now), session.agent_id)
-        for binned in self._history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
+        for binned in self._stores.history.binned_messages(self._tenant, subject, now=now, limit=_MOST)[0]:
             try:
-                if self._history.restore_message(subject, binned.message.id, now=now):
+                if self._stores.history.restore_message(subject, binned.message.id, now=now):
                     back.count(Outcome.DONE, binned.agent_id)
             except AgentRemovedError:
                 back.count(Outcome.PARTED, binned.agent_id)
@@ -234,7 +223,9 @@ class Recycle:
         in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
         for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
             while batch := list(islice(theirs, _BATCH)):
-                answers = self._records.transition(subject, [restore_move(record, now) for record in batch], now=now)
+                answers = self._stores.records.transition(
+                    subject, [restore_move(record, now) for record in batch], now=now
+                )
                 for record, outcome in zip(batch, answers, strict=True):
                     back.count(outcome, record.scope.agent_id)
                     if outcome is Outcome.FULL:
@@ -247,7 +238,7 @@ class Recycle:
     def _all(self, subject: Subject | None) -> Iterator[Record]:
         after: dict[str, Any] = {}
         while True:
-            records, place = self._records.binned(self._tenant, subject, **after, limit=_BATCH)
+            records, place = self._stores.records.binned(self._tenant, subject, **after, limit=_BATCH)
             yield from records
             if len(records) < _BATCH:
                 return
@@ -267,16 +258,18 @@ class Recycle:
         place: Place | None
         match sort:
             case "memory":
-                records, place = self._records.binned(self._tenant, subject, **go_on, limit=limit)
+                records, place = self._stores.records.binned(self._tenant, subject, **go_on, limit=limit)
                 found = [_describe_record(record, now) for record in records if (record.purge_at or now) > now]
                 more = len(records) == limit
             case "session":
-                sessions = self._dues.binned_sessions(self._tenant, subject, **go_on, limit=limit)
+                sessions = self._stores.dues.binned_sessions(self._tenant, subject, **go_on, limit=limit)
                 found = [_describe_session(session, now) for session in sessions if (session.purge_at or now) > now]
                 more = len(sessions) == limit
                 place = (sessions[-1].purge_at or now, sessions[-1].id) if sessions else None
             case "message":
-                messages, place = self._history.binned_messages(self._tenant, subject, now=now, **go_on, limit=limit)
+                messages, place = self._stores.history.binned_messages(
+                    self._tenant, subject, now=now, **go_on, limit=limit
+                )
                 found = [_describe_message(binned, now) for binned in messages]
                 more = len(messages) == limit
             case "agent" | "tool":
@@ -294,12 +287,9 @@ class Recycle:
     def list(self, *, user_id: str | None = None, limit: int = 100) -> list[BinResult]:
         """What is in the bin, of a user or of everyone, with the days each has left; what leaves first is first."""
         check_count(limit, "limit", most=_MOST)
-        now = self._now()
-        subject = self._subject(user_id)
-        found = self._entries(now) if subject is None else []
-        records, _ = self._records.binned(self._tenant, subject, limit=limit)
-        found += [_describe_record(record, now) for record in records if (record.purge_at or now) > now]
-        found += self._conversations(subject, limit, now)
+        found: list[Any] = self._entries(self._now()) if user_id is None else []
+        for sort in ("memory", "session", "message"):
+            found += self.page(sort, user_id=user_id, limit=limit)[0]
         return cast("list[BinResult]", sorted(found, key=lambda item: str(item["purge_at"]))[:limit])
 
 

@@ -32,9 +32,8 @@ from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, add_up, digest_moment
 from holdfast.lifecycle.sweeping.purge import Purge
 from holdfast.lifecycle.sweeping.sweep import Sweeper
-from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.registry import RegistryStore
-from holdfast.ports.rules import DueStore, RuleStore
+from holdfast.ports.rules import DueStore
+from holdfast.ports.stores import Stores
 
 _log = logging.getLogger("holdfast.maintenance")
 _SOME: Final = 1_000
@@ -60,14 +59,11 @@ class Maintenance:
     tenant: str
     sweeper: Sweeper
     leadership: Leadership
+    stores: Stores
     _: KW_ONLY
-    dues: DueStore
-    rules: RuleStore
     purge: Purge
-    short_term: ShortTermStore
     policies: Policies
     registry: Registry
-    registered: RegistryStore
     audit: Audit
     now: Callable[[], int]
     trust: ClockTrust
@@ -160,13 +156,13 @@ class Maintenance:
     def _tidy(self, upto: int) -> None:
         """What goes with a sweep and takes nothing that could be seen up to a moment."""
         try:
-            while self.short_term.end_expired(upto, _SOME) == _SOME:
+            while self.stores.short_term.end_expired(upto, _SOME) == _SOME:
                 pass
         except StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
-        left, before = self.dues.give_back(_PAGES), None
+        left, before = self.stores.dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
-            left, before = self.dues.give_back(_PAGES), left
+            left, before = self.stores.dues.give_back(_PAGES), left
 
     def empty_bin(self, *, confirm: bool = False) -> dict[str, int]:
         """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
@@ -182,7 +178,7 @@ class Maintenance:
 
     def audit_life(self) -> int:
         """How long the tenant's audit entries are kept, in microseconds."""
-        life = self.rules.life(AUDIT, Scope(self.tenant, "", ""))
+        life = self.stores.rules.life(AUDIT, Scope(self.tenant, "", ""))
         return FOREVER if life.delete_after is None else life.delete_after
 
     def keep_audit(self, life: int) -> dict[str, Any]:
@@ -200,20 +196,20 @@ class Maintenance:
         if belief.is_whole:
             return None
         found = (
-            find_waiting(self.dues, self.registered, tenant, at=now, belief=belief)
+            find_waiting(self.stores.dues, self.stores.registry, tenant, at=now, belief=belief)
             for tenant in ((self.tenant,) if tenants is None else tenants)
         )
         return Waiting(belief, add_up(line for one in found if one is not None for line in one.lines))
 
     def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
-        return find_waiting(self.dues, self.registered, self.tenant, at=at, belief=belief, extent=extent)
+        return find_waiting(self.stores.dues, self.stores.registry, self.tenant, at=at, belief=belief, extent=extent)
 
     def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
         """For each kind of which something is due, in this tenant or in those: seconds since when."""
         now = self.now()
         late: dict[str, float] = {}
         for tenant in (self.tenant,) if tenants is None else tenants:
-            for kind, since in self.dues.overdue_since(tenant, now):
+            for kind, since in self.stores.dues.overdue_since(tenant, now):
                 late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
         return late
 
