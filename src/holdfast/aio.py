@@ -27,7 +27,7 @@ from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sessions import Sessions
-from holdfast.manager import Memory, Plain
+from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
@@ -125,16 +125,16 @@ class AsyncStructured(_Wrapper[Structured]):
     draft = _verb(Structured.draft)
 
 
-class AsyncPlain(_Wrapper[Plain]):
+class AsyncTextMemory(_Wrapper[TextMemory]):
     """``memory.long_term`` and ``memory.persona`` for async callers."""
 
-    add = _verb(Plain.add)
-    retrieve = _verb(Plain.retrieve)
-    list = _verb(Plain.list)
-    count = _verb(Plain.count)
-    delete_all = _verb(Plain.delete_all)
-    export_all = _verb(Plain.export_all)
-    archive_old_memories = _verb(Plain.archive_old_memories)
+    add = _verb(TextMemory.add)
+    retrieve = _verb(TextMemory.retrieve)
+    list = _verb(TextMemory.list)
+    count = _verb(TextMemory.count)
+    delete_all = _verb(TextMemory.delete_all)
+    export_all = _verb(TextMemory.export_all)
+    archive_old_memories = _verb(TextMemory.archive_old_memories)
 
 
 class AsyncMemory(_Wrapper[Memory]):
@@ -144,8 +144,8 @@ class AsyncMemory(_Wrapper[Memory]):
         super().__init__(wrapped)
         self.working = AsyncWorking(wrapped.working)
         self.short_term = AsyncShortTerm(wrapped.short_term)
-        self.long_term = AsyncPlain(wrapped.long_term)
-        self.persona = AsyncPlain(wrapped.persona)
+        self.long_term = AsyncTextMemory(wrapped.long_term)
+        self.persona = AsyncTextMemory(wrapped.persona)
         self.episodic = AsyncEpisodic(wrapped.episodic)
         self.entity = AsyncEntity(wrapped.entity)
         self.structured = AsyncStructured(wrapped.structured)

@@ -42,7 +42,7 @@ from holdfast.memory.latency import Stopwatch
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import (
     Draft,
-    Durable,
+    DurableRecords,
     check_at_hand,
     item_result,
     memory_result,
@@ -84,11 +84,11 @@ class Memory(UserData):
     def __init__(self, parts: Services, scope: Scope, *, auto_prune: bool = False) -> None:
         super().__init__(parts, scope)
         self.auto_prune = auto_prune
-        self._records = Durable(parts, scope)
+        self._records = DurableRecords(parts, scope)
         self._lineage = Lineage(self._records)
         self.working = Working(parts, scope)
-        self.long_term = Plain(self, MemoryType.LONG_TERM)
-        self.persona = Plain(self, MemoryType.PERSONA)
+        self.long_term = TextMemory(self, MemoryType.LONG_TERM)
+        self.persona = TextMemory(self, MemoryType.PERSONA)
         self.short_term = ShortTerm(parts, scope)
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
@@ -537,7 +537,7 @@ class Memory(UserData):
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 
 
-class Plain:
+class TextMemory:
     """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
 
     def __init__(self, memory: Memory, kind: MemoryType) -> None:

@@ -19,9 +19,9 @@ from holdfast.core.rules import DEFAULTS
 from holdfast.core.times import DAY, FOREVER, SECOND
 from holdfast.engine import Holdfast, MemoryManager, default_engine
 from holdfast.lifecycle.metrics import AGE, ARCHIVED, DELETED, STORAGE, Metric
-from holdfast.manager import Plain
+from holdfast.manager import TextMemory
 from holdfast.memory.episodic import Episodic
-from holdfast.memory.records import Durable
+from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
 
 __all__ = [
@@ -176,7 +176,7 @@ class ShortTermMemory(ShortTerm):
         self.session_id = session_id
 
 
-class LongTermMemory(Plain):
+class LongTermMemory(TextMemory):
     """The facts of a user: ``memory.long_term``. Of the user ``*``, ``archive_old_memories()`` takes everyone's."""
 
     def __init__(self, user_id: str, *, agent_id: str = DEFAULT_AGENT, engine: Holdfast | None = None) -> None:
@@ -192,7 +192,7 @@ class EpisodicMemory(Episodic):
     def __init__(self, agent_id: str, *, user_id: str | None = None, engine: Holdfast | None = None) -> None:
         engine = engine or default_engine()
         one = DEFAULT_USER if user_id is None else user_id
-        super().__init__(Durable(engine.parts, Scope.checked(engine.tenant, one, agent_id, everyone=True)))
+        super().__init__(DurableRecords(engine.parts, Scope.checked(engine.tenant, one, agent_id, everyone=True)))
         self._everyone = MemoryManager(ALL if user_id is None else user_id, agent_id, engine=engine).episodic
         self.agent_id = agent_id
 

@@ -20,7 +20,7 @@ from holdfast.core.records import ALL
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.access.memory import MEMORY_VERBS, PART_VERBS
 from holdfast.engine import MemoryManager
-from holdfast.manager import Memory, Plain
+from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
@@ -375,13 +375,13 @@ IN_NAMES: dict[str, Callable[[MemoryManager, str], object]] = {
 def test_every_verb_that_says_where_a_memory_comes_from_is_known_here() -> None:
     found = {
         f"{kind.__name__}.{name}"
-        for kind in (Memory, Plain, Working, ShortTerm, Episodic, Entity, Structured)
+        for kind in (Memory, TextMemory, Working, ShortTerm, Episodic, Entity, Structured)
         for name, verb in inspect.getmembers(kind, inspect.isfunction)
         if not name.startswith("_") and {"source", "derived_from"} <= set(inspect.signature(verb).parameters)
     }
     assert found == {
         *(f"Memory.{name}" for name in ("add", "add_many", "add_with_auto_prune", "update")),
-        *("Plain.add", "Episodic.record_episode", "Entity.add", "Structured.put"),
+        *("TextMemory.add", "Episodic.record_episode", "Entity.add", "Structured.put"),
     }
 
 
@@ -477,8 +477,8 @@ def test_verbs_on_all_users_or_agents_are_for_those_who_govern_and_are_bound_to_
 PARTS: dict[str, type] = {
     "working": Working,
     "short_term": ShortTerm,
-    "long_term": Plain,
-    "persona": Plain,
+    "long_term": TextMemory,
+    "persona": TextMemory,
     "episodic": Episodic,
     "entity": Entity,
     "structured": Structured,

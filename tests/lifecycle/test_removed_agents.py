@@ -12,7 +12,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError
 from holdfast.core.records import Subject
-from holdfast.manager import Memory, Plain
+from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.services import Services
@@ -52,7 +52,7 @@ REFUSED: dict[str, Verb] = {
     "Memory.delete (message)": lambda memory, ids: memory.delete(ids.message),
     "Memory.restore": lambda memory, ids: memory.restore(ids.binned),
     "Memory.rehydrate": lambda memory, ids: memory.rehydrate(ids.cold),
-    "Plain.add": lambda memory, _: memory.long_term.add("new"),
+    "TextMemory.add": lambda memory, _: memory.long_term.add("new"),
     "ShortTerm.add_message": lambda memory, _: memory.short_term.add_message("user", "new"),
     "ShortTerm.append": lambda memory, _: memory.short_term.append("user", ["new"], None),
     "ShortTerm.delete": lambda memory, ids: memory.short_term.delete(ids.message),
@@ -78,8 +78,8 @@ ALLOWED: dict[str, Verb] = {
     "Memory.delete_user_memories": lambda memory, _: memory.delete_user_memories("ann"),
     "Memory.gdpr_delete_user_data": lambda memory, _: memory.gdpr_delete_user_data("ann"),
     "Memory.end_task": lambda memory, _: memory.end_task(),
-    "Plain.archive_old_memories": lambda memory, _: memory.long_term.archive_old_memories(),
-    "Plain.delete_all": lambda memory, _: memory.long_term.delete_all("ann"),
+    "TextMemory.archive_old_memories": lambda memory, _: memory.long_term.archive_old_memories(),
+    "TextMemory.delete_all": lambda memory, _: memory.long_term.delete_all("ann"),
     "Episodic.cleanup_old_episodes": lambda memory, _: memory.episodic.cleanup_old_episodes(),
     "Entity.delete_user_entities": lambda memory, _: memory.entity.delete_user_entities("ann"),
     "Entity.refresh_sources": lambda memory, _: memory.entity.refresh_sources("0" * 36),
@@ -99,11 +99,11 @@ READS = {
     "Memory.explain",
     "Memory.gdpr_export_user_data",
     "Memory.export_kind",
-    "Plain.retrieve",
+    "TextMemory.retrieve",
     "Memory.rules",
-    "Plain.export_all",
-    "Plain.list",
-    "Plain.count",
+    "TextMemory.export_all",
+    "TextMemory.list",
+    "TextMemory.count",
     "ShortTerm.messages",
     "ShortTerm.get_conversation_history",
     "ShortTerm.get_full_history",
@@ -129,7 +129,7 @@ READS = {
 def test_every_verb_is_known_to_change_something_or_not() -> None:
     verbs = {
         f"{kind.__name__}.{name}"
-        for kind in (Memory, Plain, ShortTerm, Episodic, Entity, Structured, Working)
+        for kind in (Memory, TextMemory, ShortTerm, Episodic, Entity, Structured, Working)
         for name, _ in inspect.getmembers(kind, inspect.isfunction)
         if not name.startswith("_")
     }

@@ -19,7 +19,7 @@ from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sessions import Sessions
-from holdfast.manager import Memory, Plain
+from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
@@ -29,7 +29,7 @@ from holdfast.privacy.certificates.certificates import Certificates
 
 PAIRS = [
     (Memory, aio.AsyncMemory),
-    (Plain, aio.AsyncPlain),
+    (TextMemory, aio.AsyncTextMemory),
     (Working, aio.AsyncWorking),
     (ShortTerm, aio.AsyncShortTerm),
     (Episodic, aio.AsyncEpisodic),

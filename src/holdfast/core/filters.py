@@ -159,13 +159,13 @@ def _finite(operand: str | float) -> bool:
     return isinstance(operand, str) or operand - operand == 0
 
 
-def _ordered(operand: object) -> str | None:
+def _check_ordered(operand: object) -> str | None:
     if isinstance(operand, bool) or not isinstance(operand, str | int | float) or not _finite(operand):
         return "needs a number or a text to compare with"
     return None
 
 
-def _listed(operand: object) -> str | None:
+def _check_list(operand: object) -> str | None:
     if not isinstance(operand, list) or not operand:
         return "needs a list with at least one value"
     return next((problem for item in operand if (problem := _scalar(item))), None)
@@ -184,16 +184,16 @@ class _Operator:
 _OPERATORS: Final[Mapping[str, _Operator]] = {
     "eq": _Operator(_scalar, _equal),
     "ne": _Operator(_scalar, lambda value, asked: not _equal(value, asked)),
-    "in": _Operator(_listed, _equal),
-    "nin": _Operator(_listed, lambda value, asked: not _equal(value, asked)),
-    "gt": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a > b)),
-    "gte": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a >= b)),
-    "lt": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a < b)),
-    "lte": _Operator(_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a <= b)),
+    "in": _Operator(_check_list, _equal),
+    "nin": _Operator(_check_list, lambda value, asked: not _equal(value, asked)),
+    "gt": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a > b)),
+    "gte": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a >= b)),
+    "lt": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a < b)),
+    "lte": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a <= b)),
     "exists": _Operator(_flag, lambda value, asked: (value is not MISSING) == asked.operand),
-    "any": _Operator(_listed, lambda value, asked: not asked.keys.isdisjoint(_keys(value))),
-    "all": _Operator(_listed, lambda value, asked: asked.keys <= _keys(value)),
-    "none": _Operator(_listed, lambda value, asked: asked.keys.isdisjoint(_keys(value))),
+    "any": _Operator(_check_list, lambda value, asked: not asked.keys.isdisjoint(_keys(value))),
+    "all": _Operator(_check_list, lambda value, asked: asked.keys <= _keys(value)),
+    "none": _Operator(_check_list, lambda value, asked: asked.keys.isdisjoint(_keys(value))),
 }
 
 _COMBINATORS: Final[Mapping[str, type[Every] | type[Some]]] = {"all": Every, "and": Every, "any": Some, "or": Some}

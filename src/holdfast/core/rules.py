@@ -65,7 +65,7 @@ class Selection(NamedTuple):
         return to_json([sorted(part) for part in self])
 
     @staticmethod
-    def parsed(text: str) -> Selection:
+    def parse(text: str) -> Selection:
         """A selection as it was stored."""
         sources, sessions, contexts = json.loads(text)
         return Selection(frozenset(sources), frozenset(sessions), frozenset(contexts))

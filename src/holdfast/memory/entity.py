@@ -21,7 +21,7 @@ from holdfast.core.errors import (
 from holdfast.core.records import Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
 from holdfast.core.times import iso, moment
 from holdfast.lifecycle.bulk_delete import counted
-from holdfast.memory.records import Draft, Durable, clear_kind
+from holdfast.memory.records import Draft, DurableRecords, clear_kind
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.results import EntityResult, FactResult, NeighbourResult
@@ -41,7 +41,7 @@ When = datetime | float | str | None
 class Entity:
     """``memory.entity``: what is known about the user's world. An entity is named by its name or its id."""
 
-    def __init__(self, records: Durable) -> None:
+    def __init__(self, records: DurableRecords) -> None:
         self._records = records
         self._parts = records.parts
 
@@ -326,7 +326,7 @@ def refresh_entity_text(parts: Services, subject: Subject, record_ids: Sequence[
     for record_id in record_ids:
         record = parts.records.get(subject, record_id)
         if record is not None and record.kind is _ENTITY:
-            entity = Entity(Durable(parts, Scope(tenant, user_id, record.scope.agent_id)))
+            entity = Entity(DurableRecords(parts, Scope(tenant, user_id, record.scope.agent_id)))
             try:
                 entity.refresh_sources(record_id)
             except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same

@@ -21,7 +21,7 @@ from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.records import ALL, MemoryType, Message, Record
 from holdfast.core.times import SECOND, iso, moment
 from holdfast.lifecycle.bulk_delete import clear_aged
-from holdfast.memory.records import Draft, Durable
+from holdfast.memory.records import Draft, DurableRecords
 from holdfast.ports.records import Added
 from holdfast.recall.index import SearchOptions
 from holdfast.results import EpisodeMessageResult, EpisodeResult
@@ -40,7 +40,7 @@ Step = str | Mapping[str, Any]
 class Episodic:
     """``memory.episodic``: the agent's episodes with this user."""
 
-    def __init__(self, records: Durable) -> None:
+    def __init__(self, records: DurableRecords) -> None:
         self._records = records
         self._parts = records.parts
 
@@ -68,9 +68,9 @@ class Episodic:
         origin = self._records.origin(source, derived_from)
         body: dict[str, Any] = {
             "task": task,
-            "steps": _listed(steps, "steps"),
-            "messages": _listed(messages, "messages"),
-            "tool_calls": _listed(tool_calls, "tool_calls"),
+            "steps": _check_list(steps, "steps"),
+            "messages": _check_list(messages, "messages"),
+            "tool_calls": _check_list(tool_calls, "tool_calls"),
         }
         size = len(dump_json(body, InvalidContentError, "the episode"))
         if size > self._parts.max_content_bytes:
@@ -182,7 +182,7 @@ class Episodic:
 _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}
 
 
-def _listed(items: object, what: str) -> list[dict[str, Any]]:
+def _check_list(items: object, what: str) -> list[dict[str, Any]]:
     """Texts and objects as a list of objects."""
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
         raise InvalidContentError(f"{what} must be a list of texts or objects, not {quote(items)}")

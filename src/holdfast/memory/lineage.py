@@ -15,7 +15,7 @@ from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.provenance import descendants, recycle_together
 from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
-from holdfast.memory.records import Durable, held
+from holdfast.memory.records import DurableRecords, held_error
 from holdfast.ports.records import Written
 
 _log = logging.getLogger("holdfast.lineage")
@@ -28,7 +28,7 @@ class Lineage:
     What goes to the recycle bin because of what it was derived from goes as a bundle, which has the id of that.
     """
 
-    def __init__(self, records: Durable) -> None:
+    def __init__(self, records: DurableRecords) -> None:
         self._records = records
         self._parts = records.parts
         self._subject = records.scope.subject
@@ -103,7 +103,7 @@ class Lineage:
         outcomes = self._recycle([first, *self.live_derived(record_id)], reason, record_id)
         became = outcomes.pop(record_id)
         if became is Outcome.HELD:  # since a moment ago
-            raise held(record_id)
+            raise held_error(record_id)
         if became is not Outcome.DONE:
             raise StaleError(f"memory {record_id} keeps changing; try again")
         return record, _gone(outcomes)

@@ -59,7 +59,7 @@ class Draft:
     origin: Origin = UNSAID
 
 
-class Durable:
+class DurableRecords:
     """The durable records that a scope selects."""
 
     def __init__(self, parts: Services, scope: Scope) -> None:
@@ -183,7 +183,7 @@ class Durable:
             if outcome is Outcome.DONE:
                 return record
             if outcome is Outcome.HELD:
-                raise held(record_id)
+                raise held_error(record_id)
         raise StaleError(f"memory {record_id} keeps changing; try again")
 
     def restore(self, record_id: str) -> Record:
@@ -340,7 +340,7 @@ def clear_kind(parts: Services, subject: Subject, name: MemoryType) -> Cleared:
     )
 
 
-def held(record_id: str) -> HeldError:
+def held_error(record_id: str) -> HeldError:
     """The error for a memory that a hold keeps."""
     return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: holdfast hold list")
 

@@ -22,7 +22,7 @@ from holdfast.results import MessageResult
 _KIND = TYPES[MemoryType.SHORT_TERM]
 
 
-class Kept(NamedTuple):
+class WindowChange(NamedTuple):
     """What became of messages that were added."""
 
     ids: list[str]
@@ -43,7 +43,7 @@ class ShortTerm:
         """Append a message and keep the session for its time (an hour, unless a rule says otherwise); its id."""
         return self.append(role, [content], metadata).ids[0]
 
-    def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> Kept:
+    def append(self, role: str, contents: Sequence[str], metadata: Mapping[str, Any] | None) -> WindowChange:
         """Append messages, all or none; their ids, how many messages the window holds now, and how many left it."""
         if isinstance(contents, str) or not isinstance(contents, Sequence):
             raise InvalidContentError(f"contents must be a list of texts, not {quote(contents)}")
@@ -53,7 +53,7 @@ class ShortTerm:
         kept = check_metadata(metadata)
         checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
         if not checked:
-            return Kept([], len(self.messages()), 0)
+            return WindowChange([], len(self.messages()), 0)
         ids, said_at = self._name(now, len(checked))
         messages = [Message(i, role, content, said_at, kept) for i, content in zip(ids, checked, strict=True)]
         ttl = short_term_life(self._parts.rules.life(_KIND.name.value, self._scope))
@@ -67,7 +67,7 @@ class ShortTerm:
             with suppress(HoldfastError):  # what is away now may be the history too
                 self._parts.history.take_back(self._scope, appended, ids, summarize=roll)
             raise
-        return Kept(ids, min(held, most), max(0, held - most))
+        return WindowChange(ids, min(held, most), max(0, held - most))
 
     def _name(self, now: int, count: int) -> tuple[list[str], int]:
         """Ids for new messages, and when they were said. Where the window is outside of the database, and the request

@@ -21,7 +21,7 @@ from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, valu
 from holdfast.core.records import MemoryType, Record, Subject
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.bulk_delete import counted
-from holdfast.memory.records import Draft, Durable, clear_kind, memory_result
+from holdfast.memory.records import Draft, DurableRecords, clear_kind, memory_result
 from holdfast.ports.records import Added, SchemaStore
 from holdfast.results import DocumentResult
 
@@ -33,7 +33,7 @@ _TRIES: Final = 64
 class Structured:
     """``memory.structured``: the user's documents."""
 
-    def __init__(self, records: Durable, schemas: SchemaStore) -> None:
+    def __init__(self, records: DurableRecords, schemas: SchemaStore) -> None:
         self._records = records
         self._schemas = schemas
 
@@ -72,7 +72,7 @@ class Structured:
             try:
                 if there is None:
                     return self._records.write(_STRUCTURED, [replace(draft, origin=origin)])[0][0]
-                said = _all_said(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
+                said = _complete_origin(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
                 return self._records.supplant(there, draft.content, draft.metadata, said).id
             except AgentRemovedError:
                 raise
@@ -180,7 +180,7 @@ class Structured:
             )
 
 
-def _all_said(origin: Origin, agent_id: str) -> Origin:
+def _complete_origin(origin: Origin, agent_id: str) -> Origin:
     """Where a document that takes another's place comes from: what is not said of it is not as it was of that."""
     return Origin(origin.source or agent_source(agent_id), origin.derived_from or ())
 

@@ -34,7 +34,7 @@ Instant = tuple[float, ...]
 """A moment on each of the clocks."""
 
 
-def elapsed(start: Instant, end: Instant) -> float:
+def seconds_between(start: Instant, end: Instant) -> float:
     """Seconds between two moments by the clock on which most have passed: one may stand still, another be set back."""
     return max(after - before for before, after in zip(start, end, strict=True))
 
@@ -65,11 +65,13 @@ class _Notes:
 
     def age(self, now: Instant) -> float:
         """How old the oldest note is."""
-        return max((elapsed(made, now) for made in self.made.values()), default=0.0)
+        return max((seconds_between(made, now) for made in self.made.values()), default=0.0)
 
     def take_older(self, age: float, now: Instant) -> int:
         """Take the notes away that are at least so old; how many."""
-        return sum([self.take(item_id) for item_id, made in list(self.made.items()) if elapsed(made, now) >= age])
+        return sum(
+            [self.take(item_id) for item_id, made in list(self.made.items()) if seconds_between(made, now) >= age]
+        )
 
 
 class WorkingStore:
@@ -182,7 +184,7 @@ class WorkingStore:
         if unchecked <= LEASE_SECONDS:
             return
         away, in_grace = self._away, unchecked <= GRACE_SECONDS
-        if away is not None and in_grace and elapsed(away, self._now()) < _RETRY_SECONDS:
+        if away is not None and in_grace and seconds_between(away, self._now()) < _RETRY_SECONDS:
             return
         if not self._asking.acquire(blocking=away is None or not in_grace):
             return  # another thread asks a store that was away a moment ago
@@ -196,7 +198,7 @@ class WorkingStore:
     def _unchecked_seconds(self, scope: Scope) -> float:
         """For how long notes of a scope have lain here since the last look at erasures."""
         now = self._now()
-        since_asked = elapsed(self._asked, now)
+        since_asked = seconds_between(self._asked, now)
         if since_asked <= LEASE_SECONDS:
             return 0.0
         with self._lock:
@@ -205,7 +207,7 @@ class WorkingStore:
 
     def _ask(self, unchecked: float) -> None:
         start = self._now()
-        seconds = elapsed(self._asked, start)
+        seconds = seconds_between(self._asked, start)
         try:
             marks = self._erased(min(seconds + _SLACK_SECONDS, _MARKS_SECONDS))
         except (StoreAwayError, StoreBusyError) as problem:

@@ -62,7 +62,7 @@ class RuleRow(NamedTuple):
             version=self.version,
             pending=None if self.pending is None else Terms(*json.loads(self.pending)),
             updated_at=self.updated_at,
-            selection=Selection.parsed(self.selection) if self.selection else None,
+            selection=Selection.parse(self.selection) if self.selection else None,
         )
 
 
