@@ -10,7 +10,7 @@ from psycopg import RawCursor
 from holdfast import Holdfast, InvalidInputError, InvalidScopeError
 from holdfast.storage.postgres.transactions import PostgresTransaction
 from holdfast.storage.relational.database import statements
-from holdfast.storage.sqlite.database import SqliteTransaction
+from holdfast.storage.sqlite.transactions import SqliteTransaction
 
 
 def test_users_are_listed_with_how_much_is_kept_of_each_and_when_they_were_last_active(holdfast: Holdfast) -> None:

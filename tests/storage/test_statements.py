@@ -25,7 +25,7 @@ ENGINES = ["postgres", "sqlite"]
 COMPUTED = {
     ("facts", "statement"): ["of_source", "of_target"],
     ("coordination", "statement"): ["claim", "reclaim", "finish", "note"],
-    ("subjects", "statement"): [
+    ("erasure", "statement"): [
         "remove_records",
         "remove_history",
         "remove_sessions",

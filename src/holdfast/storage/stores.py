@@ -24,7 +24,8 @@ from holdfast.storage.relational.record_rows import SqlProvenance
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
-from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
+from holdfast.storage.relational.subjects.erasure import SqlSubjects
+from holdfast.storage.relational.subjects.reader import SqlSubjectReader
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 

@@ -12,14 +12,14 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError
-from holdfast.core.holds import Held, Hold, excess, standing
+from holdfast.core.holds import Held, Hold, excess, prune_count, standing
 from holdfast.core.records import LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Names, Transaction
 from holdfast.storage.relational.record_rows import KINDS, STATES, Stored, to_stored
-from holdfast.storage.relational.scopes import SQL, Counts, Tally, limits
+from holdfast.storage.relational.scopes import SQL, Counts, Tally, key_range, limits
 
 PACKS: Final = Names("packs")
 #: So many alike removals are worth a statement of their own.
@@ -68,6 +68,14 @@ class ThingRow(NamedTuple):
     agent_id: str
     session_id: str | None
     metadata: str
+
+
+class ExpiredRow(NamedTuple):
+    """A record whose time is over."""
+
+    id: str
+    state: str
+    version: int
 
 
 class Mover:
@@ -345,3 +353,35 @@ def unique(kind: MemoryType) -> Iterator[None]:
         yield
     except DuplicateError as problem:
         raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem
+
+
+def prune_oldest(
+    tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int
+) -> tuple[list[str], tuple[Move, Hold] | None]:
+    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
+    hold kept from it.
+    """
+    most = prune_count(mover.tally(kind).memories)
+    reason = "pruned: the quota was reached"
+    moved: list[str] = []
+    kept: tuple[Move, Hold] | None = None
+    for row in tx.all(ThingRow, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most)):
+        if len(moved) == most:
+            break
+        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
+        hold = None
+        if mover.holds:
+            hold = standing(held_of(mover.subject, row.agent_id, row.session_id, row.id, row.metadata), mover.holds)
+        if hold is not None:
+            kept = kept or (move, hold)
+        elif mover.move(move) is Outcome.DONE:
+            moved.append(row.id)
+    return moved, kept
+
+
+def recycle_expired(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> None:
+    """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
+    reason = "its time was over, and its place was wanted"
+    for row in tx.all(ExpiredRow, SQL["expired"], (*key_range(subject, kind), now)):
+        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
+        mover.move(move)

@@ -11,11 +11,10 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.holds import Hold, excess, prune_count, refuse, standing
+from holdfast.core.holds import Hold, excess, refuse
 from holdfast.core.records import (
     LIVE,
     TYPES,
-    Cause,
     Encoding,
     Entry,
     Kind,
@@ -23,11 +22,10 @@ from holdfast.core.records import (
     Outcome,
     Record,
     Scope,
-    State,
     Subject,
     Usage,
 )
-from holdfast.core.rules import BIN, Labels, labels_of
+from holdfast.core.rules import Labels, labels_of
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
 from holdfast.ports.work import Lease
@@ -35,11 +33,12 @@ from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import AgainError, Database, Transaction
 from holdfast.storage.relational.moves import (
     Mover,
-    ThingRow,
     find_standing,
     held_of,
     is_removed,
     model_code,
+    prune_oldest,
+    recycle_expired,
     removed_until,
     standing_holds,
     unique,
@@ -47,7 +46,6 @@ from holdfast.storage.relational.moves import (
 from holdfast.storage.relational.profiles import SQL as RULES
 from holdfast.storage.relational.profiles import Profiles, check_rules
 from holdfast.storage.relational.record_rows import (
-    STATES,
     FactsRow,
     RecordRow,
     as_record,
@@ -78,14 +76,6 @@ class EncodingRow(NamedTuple):
     model: str | None
     vectors: bytes | None
     terms: bytes
-
-
-class ExpiredRow(NamedTuple):
-    """A record whose time is over."""
-
-    id: str
-    state: str
-    version: int
 
 
 class SqlRecords:
@@ -146,9 +136,9 @@ class SqlRecords:
             for entry in entries:
                 mover.make_way(kind, entry.record.name)
             if excess(tally.usage(maximum), len(stored), size):
-                _recycle_expired(tx, mover, number, kind, now)
+                recycle_expired(tx, mover, number, kind, now)
             while problem := excess(tally.usage(maximum), len(stored), size):
-                moved, kept = _prune(tx, mover, number, kind, now) if prune else ([], None)
+                moved, kept = prune_oldest(tx, mover, number, kind, now) if prune else ([], None)
                 if kept is not None and not moved:
                     raise _KeptError(problem, *kept)
                 if not moved:
@@ -360,30 +350,6 @@ class _KeptError(Exception):
         self.problem, self.move, self.hold = problem, move, hold
 
 
-def _prune(
-    tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int
-) -> tuple[list[str], tuple[Move, Hold] | None]:
-    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
-    hold kept from it.
-    """
-    most = prune_count(mover.tally(kind).memories)
-    reason = "pruned: the quota was reached"
-    moved: list[str] = []
-    kept: tuple[Move, Hold] | None = None
-    for row in tx.all(ThingRow, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most)):
-        if len(moved) == most:
-            break
-        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
-        hold = None
-        if mover.holds:
-            hold = standing(held_of(mover.subject, row.agent_id, row.session_id, row.id, row.metadata), mover.holds)
-        if hold is not None:
-            kept = kept or (move, hold)
-        elif mover.move(move) is Outcome.DONE:
-            moved.append(row.id)
-    return moved, kept
-
-
 def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> None:
     """Bring a record back from cold storage within the transaction that changes it."""
     mover = Mover(tx, record.scope.subject, number, now=record.updated_at)
@@ -409,14 +375,6 @@ def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
                 f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
                 f"leave the tag in its metadata, or release the hold first: holdfast hold release {hold.id}"
             )
-
-
-def _recycle_expired(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> None:
-    """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
-    reason = "its time was over, and its place was wanted"
-    for row in tx.all(ExpiredRow, SQL["expired"], (*key_range(subject, kind), now)):
-        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
-        mover.move(move)
 
 
 def _hide_removed(tx: Transaction, record: Record) -> Record:

@@ -6,10 +6,10 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -20,9 +20,6 @@ from holdfast.core.errors import (
     HoldfastError,
     NotAStoreError,
     StorageError,
-    StoreBusyError,
-    StoreFullError,
-    StoreReadOnlyError,
     StoreTooNewError,
     StoreUnavailableError,
 )
@@ -33,26 +30,20 @@ from holdfast.storage.objects.disk import NO_ROOM
 from holdfast.storage.relational.database import (
     Bindings,
     DuplicateError,
-    Makers,
     Question,
     R,
-    Row,
     RowType,
     T,
     migrations,
-    row_maker,
-    statements,
 )
+from holdfast.storage.sqlite.errors import in_our_words
 from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
+from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
-_PACKAGE: Final = "holdfast.storage.sqlite"
 _IDLE_READERS: Final = 8
 #: How long emptying the log waits for others to end what they are reading or writing.
 _SCRUB_SECONDS: Final = 2.0
-_TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
-_SQL: Final = statements(_PACKAGE)
-_MAKERS: Final[Makers] = {}
 #: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
 _STEPS: Final = 4_000
 #: How often a write that waits for this process's own writers looks at the deadline.
@@ -285,7 +276,7 @@ class Database:
             self._only_read = ReadOnlyFile(self.path, configure)
             self._writer = self._only_read.connect()
             try:
-                if self._version(self._writer) < migrations(_PACKAGE)[-1].number:
+                if self._version(self._writer) < migrations(PACKAGE)[-1].number:
                     self._only_read.refuse()
             except BaseException:
                 self._writer.close()
@@ -304,7 +295,7 @@ class Database:
         if version == 0:
             self._before_new()
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-        steps = migrations(_PACKAGE)
+        steps = migrations(PACKAGE)
         if version < steps[-1].number or connection.pragma("journal_mode") != "wal":
             self._to_wal(connection, new=version == 0)
         self._configure(connection)
@@ -333,7 +324,7 @@ class Database:
                 f"{self.path} is an SQLite database, but not Holdfast's; "
                 "name another file in HOLDFAST_URL or HOLDFAST_HOME"
             )
-        newest = migrations(_PACKAGE)[-1].number
+        newest = migrations(PACKAGE)[-1].number
         if version > newest:
             raise StoreTooNewError(
                 f"{self.path} has schema version {version}, this version of Holdfast knows up to {newest}; "
@@ -389,149 +380,7 @@ class Database:
             if isinstance(problem, apsw.InterruptError | apsw.BusyError):
                 check_deadline()
             full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
-            raise self._in_our_words(apsw.FullError() if full else problem) from problem
-
-    def _in_our_words(self, problem: apsw.Error) -> StorageError:
-        match problem:
-            case apsw.BusyError() | apsw.LockedError():
-                return StoreBusyError(
-                    f"{self.path} was kept busy by other writers for over {self._busy_seconds:g} s; try again"
-                )
-            case apsw.FullError():
-                return StoreFullError(f"no room to write {self.path}: the disk is full; free some space and try again")
-            case apsw.ReadOnlyError() | apsw.PermissionsError():
-                return StoreReadOnlyError(
-                    f"{self.path} cannot be written: {problem}; check the permissions of the folder"
-                )
-            case apsw.NotADBError() | apsw.CorruptError():
-                return NotAStoreError(
-                    f"{self.path} is not a Holdfast database, or is damaged ({problem}); "
-                    "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
-                )
-            case apsw.CantOpenError():
-                return StoreUnavailableError(
-                    f"cannot open {self.path}: {problem}; check that its folder can be written"
-                )
-            case _:
-                return StorageError(f"the store {self.path} failed: {problem}")
-
-
-class SqliteTransaction:
-    """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
-
-    __slots__ = ("__weakref__", "_after", "author", "connection")
-    is_alone = True
-
-    def __init__(self, connection: apsw.Connection, author: str = PYTHON) -> None:
-        self.connection = connection
-        self.author = author
-        self._after: list[Callable[[], object]] = []
-
-    def _execute(self, statement: str, bindings: Bindings) -> apsw.Cursor:
-        try:
-            return self.connection.execute(_SQL[statement], bindings)
-        except apsw.ConstraintError as problem:
-            raise _duplicate(problem) from problem
-
-    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
-        """The rows of a statement as they come."""
-        cursor = self._execute(statement, bindings)
-        if (row, statement) not in _MAKERS:
-            try:
-                columns = [name for name, *_ in cursor.get_description()]
-            except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
-                return iter(())
-            _MAKERS[row, statement] = row_maker(row, statement, columns)
-        return map(_MAKERS[row, statement], cursor)
-
-    def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
-        """All rows of a statement."""
-        return list(self.each(row, statement, bindings))
-
-    def find(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R | None:
-        """The first row of a statement, if there is one."""
-        return next(self.each(row, statement, bindings), None)
-
-    def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
-        """The one row of the statement that a transaction was begun with: here it is asked now."""
-        (found,) = self.all(row, statement, bindings)
-        return found
-
-    def expect(self, row: Row) -> None:
-        """Nothing to remember: asking costs next to nothing."""
-
-    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
-        """What a statement of one column gives."""
-        return [value for (value,) in self._execute(statement, bindings)]
-
-    def value(self, statement: str, bindings: Bindings = ()) -> Any:
-        """What a statement of one column gives first; ``None`` if there is nothing."""
-        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
-
-    def number(self, statement: str, bindings: Bindings = ()) -> int:
-        """The number that a statement gives in its one row."""
-        return int(self.value(statement, bindings))
-
-    def run(self, statement: str, bindings: Bindings = ()) -> int:
-        """Carry out a statement; how many rows it changed."""
-        self._execute(statement, bindings)
-        return self.connection.changes()
-
-    def later(self, statement: str, bindings: Bindings = ()) -> None:
-        """Carry out a statement: here nothing is waited for."""
-        self.run(statement, bindings)
-
-    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
-        """Carry out a statement for each of many bindings."""
-        try:
-            self.connection.executemany(_SQL[statement], many)
-        except apsw.ConstraintError as problem:
-            raise _duplicate(problem) from problem
-
-    def attempt(self) -> AbstractContextManager[None]:
-        """A statement that fails undoes itself."""
-        return nullcontext()
-
-    def number_of(self, subject: Subject) -> int | None:
-        """The number of a subject that has been seen before."""
-        number: int | None = self.value("records.subject_no", (subject,))
-        return number
-
-    def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
-        """The number of a subject, seen before or not."""
-        number = self.number_of(subject)
-        return self.number("records.new_subject", (subject, alias)) if number is None else number
-
-    def lock_subject(self, number: int) -> None:
-        """There is one writer at a time."""
-
-    def lock_tenant(self, tenant: str) -> None:
-        """There is one writer at a time."""
-
-    def lock(self, what: str) -> None:
-        """There is one writer at a time."""
-
-    def then(self, do: Callable[[], object]) -> None:
-        """Do something once the transaction is committed."""
-        self._after.append(do)
-
-    def run_after(self) -> None:
-        """It is committed: do what was to be done then."""
-        for do in self._after:
-            do()
-
-    def mark(self) -> int:
-        """Where a part of it begins."""
-        return len(self._after)
-
-    def go_back(self, mark: int) -> None:
-        """A part of it was undone."""
-        del self._after[mark:]
-
-
-def _duplicate(problem: apsw.ConstraintError) -> Exception:
-    """``DuplicateError`` if a statement failed because something would be there twice; else the problem itself."""
-    return DuplicateError(str(problem)) if getattr(problem, "extendedresult", None) in _TWICE else problem
+            raise in_our_words(apsw.FullError() if full else problem, self.path, self._busy_seconds) from problem
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.database import Database, migrations
 from holdfast.storage.relational.restore.rows import SqlMerger
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
-from holdfast.storage.sqlite.database import SqliteTransaction
+from holdfast.storage.sqlite.transactions import SqliteTransaction
 from holdfast.storage.transfer.sqlite import SqliteReader, SqliteSource, SqliteWriter, trial_store
 
 if TYPE_CHECKING:

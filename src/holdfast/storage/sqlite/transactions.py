@@ -1,0 +1,145 @@
+"""A transaction of SQLite: statements by their names, each carried out at once by the one writer or a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import apsw
+
+from holdfast.core.audit import PYTHON
+from holdfast.core.records import Subject
+from holdfast.storage.relational.database import (
+    Bindings,
+    DuplicateError,
+    Makers,
+    R,
+    Row,
+    RowType,
+    row_maker,
+    statements,
+)
+
+PACKAGE: Final = "holdfast.storage.sqlite"
+_SQL: Final = statements(PACKAGE)
+_MAKERS: Final[Makers] = {}
+_TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
+
+
+class SqliteTransaction:
+    """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
+
+    __slots__ = ("__weakref__", "_after", "author", "connection")
+    is_alone = True
+
+    def __init__(self, connection: apsw.Connection, author: str = PYTHON) -> None:
+        self.connection = connection
+        self.author = author
+        self._after: list[Callable[[], object]] = []
+
+    def _execute(self, statement: str, bindings: Bindings) -> apsw.Cursor:
+        try:
+            return self.connection.execute(_SQL[statement], bindings)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
+        """The rows of a statement as they come."""
+        cursor = self._execute(statement, bindings)
+        if (row, statement) not in _MAKERS:
+            try:
+                columns = [name for name, *_ in cursor.get_description()]
+            except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
+                return iter(())
+            _MAKERS[row, statement] = row_maker(row, statement, columns)
+        return map(_MAKERS[row, statement], cursor)
+
+    def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
+        """All rows of a statement."""
+        return list(self.each(row, statement, bindings))
+
+    def find(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R | None:
+        """The first row of a statement, if there is one."""
+        return next(self.each(row, statement, bindings), None)
+
+    def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
+        """The one row of the statement that a transaction was begun with: here it is asked now."""
+        (found,) = self.all(row, statement, bindings)
+        return found
+
+    def expect(self, row: Row) -> None:
+        """Nothing to remember: asking costs next to nothing."""
+
+    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
+        """What a statement of one column gives."""
+        return [value for (value,) in self._execute(statement, bindings)]
+
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        """What a statement of one column gives first; ``None`` if there is nothing."""
+        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
+
+    def number(self, statement: str, bindings: Bindings = ()) -> int:
+        """The number that a statement gives in its one row."""
+        return int(self.value(statement, bindings))
+
+    def run(self, statement: str, bindings: Bindings = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        self._execute(statement, bindings)
+        return self.connection.changes()
+
+    def later(self, statement: str, bindings: Bindings = ()) -> None:
+        """Carry out a statement: here nothing is waited for."""
+        self.run(statement, bindings)
+
+    def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
+        """Carry out a statement for each of many bindings."""
+        try:
+            self.connection.executemany(_SQL[statement], many)
+        except apsw.ConstraintError as problem:
+            raise _duplicate(problem) from problem
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A statement that fails undoes itself."""
+        return nullcontext()
+
+    def number_of(self, subject: Subject) -> int | None:
+        """The number of a subject that has been seen before."""
+        number: int | None = self.value("records.subject_no", (subject,))
+        return number
+
+    def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
+        """The number of a subject, seen before or not."""
+        number = self.number_of(subject)
+        return self.number("records.new_subject", (subject, alias)) if number is None else number
+
+    def lock_subject(self, number: int) -> None:
+        """There is one writer at a time."""
+
+    def lock_tenant(self, tenant: str) -> None:
+        """There is one writer at a time."""
+
+    def lock(self, what: str) -> None:
+        """There is one writer at a time."""
+
+    def then(self, do: Callable[[], object]) -> None:
+        """Do something once the transaction is committed."""
+        self._after.append(do)
+
+    def run_after(self) -> None:
+        """It is committed: do what was to be done then."""
+        for do in self._after:
+            do()
+
+    def mark(self) -> int:
+        """Where a part of it begins."""
+        return len(self._after)
+
+    def go_back(self, mark: int) -> None:
+        """A part of it was undone."""
+        del self._after[mark:]
+
+
+def _duplicate(problem: apsw.ConstraintError) -> Exception:
+    """``DuplicateError`` if a statement failed because something would be there twice; else the problem itself."""
+    return DuplicateError(str(problem)) if getattr(problem, "extendedresult", None) in _TWICE else problem
