@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.shell import Shell
+from clocks import FakeClock
+from holdfast import Holdfast
 from holdfast.edges.cli.app import app
 
 HELP = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
@@ -114,8 +117,6 @@ def test_memories_are_listed_newest_first_with_filters_and_page_by_page(shell: S
 def test_a_long_list_is_read_to_its_end(shell: Shell) -> None:
     for n in range(3):
         shell.ok("add", f"Number {n}", "-u", "alice")
-    from holdfast import Holdfast
-
     with Holdfast.open(home=shell.home) as engine:
         engine.manager("alice", "cli").add_many([f"Note {n}" for n in range(250)])
     assert len(shell.json("list", "-u", "alice", "--limit", "1000")) == 253
@@ -136,7 +137,7 @@ def test_a_memory_is_updated_and_what_is_not_given_stays(shell: Shell) -> None:
 
 
 def test_users_are_listed_by_tenant(shell: Shell) -> None:
-    assert "nobody" in shell.ok("user", "list") or "anybody" in shell.ok("user", "list")
+    assert shell.ok("user", "list") == "No memories are kept of anybody in this tenant.\n"
     for user in ("bob", "alice"):
         shell.ok("add", "Likes tea", "-u", user)
     shell.ok("add", "Likes tea", "-u", "eve", "--tenant", "acme")
@@ -146,3 +147,37 @@ def test_users_are_listed_by_tenant(shell: Shell) -> None:
     (head, first, _) = shell.ok("user", "list").splitlines()
     assert head.split() == ["user", "memories", "sessions", "last", "active"]
     assert first.split()[:3] == ["alice", "1", "0"]
+
+
+# --- a clock that is ahead, a store that was lost ---------------------------------------------------------------------
+
+
+def test_under_a_clock_that_is_ahead_the_bin_is_not_empty_and_what_is_in_it_waits(
+    shell: Shell,
+) -> None:
+    with Holdfast.open(home=shell.home, clock=FakeClock(datetime.now(UTC) - timedelta(days=400))) as engine:
+        memory = engine.manager("alice", "cli")
+        memory_id = memory.add("Likes tea")["memory_id"]
+        memory.delete(memory_id)
+    listed = shell.ok("recycle", "list")
+    assert "empty" not in listed
+    assert "1 thing must wait" in listed
+    for restore in (("restore", memory_id, "-u", "alice"), ("recycle", "restore", "--memory", memory_id)):
+        code, error = shell.error(*restore)
+        assert (code, error["code"]) == (4, "clock")
+        assert "no longer be restored" not in error["message"]
+        assert "check the clock" in error["message"]
+
+
+@pytest.mark.parametrize("command", [("backup", "list"), ("backup", "verify", "latest")], ids=" ".join)
+def test_looking_at_the_backups_of_a_lost_store_makes_no_file(shell: Shell, command: tuple[str, ...]) -> None:
+    shell.ok("add", "Likes tea", "-u", "alice")
+    shell.ok("backup", "create")
+    for file in shell.home.glob("holdfast.db*"):
+        file.unlink()
+    shell.ok(*command)
+    assert not list(shell.home.glob("holdfast.db*"))
+    assert shell.error("search", "tea", "-u", "alice")[1]["message"].endswith(
+        "begin with an empty store: use --new-store"
+    )
+    assert shell.json("search", "tea", "-u", "alice", "--new-store") == []

@@ -123,6 +123,12 @@ class ConflictError(HoldfastError):
     code = "conflict"
 
 
+class ExpiredError(ConflictError):
+    """Its time in the recycle bin is over by the clock; it can no longer be restored."""
+
+    code = "expired"
+
+
 class StaleError(ConflictError):
     """Another writer changed the record since it was read; nothing was changed. Read it again and retry."""
 

@@ -11,6 +11,7 @@ from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
+    ExpiredError,
     HoldfastError,
     InvalidInputError,
     NotFoundError,
@@ -184,7 +185,7 @@ class Recycle:
         if session is None:
             return Outcome.STALE
         if session.purge_at is not None and session.purge_at <= now:
-            raise ConflictError(
+            raise ExpiredError(
                 f"session {session.session_id!r} was in the recycle bin until {iso(session.purge_at)}; "
                 "it can no longer be restored"
             )
@@ -343,7 +344,7 @@ class _Restored:
 def restore_move(record: Record, now: int) -> Move:
     """The move that brings a record back. If its time is over, that counts anew: it would be gone at once otherwise."""
     if record.purge_at is not None and record.purge_at <= now:
-        raise ConflictError(
+        raise ExpiredError(
             f"memory {record.id} was in the recycle bin until {iso(record.purge_at)}; it can no longer be restored"
         )
     over = record.hidden_from is not None and record.hidden_from <= now

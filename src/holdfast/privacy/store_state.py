@@ -63,7 +63,7 @@ class StoreState:
         """``StoreLostError`` if a store is to be made where there was one that held data."""
         note = self.read()
         if note is not None and note.held_data:
-            raise StoreLostError(self.describe_loss(note))
+            raise StoreLostError(self.describe_loss(note), needs=("new_store",))
 
     def check_present(self, identity: IdentityStore) -> None:
         """``StoreLostError`` if the store is empty, and is not the one that held data there."""
@@ -71,7 +71,7 @@ class StoreState:
         if note is None or known is None or not note.held_data or note.id == known.store:
             self._noted = note is not None and known is not None and note.held_data
         elif not identity.has_data():
-            raise StoreLostError(self.describe_loss(note))
+            raise StoreLostError(self.describe_loss(note), needs=("new_store",))
 
     def describe_loss(self, note: Note) -> str:
         """That a store is missing, and what to do."""
@@ -83,8 +83,7 @@ class StoreState:
         )
         return (
             f"the store {self._url} held memories on {note.noted_at[:16]}, and there is nothing now; no new store was "
-            f"made. Bring it back, or correct HOLDFAST_URL; {restore}; to begin with an empty store: "
-            "holdfast --new-store COMMAND (new_store=True)"
+            f"made. Bring it back, or correct HOLDFAST_URL; {restore}; or begin with an empty store"
         )
 
     def begin_anew(self, identity: Identity, *, now: int) -> bool:

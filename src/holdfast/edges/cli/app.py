@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import ExpiredError, HoldfastError
 from holdfast.edges.cli.call import Call
 from holdfast.edges.cli.options import DEFAULT_TENANT, everywhere, of_tenant, only_json
 from holdfast.edges.cli.outcomes import ExitCode, report, report_failure
@@ -120,7 +120,10 @@ def command(
             with ExitStack() as stack:
                 stack.enter_context(acting_as(check_author(given.get("author")) or CLI))
                 call = Call(stack, given)
-                found = function(call, **{key: values[key] for key in names})
+                try:
+                    found = function(call, **{key: values[key] for key in names})
+                except ExpiredError as problem:
+                    raise call.explain_wait() or problem from problem
             output = found if isinstance(found, Output) else Output(found)
             write(output, render, as_json=call.as_json)
             if output.code:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.core.errors import ConfirmationNeededError
+from holdfast.core.errors import ClockError, ConfirmationNeededError
 from holdfast.edges.cli.options import DEFAULT_TENANT
 from holdfast.edges.cli.output import Part, error_console, write_parts
 
@@ -40,6 +40,8 @@ class Call:
         """What the store is opened for; ``--new-store`` goes before it."""
         self.quiet = False
         """Whether warnings are kept off stderr. With ``--json`` they always are."""
+        self.only_reads = False
+        """Whether no file is left behind where there was no store."""
 
     @property
     def tenant(self) -> str:
@@ -86,6 +88,8 @@ class Call:
         from holdfast.engine import Holdfast  # noqa: PLC0415 - see above
 
         self._stack.enter_context(_warnings_on_stderr(quiet=self.quiet or self.as_json))
+        if self.only_reads and self.settings.url.startswith("sqlite:"):
+            self._stack.callback(_remove_new_file, *_look_for_file(self.settings.url))
         purpose: Purpose = "new" if self.is_new_store else self.purpose
         return self._stack.enter_context(Holdfast(self.settings, tenant=self.tenant, purpose=purpose))
 
@@ -137,6 +141,12 @@ class Call:
         write_parts(error_console(), parts)
         typer.confirm(question, err=True, abort=True)
 
+    def explain_wait(self) -> ClockError | None:
+        """Why what is past its time waits in the recycle bin; ``None`` where the store believes the clock."""
+        belief = self.engine.trust.look(self.engine.parts.now())
+        words = "its time in the recycle bin is over by this clock alone, so that it waits there"
+        return None if belief.is_whole else ClockError(f"{words}: {belief.explain()}")
+
     @contextmanager
     def progress(self, doing: str, total: int | None) -> Iterator[Callable[[int], None]]:
         """A bar on stderr up to ``total`` (or without an end), gone afterwards; what is yielded advances it."""
@@ -147,6 +157,18 @@ class Call:
         with Progress(*columns, console=error_console(), transient=True, disable=hidden) as bar:
             task = bar.add_task(doing, total=total)
             yield lambda count: bar.advance(task, count)
+
+
+def _look_for_file(url: str) -> tuple[Path, bool]:
+    from holdfast.settings import sqlite_path  # noqa: PLC0415 - see above
+
+    path = sqlite_path(url)
+    return path, path.exists()
+
+
+def _remove_new_file(path: Path, existed: bool) -> None:  # noqa: FBT001 - called when the command ends
+    for suffix in () if existed else ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 _PARTS = ("user", "agent", "session", "memory")

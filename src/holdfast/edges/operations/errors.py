@@ -25,7 +25,9 @@ _CODES: Final[Mapping[int, str]] = {
     401: "unauthenticated",
     403: "forbidden",
     404: "not_found",
-    409: "quota_exceeded conflict stale lease_lost rules_changed plan_changed agent_removed request_in_progress",
+    409: (
+        "quota_exceeded conflict expired stale lease_lost rules_changed plan_changed agent_removed request_in_progress"
+    ),
     410: "key_destroyed",
     413: "request_too_large",
     422: (

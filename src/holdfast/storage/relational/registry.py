@@ -11,7 +11,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.decisions import removal_reason
-from holdfast.core.errors import ConflictError, HeldError, NotFoundError, StaleError
+from holdfast.core.errors import ConflictError, ExpiredError, HeldError, NotFoundError, StaleError
 from holdfast.core.holds import Held, Hold, standing
 from holdfast.core.records import Cause, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
@@ -138,7 +138,7 @@ class SqlRegistry:
             if known.state is not State.RECYCLED:
                 raise ConflictError(f"{sort} {entry_id!r} is not in the recycle bin; nothing to restore")
             if _is_over(known, now):
-                raise ConflictError(
+                raise ExpiredError(
                     f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}; "
                     "it can no longer be restored"
                 )

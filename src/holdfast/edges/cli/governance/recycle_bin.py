@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 from rich.text import Text
@@ -11,7 +11,7 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
 from holdfast.edges.cli.options import SCOPE, Limit, OfUser, flag, of_scope, option
-from holdfast.edges.cli.output import Cell, Rows, cut, list_of, plural
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, cut, list_of, plural, warn
 
 #: What is brought back, if several things are named (the first counts), and what may say which one is meant.
 _NARROWED: Final = {
@@ -65,7 +65,17 @@ def _describe(item: Mapping[str, Any]) -> str:
 )
 def list_bin(call: Call, *, user: OfUser = None, limit: Limit = 100) -> Any:
     """List what is in the recycle bin with the days it has left; what leaves first is first."""
-    return call.engine.recycle.list(user_id=user, limit=limit)
+    found = call.engine.recycle.list(user_id=user, limit=limit)
+    if found or call.as_json or call.explain_wait() is None:
+        return found
+    plan: Any = call.engine.sweep(dry_run=True)
+    return Output(found, lambda _: _show_waiting(plan)) if plan.waiting else found
+
+
+def _show_waiting(plan: Any) -> Iterator[Part]:
+    waiting = plural(plan.waiting.records, "thing")
+    yield warn(f"Nothing in the recycle bin has time left by this clock, but {waiting} must wait:")
+    yield f"{plan.waiting.belief.explain()}."
 
 
 @command(

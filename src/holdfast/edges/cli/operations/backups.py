@@ -111,7 +111,7 @@ def _describe_trial(one: Mapping[str, Any]) -> Text:
 )
 def list_backups(call: Call) -> Any:
     """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
-    call.purpose = "restore"
+    call.purpose, call.only_reads = "restore", True
     return [one.as_dict() for one in call.engine.backups.list()]
 
 
@@ -152,7 +152,7 @@ def verify(
     Only one that was restored on trial counts as good, and only when a later one is good may an old one go. Ends with
     exit code 3 if something is wrong, and says what.
     """
-    call.purpose = "restore"
+    call.purpose, call.only_reads = "restore", True
     backups = call.engine.backups
     chosen = _latest(call.engine) if which == _LATEST else which
     # One that cannot be trusted has no number here: that is for verify to tell of.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
-from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, StoreFullError
+from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
 from holdfast.core.holds import Hold, standing
 from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
@@ -237,7 +237,7 @@ class SqlHistory:
                 return False
             if row.purge_at <= now:
                 until = iso(row.purge_at)
-                raise ConflictError(
+                raise ExpiredError(
                     f"message {message_id} was in the recycle bin until {until}; it can no longer be restored"
                 )
             if is_removed(tx, subject.tenant, row.agent_id):
