@@ -22,3 +22,8 @@ def set_scale(scale: float) -> None:
 def times(count: int, engine_name: str = "sqlite") -> int:
     """How often to try something that ``make test`` tries ``count`` times; a quarter of it on a server, which takes longer."""
     return max(1, round(count * _scale * (1 if engine_name == "sqlite" else 0.25)))
+
+
+def stride(engine_name: str) -> int:
+    """At every how manieth effect to let a process die. What it does is the same on every engine, and a server takes longer."""
+    return 1 if engine_name == "sqlite" or _scale == SOAK else 3

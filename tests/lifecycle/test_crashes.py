@@ -20,6 +20,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from effort import soak, stride
 from holdfast import Holdfast
 from holdfast.core.records import Subject
 from homes import Homes
@@ -235,8 +236,9 @@ def settled(home: Path, clock: FakeClock) -> Picture:
         return picture(holdfast)
 
 
+@soak
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_at_any_effect_is_made_good(homes: Homes, name: str) -> None:
+def test_a_crash_at_any_effect_is_made_good(homes: Homes, engine_name: str, name: str) -> None:
     scenario = SCENARIOS[name]
     clock = FakeClock()
     before = homes.new("before")
@@ -268,7 +270,7 @@ def test_a_crash_at_any_effect_is_made_good(homes: Homes, name: str) -> None:
             raise AssertionError(f"{where}: {problem}") from problem
         assert found in right, where
         homes.remove(home)
-        effects += 1
+        effects += stride(engine_name)
     assert effects > 0
 
 

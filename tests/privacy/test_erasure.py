@@ -13,6 +13,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from effort import soak, stride
 from holdfast import HeldError, Holdfast
 from holdfast.core.errors import InvalidInputError, LedgerError, ObjectStoreUnavailableError
 from holdfast.privacy.erasure import Erasure
@@ -126,7 +127,10 @@ def burning(holdfast: Holdfast, at: int) -> Fuse:
     return fuse
 
 
-def test_a_crash_at_any_effect_is_made_good_by_opening_and_by_erasing_again(homes: Homes, clock: FakeClock) -> None:
+@soak
+def test_a_crash_at_any_effect_is_made_good_by_opening_and_by_erasing_again(
+    homes: Homes, clock: FakeClock, engine_name: str
+) -> None:
     before, sentinel = homes.new("before"), Sentinel()
     with Holdfast.open(home=before, clock=clock) as holdfast:
         remember_others(holdfast)
@@ -155,7 +159,7 @@ def test_a_crash_at_any_effect_is_made_good_by_opening_and_by_erasing_again(home
             assert again.audit.verify(), where
         assert sentinel.hits(homes, home) == [], where
         homes.remove(home)
-        effects += 1
+        effects += stride(engine_name)
     assert effects > 6
 
 

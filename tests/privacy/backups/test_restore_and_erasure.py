@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import soak, times
+from effort import soak, stride, times
 from holdfast import Holdfast
 from holdfast.core.errors import KeyDestroyedError, NotFoundError
 from holdfast.core.records import KIND_BITS
@@ -63,6 +63,7 @@ def prepare(home: Path, clock: FakeClock) -> str:
     return backup.id
 
 
+@soak
 def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
     homes: Homes, clock: FakeClock, engine_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_crash_at_any_effect_is_made_good_by_restoring_again(
             again.sweep()
             check_sound(again)
         homes.remove(home)
-        effects += 1 if engine_name == "sqlite" else 4  # what is done is the same, and a copy takes longer
+        effects += stride(engine_name)
     assert effects > 5
 
 
