@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.audit import Action
 from holdfast.core.chain import Entry as AuditEntry
@@ -19,55 +19,37 @@ from holdfast.ports.conversations import Turn
 from holdfast.ports.registry import Registered
 
 
-def explain_record(
-    record: Record,
-    life: Life,
-    holds: list[Hold],
-    entries: list[AuditEntry],
-    now: int,
-    *,
-    derived: Sequence[str] = (),
-    agent: Registered | None = None,
-) -> dict[str, Any]:
-    """All that can be said of a record that is still there, in whatever state, and what was derived from it. ``agent``
-    is the one that it follows, if that was removed.
-    """
-    standing = record_facts(record)
-    coming = next_move(standing, life, now)
+class Links(NamedTuple):
+    """What is known of a memory beside itself."""
+
+    entries: list[AuditEntry]
+    """What the audit chain says of it."""
+    derived: Sequence[str]
+    """What was derived from it."""
+    agent: Registered | None
+    """The agent that it follows, if that was removed."""
+
+
+def explain_record(record: Record, life: Life, holds: list[Hold], links: Links, now: int) -> dict[str, Any]:
+    """All that can be said of a record that is still there, in whatever state."""
+    facts = record_facts(record)
+    coming = next_move(facts, life, now)
     if coming is not None and record.aged_from not in (None, record.dated_at):
         anew = coming.reason.replace("after it was made", _BACK).replace("after it ended", _BACK)
         coming = coming._replace(reason=anew)
-    kept = [hold for hold in holds if hold.covers(standing.thing)]
-    return _explain(
-        record,
-        standing,
-        life,
-        what=f"{record.kind} memory",
-        coming=coming,
-        kept=kept,
-        entries=entries,
-        now=now,
-        derived=derived,
-        agent=agent,
-    )
+    kept = [hold for hold in holds if hold.covers(facts.thing)]
+    return _explain(record, life, kept, links, now, what=f"{record.kind} memory", coming=coming)
 
 
-def explain_message(
-    turn: Turn,
-    life: Life,
-    holds: list[Hold],
-    entries: list[AuditEntry],
-    now: int,
-    *,
-    derived: Sequence[str] = (),
-    agent: Registered | None = None,
-) -> dict[str, Any]:
+def explain_message(turn: Turn, life: Life, holds: list[Hold], links: Links, now: int) -> dict[str, Any]:
     """All that can be said of a message of the conversation history. It lives and goes with its session, unless it was
     deleted by itself; ``holds`` are those that keep it.
     """
     message, session, purge_at = turn
     tenant, user_id = session.subject.tenant, session.subject.user_id
-    binned = None if purge_at is None else next((e for e in reversed(entries) if e.action == Action.RECYCLED), None)
+    binned = (
+        None if purge_at is None else next((e for e in reversed(links.entries) if e.action == Action.RECYCLED), None)
+    )
     record = Record(
         id=message.id,
         kind=MemoryType.SHORT_TERM,
@@ -83,39 +65,19 @@ def explain_message(
         purge_at=session.purge_at if purge_at is None else purge_at,
         reason=session.reason if binned is None else binned.detail.get("reason"),
     )
-    standing = record_facts(record)._replace(kind=HISTORY)
-    coming = next_move(standing, life, now)
+    coming = next_move(record_facts(record)._replace(kind=HISTORY), life, now)
     if coming is not None:
         coming = coming._replace(reason=coming.reason.replace("it was last active", "its session was last active"))
-    return _explain(
-        record,
-        standing,
-        life,
-        what="message",
-        coming=coming,
-        kept=holds,
-        entries=entries,
-        now=now,
-        derived=derived,
-        agent=agent,
-    )
+    return _explain(record, life, holds, links, now, what="message", coming=coming)
 
 
 def _explain(
-    record: Record,
-    standing: RecordFacts,
-    life: Life,
-    *,
-    what: str,
-    coming: Decision | None,
-    kept: list[Hold],
-    entries: list[AuditEntry],
-    now: int,
-    derived: Sequence[str],
-    agent: Registered | None,
+    record: Record, life: Life, kept: list[Hold], links: Links, now: int, *, what: str, coming: Decision | None
 ) -> dict[str, Any]:
+    entries, derived, agent = links
     if agent is not None and record.state in LIVE:
-        coming = min((one for one in (coming, _follow_agent(standing, agent)) if one), key=lambda one: one.due_at)
+        after = _follow_agent(record_facts(record), agent)
+        coming = after if coming is None else min(coming, after, key=lambda one: one.due_at)
     else:
         agent = None
     over = record.hidden_from is not None and record.hidden_from <= now

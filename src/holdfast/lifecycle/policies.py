@@ -51,7 +51,7 @@ def read_policies(path: Path) -> tuple[list[dict[str, Any]], bool]:
     read = [_policy(policy, f"{path}, policy {place}") for place, policy in enumerate(policies, 1)]
     seen: dict[tuple[Any, ...], int] = {}
     for place, policy in enumerate(read, 1):
-        first = seen.setdefault(_policy_files_whose(policy), place)
+        first = seen.setdefault(_scope_key(policy), place)
         if first != place:
             raise InvalidRuleError(f"{path}: policies {first} and {place} are for the same kind and scope; keep one")
     return read, exclusive
@@ -76,7 +76,7 @@ def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return policy
 
 
-def _policy_files_whose(rule: Mapping[str, Any]) -> tuple[Any, ...]:
+def _scope_key(rule: Mapping[str, Any]) -> tuple[Any, ...]:
     return (rule["memory_type"], *(rule.get(part) for part in SCOPE))
 
 

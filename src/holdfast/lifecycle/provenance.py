@@ -1,4 +1,4 @@
-"""What was derived from what, and forgetting all that came from one source, through the recycle bin."""
+"""Finds what was derived from what, and sends all that came from one source to the recycle bin."""
 
 from __future__ import annotations
 

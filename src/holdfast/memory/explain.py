@@ -25,7 +25,7 @@ from holdfast.core.records import (
 )
 from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, labels_of, terms_to_dict
 from holdfast.core.times import DAY, SECOND, describe_duration, iso
-from holdfast.lifecycle.explanation import explain_gone, explain_message, explain_record, explain_waiting
+from holdfast.lifecycle.explanation import Links, explain_gone, explain_message, explain_record, explain_waiting
 from holdfast.lifecycle.holds import as_held_message, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
@@ -208,7 +208,7 @@ def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | Non
         life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
         derived = _live_derived(parts, found.scope.subject, memory_id)
         agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
-        said = explain_record(found, life, parts.holds.list(tenant), entries, now, derived=derived, agent=agent)
+        said = explain_record(found, life, parts.holds.list(tenant), Links(entries, derived, agent), now)
         return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
     if subject is None:
         raise NotFoundError(
@@ -244,10 +244,12 @@ def explain_turn(parts: Services, turn: Turn) -> ExplainResult:
         turn,
         parts.rules.life(HISTORY, scope, session.id),
         holds,
-        parts.audit.of_item(session.subject, message.id),
+        Links(
+            parts.audit.of_item(session.subject, message.id),
+            _live_derived(parts, session.subject, message.id),
+            parts.removed_agent(scope),
+        ),
         now,
-        derived=_live_derived(parts, session.subject, message.id),
-        agent=parts.removed_agent(scope),
     )
     return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
 

@@ -1,4 +1,4 @@
-"""Surveys: what is due in a tenant at a moment. Counted when one is made, read from the store when it is asked for."""
+"""What is due in a tenant at a moment. It is counted at once, and read from the store when it is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exclusions: who and what a sweep passes over, because a hold stands or because a person is to look first."""
+"""Who and what a sweep leaves out, because of a hold or because a person has to confirm it first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Courtesy: what can wait makes way for who is waiting."""
+"""The priority of processes that work in the background."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What leaves with a sweep beside memories and conversations: single messages, agents and tools, and what is a removed
-agent's own and has not followed it yet.
+"""What a sweep removes beside memories and conversations: single messages, agents, tools, and what belongs to a removed
+agent and has not followed it yet.
 """
 
 from __future__ import annotations
