@@ -13,9 +13,9 @@ from holdfast.edges.access.memory import BoundedMemory
 from holdfast.edges.operations.memories import DerivedFrom, NewMetadata, Source
 from holdfast.edges.operations.models import (
     AgentId,
+    Answer,
     Id,
     Input,
-    Output,
     Scoped,
     SessionId,
     UserId,
@@ -77,14 +77,14 @@ class ListMessages(OneSession, Paged):
     )
 
 
-class AddedMessage(Output):
+class AddedMessage(Answer):
     """A message that was added."""
 
     message_id: str
     ttl_seconds: int | None = Field(description="So long the session stays in short-term memory.")
 
 
-class RemovedSession(Output):
+class RemovedSession(Answer):
     """A session that went to the recycle bin."""
 
     agent_id: str
@@ -116,7 +116,7 @@ class NewEpisode(Scoped):
     derived_from: DerivedFrom = None
 
 
-class RecordedEpisode(Output):
+class RecordedEpisode(Answer):
     """An episode that was recorded."""
 
     episode_id: str = Field(description="The id of the memory, too.")

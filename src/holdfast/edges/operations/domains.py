@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holdfast.core.access import Right
 from holdfast.core.domains import DOMAINS
-from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Metadata, Nothing, OpenOutput, Output, example
+from holdfast.edges.operations.models import MEMORY_ID, Answer, Confirm, Input, Metadata, Nothing, OpenAnswer, example
 from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.pagination import Page, Paged
 from holdfast.engine import Holdfast
@@ -88,7 +88,7 @@ class OneArchive(OneDomain):
     archive_id: str = Field(max_length=64, description="The archive's id.", examples=[MEMORY_ID])
 
 
-class _Parameters(Output):
+class _Parameters(Answer):
     older_than_days: int
     source_types: list[str]
     keep_session_ids: list[str]
@@ -97,7 +97,7 @@ class _Parameters(Output):
     vacuum: bool
 
 
-class CollectionParameters(_Parameters, OpenOutput):
+class CollectionParameters(_Parameters, OpenAnswer):
     """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
 
 
@@ -107,7 +107,7 @@ class DomainPolicy(_Parameters):
     auto_gc: bool
 
 
-class DomainPolicies(Output):
+class DomainPolicies(Answer):
     """The policies of all domains."""
 
     version: int = Field(description="The version of the format that they are kept in.")
@@ -116,7 +116,7 @@ class DomainPolicies(Output):
     rag: DomainPolicy
 
 
-class ConfiguredDomain(Output):
+class ConfiguredDomain(Answer):
     """A policy that was changed."""
 
     success: bool
@@ -125,14 +125,14 @@ class ConfiguredDomain(Output):
     updated_at: str | None
 
 
-class ProtectedResource(Output):
+class ProtectedResource(Answer):
     """A resource that stays, and why."""
 
     resource: Metadata
     reason: str
 
 
-class SortedResources(Output):
+class SortedResources(Answer):
     """What may go by a policy, and what may not."""
 
     success: bool
@@ -144,7 +144,7 @@ class SortedResources(Output):
     counts: dict[str, int]
 
 
-class _Archive(Output):
+class _Archive(Answer):
     domain: str
     archive_id: str
     manifest_path: str = Field(description="A path on the server's machine, or the URL of an object in a bucket.")
@@ -171,7 +171,7 @@ class ArchivePage(Page):
     items: list[Archive]
 
 
-class WholeArchive(Output):
+class WholeArchive(Answer):
     """An archive: its manifest and its resources, each as it was written."""
 
     manifest: Metadata

@@ -13,13 +13,13 @@ from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.operations.models import (
     MEMORY_ID,
+    Answer,
     ConfirmClock,
     Id,
     Input,
     MaybeUser,
     Metadata,
-    OpenOutput,
-    Output,
+    OpenAnswer,
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
@@ -66,7 +66,7 @@ class RunSweep(Input):
     )
 
 
-class SweepLine(Output):
+class SweepLine(Answer):
     """What is done to how many, and why."""
 
     memory_type: str
@@ -76,7 +76,7 @@ class SweepLine(Output):
     bytes: int
 
 
-class SetAside(Output):
+class SetAside(Answer):
     """Someone who would lose so much that a person is to look at it first."""
 
     user_id: str | None
@@ -85,7 +85,7 @@ class SetAside(Output):
     of: int
 
 
-class Waiting(Output):
+class Waiting(Answer):
     """What is due by the clock, cannot be undone, and waits until the time is believed."""
 
     reason: str = Field(description="Why it waits, and what to do about it.")
@@ -95,7 +95,7 @@ class Waiting(Output):
     lines: list[SweepLine]
 
 
-class SweepReport(OpenOutput):
+class SweepReport(OpenAnswer):
     """What a sweep did."""
 
     dry_run: bool
@@ -104,7 +104,7 @@ class SweepReport(OpenOutput):
     bytes_after: int = Field(description="What they take now.")
 
 
-class SweepPlan(Output):
+class SweepPlan(Answer):
     """What a sweep would do. Nothing was changed."""
 
     dry_run: bool
@@ -186,7 +186,7 @@ class RestoreRecycled(Input):
     bundle: Id | None = Field(None, description="What went together, such as `source:import:crm`.")
 
 
-class RestoredCount(Output):
+class RestoredCount(Answer):
     """How many things came back."""
 
     restored: int
@@ -200,7 +200,7 @@ class PurgeRecycled(Input):
     confirm: ConfirmClock = False
 
 
-class Purged(Output):
+class Purged(Answer):
     """How many were deleted for good, by kind."""
 
     purged: dict[str, int]

@@ -12,6 +12,7 @@ from holdfast.core.content import MAX_ID_CHARS
 from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import (
+    Answer,
     ConfirmClock,
     Id,
     Input,
@@ -19,8 +20,7 @@ from holdfast.edges.operations.models import (
     MaybeUser,
     Metadata,
     Nothing,
-    OpenOutput,
-    Output,
+    OpenAnswer,
     example,
 )
 from holdfast.edges.operations.operation import Group, Reach
@@ -81,7 +81,7 @@ class RotateBackups(Input):
     confirm: ConfirmClock = False
 
 
-class Backup(Output):
+class Backup(Answer):
     """A backup."""
 
     id: BackupId
@@ -104,7 +104,7 @@ class BackupPage(Page):
     items: list[Backup]
 
 
-class BackupVerdict(OpenOutput):
+class BackupVerdict(OpenAnswer):
     """Whether a backup is whole."""
 
     id: BackupId
@@ -112,7 +112,7 @@ class BackupVerdict(OpenOutput):
     problems: list[str]
 
 
-class RestoredBackup(OpenOutput):
+class RestoredBackup(OpenAnswer):
     """What came back."""
 
     backup_id: BackupId
@@ -121,7 +121,7 @@ class RestoredBackup(OpenOutput):
     kept: int = Field(description="What was there, and stayed as it is.")
 
 
-class RotatedBackups(Output):
+class RotatedBackups(Answer):
     """What a rotation did."""
 
     removed: list[str]
@@ -226,7 +226,7 @@ class Jobs(list_of(JobResult)):  # type: ignore[misc]
     problems: list[str]
 
 
-class JobRun(Output):
+class JobRun(Answer):
     """A job that was run."""
 
     name: str
@@ -270,7 +270,7 @@ class TailAudit(Input):
     limit: int = Field(20, ge=1, le=10_000, description="How many at most.")
 
 
-class AuditFinding(Output):
+class AuditFinding(Answer):
     """Something that is wrong."""
 
     chain: str
@@ -278,7 +278,7 @@ class AuditFinding(Output):
     problem: str
 
 
-class AuditVerdict(Output):
+class AuditVerdict(Answer):
     """Whether the audit chain is whole."""
 
     ok: bool
@@ -306,7 +306,7 @@ def verify_audit(holdfast: Holdfast, _asked: Nothing) -> Any:
 # --- who calls --------------------------------------------------------------------------------------------------------
 
 
-class Me(Output):
+class Me(Answer):
     """Who calls."""
 
     key_id: str | None = Field(description="`null`: the local caller, who needs no key.")

@@ -10,12 +10,12 @@ from holdfast.core.access import Right
 from holdfast.core.content import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.core.records import MemoryType
 from holdfast.edges.operations.models import (
+    Answer,
     Id,
     Kind,
     KindName,
     Metadata,
     OneMemory,
-    Output,
     Scoped,
     example,
 )
@@ -143,7 +143,7 @@ class DerivedOf(OneMemory):
     deep: bool = Field(False, description="And what was derived from that, and so on.")
 
 
-class BriefMemory(Output):
+class BriefMemory(Answer):
     """A memory in few characters. What is usual is left out; memory_get has all of it."""
 
     memory_id: str
@@ -154,7 +154,7 @@ class BriefMemory(Output):
     is_archived: bool | None = Field(None, description="Where it is: then only a summary is left.")
 
 
-class BriefMemories(Output):
+class BriefMemories(Answer):
     """Memories in few characters."""
 
     items: list[BriefMemory]

@@ -46,7 +46,7 @@ class Nothing(Input):
     """An input without fields."""
 
 
-class Output(BaseModel):
+class Answer(BaseModel):
     """What an operation gives. The examples of its fields make its example."""
 
     model_config = ConfigDict(extra="forbid")
@@ -57,7 +57,7 @@ class Output(BaseModel):
         cls.model_config["json_schema_extra"] = {"example": values}
 
 
-class OpenOutput(Output):
+class OpenAnswer(Answer):
     """What an operation gives, and whatever else belongs to it."""
 
     model_config = ConfigDict(extra="allow")
@@ -127,9 +127,9 @@ def _example_value(annotation: Any) -> Any:
     parts = get_args(annotation)
     if NoneType in parts:
         return None
-    if get_origin(annotation) is list and isinstance(parts[0], type) and issubclass(parts[0], Output):
+    if get_origin(annotation) is list and isinstance(parts[0], type) and issubclass(parts[0], Answer):
         return [_example_value(parts[0])]
-    if isinstance(annotation, type) and issubclass(annotation, Output):
+    if isinstance(annotation, type) and issubclass(annotation, Answer):
         extra: Any = annotation.model_config["json_schema_extra"]
         return extra["example"]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -172,7 +172,7 @@ class OneMemory(Scoped):
     memory_id: MemoryId
 
 
-class Count(Output):
+class Count(Answer):
     """How many."""
 
     count: int

@@ -12,12 +12,12 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints, is_t
 from pydantic import Field, create_model
 
 from holdfast import results
-from holdfast.edges.operations.models import Output
+from holdfast.edges.operations.models import Answer
 from holdfast.edges.operations.pagination import Page
 
 
 @cache
-def output_of(result: type) -> type[Output]:
+def output_of(result: type) -> type[Answer]:
     """The output of an operation that gives what a verb returns."""
     docs = _DOCS[result.__name__]
     required: frozenset[str] = result.__required_keys__  # type: ignore[attr-defined]
@@ -25,22 +25,22 @@ def output_of(result: type) -> type[Output]:
         name: (_convert(hint), Field(... if name in required else None, description=docs.get(name)))
         for name, hint in get_type_hints(result).items()
     }
-    return create_model(result.__name__, __base__=Output, __module__=__name__, __doc__=_mark(result.__doc__), **fields)
+    return create_model(result.__name__, __base__=Answer, __module__=__name__, __doc__=_mark(result.__doc__), **fields)
 
 
 @cache
-def list_of(result: type) -> type[Output]:
+def list_of(result: type) -> type[Answer]:
     """The output of an operation that gives several of what a verb returns."""
-    return _with_items(result, "List", Output, "All that was found.")
+    return _with_items(result, "List", Answer, "All that was found.")
 
 
 @cache
-def page_of(result: type) -> type[Output]:
+def page_of(result: type) -> type[Answer]:
     """The output of an operation that gives them page by page."""
     return _with_items(result, "Page", Page, "Some of a list.")
 
 
-def _with_items(result: type, suffix: str, base: type[Output], about: str) -> type[Output]:
+def _with_items(result: type, suffix: str, base: type[Answer], about: str) -> type[Answer]:
     name = result.__name__.removesuffix("Result") + suffix
     items: Any = (list[output_of(result)], ...)  # type: ignore[misc]
     return create_model(name, __base__=base, __module__=__name__, __doc__=about, items=items)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import Field, PrivateAttr
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.operations.models import Input, Output
+from holdfast.edges.operations.models import Answer, Input
 
 MAX_PAGE: Final = 1_000
 MAX_CURSOR_CHARS: Final = 4_096
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 Place = list[str | int]
 
 
-class Page(Output):
+class Page(Answer):
     """Some of a list."""
 
     next_cursor: str | None = Field(description="Ask with this for the next page; `null` where this is the last one.")

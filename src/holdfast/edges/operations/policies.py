@@ -12,6 +12,7 @@ from holdfast.core.access import Right
 from holdfast.core.records import DURABLE
 from holdfast.core.rules import DEFAULTS, EVERY
 from holdfast.edges.operations.models import (
+    Answer,
     Confirm,
     Id,
     Input,
@@ -19,7 +20,6 @@ from holdfast.edges.operations.models import (
     MaybeSession,
     MaybeUser,
     OneUser,
-    Output,
     Scoped,
     example,
 )
@@ -79,7 +79,7 @@ class RuleRemoval(RuleScope):
     confirm: Confirm = False
 
 
-class RuleEffect(Output):
+class RuleEffect(Answer):
     """What a change would come to."""
 
     rule: output_of(RuleResult)  # type: ignore[valid-type]
@@ -176,7 +176,7 @@ class NewQuota(Input):
     max_bytes: Most | Literal["unlimited"] | None = Field(None, description="So much of the kind.")
 
 
-class KindUsage(Output):
+class KindUsage(Answer):
     """What a user holds of a kind."""
 
     memory_type: str
@@ -186,13 +186,13 @@ class KindUsage(Output):
     max_bytes: int | None = Field(description="`null`: no limit.")
 
 
-class Usages(Output):
+class Usages(Answer):
     """What a user holds, by kind."""
 
     items: list[KindUsage]
 
 
-class Quota(Output):
+class Quota(Answer):
     """A quota that was set."""
 
     memory_type: str

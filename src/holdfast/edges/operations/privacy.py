@@ -11,14 +11,14 @@ from holdfast.core.content import check_id
 from holdfast.core.errors import ConfirmationNeededError
 from holdfast.edges.operations.models import (
     MEMORY_ID,
+    Answer,
     Count,
     Id,
     Input,
     KindName,
     Metadata,
     OneUser,
-    OpenOutput,
-    Output,
+    OpenAnswer,
     UserId,
     example,
 )
@@ -59,11 +59,11 @@ class ForgetSource(Input):
     dry_run: bool = Field(False, description="Only say how much it would be.")
 
 
-class ExportFile(Output):
+class ExportFile(Answer):
     """A ZIP with a page to read (`index.html`) and files for programs, sent while it is made."""
 
 
-class ErasedPlace(Output):
+class ErasedPlace(Answer):
     """What was found, removed and left in one place."""
 
     name: str = Field(examples=["memories"])
@@ -72,7 +72,7 @@ class ErasedPlace(Output):
     left: int
 
 
-class Erased(Output):
+class Erased(Answer):
     """What became of everything that was kept of a person."""
 
     user_id: str
@@ -158,14 +158,14 @@ class CertificatePage(Page):
     items: list[Metadata]
 
 
-class Certificate(OpenOutput):
+class Certificate(OpenAnswer):
     """A certificate, as it is to be handed out."""
 
     id: str = Field(examples=[MEMORY_ID])
     subject: str = Field(description="The pseudonym of whoever was erased.")
 
 
-class CertificateVerdict(Output):
+class CertificateVerdict(Answer):
     """Whether a certificate is what it claims to be."""
 
     ok: bool
