@@ -13,7 +13,7 @@ import pytest
 from cli.shell import SCRIPT, Shell
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.backups.service import Backup
+from holdfast.backups.catalog import Backup
 from holdfast.edges.cli.operations.backups import _format_size, _together
 
 

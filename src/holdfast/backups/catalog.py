@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from holdfast.backups.format import (
@@ -36,12 +37,39 @@ from holdfast.core.errors import (
     StoreTooNewError,
     quote,
 )
-from holdfast.core.records import MemoryType
-from holdfast.core.times import SKEW, iso
+from holdfast.core.records import MemoryType, Rhythm, kind_of
+from holdfast.core.times import DAY, SKEW, iso
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring
 from holdfast.privacy.keys.sealing import OtherKeyError, SealBrokenError, unseal
 from holdfast.privacy.ledger import KeysAndLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup, as a list of backups shows it."""
+
+    id: str
+    created_at: str
+    kinds: tuple[str, ...]
+    users: int
+    memories: int
+    bytes: int
+    """All that it refers to."""
+    written: int
+    """What was written for it, beside the backups before."""
+    keeps_until: str
+    good: bool | None
+    """Whether a trial restore was the same as what it holds; ``None`` if there was none yet."""
+    tried_at: str | None
+    problem: str | None = None
+    left_out: tuple[str, ...] = ()
+    """The pseudonyms of users who are not in it, because the master key does not open their keys."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        lists = {"kinds": list(self.kinds), "left_out": list(self.left_out)}
+        return {name: getattr(self, name) for name in self.__slots__} | lists
 
 
 class Damaged(NamedTuple):
@@ -207,6 +235,53 @@ def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:
     except HoldfastError as problem:
         return f"it could not be looked up: {problem}"
     return None if last is None else f"{last.id} of {last.moment[:16]}, {last.records:,} memories"
+
+
+def describe_backup(catalog: Catalog, one: Manifest | Damaged, *, now: int) -> Backup:
+    """A backup as a list shows it, with what is wrong with it."""
+    if isinstance(one, Damaged):
+        return Backup(one.id, "", (), 0, 0, 0, 0, "", False, None, one.problem)
+    trial = catalog.trial(one.id)
+    problems = [] if trial is None else list(trial["problems"])
+    if one.left_out:
+        problems.append(describe_left_out(one))
+    if is_ahead(one, now):
+        problems.append("it is dated later than now, by a clock that ran ahead (or this one is behind)")
+    return Backup(
+        id=one.id,
+        created_at=one.moment,
+        kinds=one.kinds,
+        users=one.subjects,
+        memories=one.records,
+        bytes=one.size,
+        written=one.written,
+        keeps_until=iso(ends_at(one)),
+        good=None if trial is None else bool(trial["good"]),
+        tried_at=None if trial is None else str(trial["at"]),
+        problem="; ".join(problems) or None,
+        left_out=one.left_out,
+    )
+
+
+def describe_left_out(manifest: Manifest) -> str:
+    """Why some users are not in a backup, and what to do."""
+    count = len(manifest.left_out)
+    some = ", ".join(manifest.left_out[:3]) + (", …" if count > 3 else "")
+    return (
+        f"it is without {count:,} {'user' if count == 1 else 'users'}, whose keys are damaged or not opened by the "
+        f"master key ({some}); bring the keys back from a copy of the keyring, or go on without "
+        "them with: holdfast key abandon"
+    )
+
+
+def keep_days(kinds: Sequence[str]) -> int:
+    """How many days a backup of some kinds is kept."""
+    return 90 if all(kind_of(kind).backup is Rhythm.WEEKLY for kind in kinds) else 30
+
+
+def ends_at(manifest: Manifest) -> int:
+    """When a backup may go."""
+    return manifest.created_at + keep_days(manifest.kinds) * DAY
 
 
 def is_ahead(manifest: Manifest, now: int) -> bool:

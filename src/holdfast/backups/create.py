@@ -30,8 +30,7 @@ from holdfast.backups.format import (
     write_manifest,
 )
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
-from holdfast.core.records import MemoryType, Rhythm, Subject, kind_of
-from holdfast.core.times import DAY
+from holdfast.core.records import MemoryType, Subject
 from holdfast.core.version import SOFTWARE
 from holdfast.ports.backups import RowStore
 from holdfast.ports.objects import ObjectStore
@@ -340,27 +339,6 @@ class BackupMaker:
 def mark_of(store_key: DataKey, subject: Subject) -> str:
     """A digest of a subject by which its document is found. Without the key nobody can compute or reverse it."""
     return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
-
-
-def describe_left_out(manifest: Manifest) -> str:
-    """Why some users are not in a backup, and what to do."""
-    count = len(manifest.left_out)
-    some = ", ".join(manifest.left_out[:3]) + (", …" if count > 3 else "")
-    return (
-        f"it is without {count:,} {'user' if count == 1 else 'users'}, whose keys are damaged or not opened by the "
-        f"master key ({some}); bring the keys back from a copy of the keyring, or go on without "
-        "them with: holdfast key abandon"
-    )
-
-
-def keep_days(kinds: Sequence[str]) -> int:
-    """How many days a backup of some kinds is kept."""
-    return 90 if all(kind_of(kind).backup is Rhythm.WEEKLY for kind in kinds) else 30
-
-
-def ends_at(manifest: Manifest) -> int:
-    """When a backup may go."""
-    return manifest.created_at + keep_days(manifest.kinds) * DAY
 
 
 def _write_pieces(draft: Draft, pieces: Iterable[Piece]) -> Parts:

@@ -63,6 +63,30 @@ class Restored:
         return fields | {"kinds": list(self.kinds)}
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of verifying a backup; falsy if there is a problem."""
+
+    id: str
+    restored: bool
+    """Whether it was also restored on trial and compared."""
+    users: int
+    memories: int
+    erased: int
+    """Users who were erased, so that nobody can read their part any more."""
+    bytes: int
+    seconds: float
+    problems: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, for programs."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return fields | {"problems": list(self.problems), "good": bool(self)}
+
+
 def check_version(manifest: Manifest, schema: tuple[int, int]) -> None:
     """``StoreTooNewError`` if a newer version of Holdfast has made a backup."""
     if any(theirs > ours for theirs, ours in zip(manifest.schema, schema, strict=True)):

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.backups.catalog import Catalog, Damaged, is_ahead
-from holdfast.backups.create import ends_at
+from holdfast.backups.catalog import Catalog, Damaged, ends_at, is_ahead
 from holdfast.backups.format import (
     FOLDER,
     PACKS,

@@ -7,16 +7,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
-from holdfast.backups.catalog import Catalog, Damaged, count_rows, is_ahead
+from holdfast.backups.catalog import Backup, Catalog, Damaged, count_rows, describe_backup, is_ahead
 from holdfast.backups.contents import count_memories, is_used
-from holdfast.backups.create import BackupMaker, Order, Progress, describe_left_out, ends_at, mark_of
+from holdfast.backups.create import BackupMaker, Order, Progress, mark_of
 from holdfast.backups.format import STORE_KEY, Manifest, is_named_after, name_backup
 from holdfast.backups.merge import Merge
-from holdfast.backups.restore import Restored, check_version, docs_of, fill_whole, restore_packs, try_restore
+from holdfast.backups.restore import Check, Restored, check_version, docs_of, fill_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
 from holdfast.core.content import check_id
 from holdfast.core.errors import (
@@ -31,7 +30,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
 )
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, kind_of
-from holdfast.core.times import Belief, iso
+from holdfast.core.times import Belief
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.access import begin_steps
 from holdfast.ports.backups import Origin, RowMerger, RowStore
@@ -42,57 +41,6 @@ _log = logging.getLogger("holdfast.backups")
 #: What is backed up together, as the schedule does it.
 DAILY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is Rhythm.DAILY)
 WEEKLY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is Rhythm.WEEKLY)
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """A backup, as a list of backups shows it."""
-
-    id: str
-    created_at: str
-    kinds: tuple[str, ...]
-    users: int
-    memories: int
-    bytes: int
-    """All that it refers to."""
-    written: int
-    """What was written for it, beside the backups before."""
-    keeps_until: str
-    good: bool | None
-    """Whether a trial restore was the same as what it holds; ``None`` if there was none yet."""
-    tried_at: str | None
-    problem: str | None = None
-    left_out: tuple[str, ...] = ()
-    """The pseudonyms of users who are not in it, because the master key does not open their keys."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same, for programs."""
-        lists = {"kinds": list(self.kinds), "left_out": list(self.left_out)}
-        return {name: getattr(self, name) for name in self.__slots__} | lists
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of verifying a backup; falsy if there is a problem."""
-
-    id: str
-    restored: bool
-    """Whether it was also restored on trial and compared."""
-    users: int
-    memories: int
-    erased: int
-    """Users who were erased, so that nobody can read their part any more."""
-    bytes: int
-    seconds: float
-    problems: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return not self.problems
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same, for programs."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return fields | {"problems": list(self.problems), "good": bool(self)}
 
 
 class Places(NamedTuple):
@@ -392,28 +340,7 @@ class Backups:
         return self._state.ledger.find(alias) is not None
 
     def _describe(self, one: Manifest | Damaged) -> Backup:
-        if isinstance(one, Damaged):
-            return Backup(one.id, "", (), 0, 0, 0, 0, "", False, None, one.problem)
-        trial = self._catalog.trial(one.id)
-        problems = [] if trial is None else list(trial["problems"])
-        if one.left_out:
-            problems.append(describe_left_out(one))
-        if is_ahead(one, self._host.now()):
-            problems.append("it is dated later than now, by a clock that ran ahead (or this one is behind)")
-        return Backup(
-            id=one.id,
-            created_at=one.moment,
-            kinds=one.kinds,
-            users=one.subjects,
-            memories=one.records,
-            bytes=one.size,
-            written=one.written,
-            keeps_until=iso(ends_at(one)),
-            good=None if trial is None else bool(trial["good"]),
-            tried_at=None if trial is None else str(trial["at"]),
-            problem="; ".join(problems) or None,
-            left_out=one.left_out,
-        )
+        return describe_backup(self._catalog, one, now=self._host.now())
 
     @contextmanager
     def _alone(self) -> Iterator[Callable[[], None]]:

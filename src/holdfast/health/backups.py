@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.backups.catalog import Catalog, Damaged, is_ahead
-from holdfast.backups.create import describe_left_out
+from holdfast.backups.catalog import Catalog, Damaged, describe_left_out, is_ahead
 from holdfast.backups.format import Manifest
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError

@@ -16,8 +16,8 @@ from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, good, list_of, minute, plural, warn
 
 if TYPE_CHECKING:
+    from holdfast.backups.catalog import Backup
     from holdfast.backups.restore import Restored
-    from holdfast.backups.service import Backup
     from holdfast.engine import Holdfast
 
 _LATEST: Final = "latest"
