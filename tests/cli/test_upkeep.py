@@ -204,3 +204,15 @@ def test_a_job_that_backs_up_says_what_it_made_and_tried(shell: Shell) -> None:
     (backup,) = shell.json("backup", "list")
     assert f"made backup {backup['id']} (1 memory)" in made
     assert "restored 1 backup on trial" in shell.ok("schedule", "run", "backup_trial")
+
+
+def test_a_job_that_found_nothing_to_do_is_not_logged(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    with Holdfast.open(home=shell.home, clock=clock) as engine, caplog.at_level(logging.INFO, "holdfast.schedule"):
+        engine.schedule.run_due()
+        clock.advance(minutes=5)
+        assert "minutely" in [run["name"] for run in engine.schedule.run_due()]
+        assert "the job minutely ran" not in caplog.text
+        clock.advance(days=1)
+        engine.schedule.run_due()
+        assert "the job backup ran" in caplog.text, "it has made one"

@@ -255,7 +255,8 @@ class Schedule:
             error = "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
         self._jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
-        _log.info("the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
+        level = logging.DEBUG if error is None and _is_idle(result) else logging.INFO
+        _log.log(level, "the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
         return {
             "name": name,
             "slot": iso(slot),
@@ -372,3 +373,10 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _iso(at: int | None) -> str | None:
     return None if at is None else iso(at)
+
+
+def _is_idle(result: Mapping[str, Any] | None) -> bool:
+    """Whether a job found nothing to do, so that nobody needs to read of it."""
+    found = {name: value for name, value in (result or {}).items() if name not in ("tenants", "seconds")}
+    counts = found.pop("counts", {})
+    return not any(counts.values()) and not any(found.values())
