@@ -138,8 +138,11 @@ def row_maker(row: Any, statement: str, columns: Iterable[str]) -> Callable[[Row
     if "subject" in names and "Subject" in (hint, getattr(hint, "__forward_arg__", None)):
         place = names.index("subject")
         return lambda values: row(*values[:place], Subject.parse(values[place]), *values[place + 1 :])
-    whole = hasattr(row, "_make") and len(names) == len(row.__match_args__)
-    return partial(tuple.__new__, row) if whole else lambda values: row(*values)
+    if not issubclass(row, tuple):
+        return lambda values: row(*values)
+    new = partial(tuple.__new__, row)  # a class with named fields: its own ``__new__`` is a call of Python for each row
+    rest = tuple(row._field_defaults[name] for name in row._fields[len(names) :])
+    return (lambda values: new(values + rest)) if rest else new
 
 
 class Names:

@@ -44,16 +44,13 @@ class SqliteTransaction:
         except apsw.ConstraintError as problem:
             raise _duplicate(problem) from problem
 
-    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
-        """The rows of a statement as they come."""
-        cursor = self._execute(statement, bindings)
-        if (row, statement) not in _MAKERS:
-            try:
-                columns = [name for name, *_ in cursor.get_description()]
-            except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
-                return iter(())
-            _MAKERS[row, statement] = row_maker(row, statement, columns)
-        return map(_MAKERS[row, statement], cursor)
+    def _maker(self, row: RowType[R], statement: str, cursor: apsw.Cursor) -> Callable[[Row], R]:
+        """How rows are made of what a cursor gives, which has something to give."""
+        known = _MAKERS.get((row, statement))
+        if known is None:
+            columns = [name for name, *_ in cursor.get_description()]
+            known = _MAKERS[row, statement] = row_maker(row, statement, columns)
+        return known
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
@@ -61,7 +58,18 @@ class SqliteTransaction:
 
     def find(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R | None:
         """The first row of a statement, if there is one."""
-        return next(self.each(row, statement, bindings), None)
+        cursor = self._execute(statement, bindings)
+        for found in cursor:
+            return self._maker(row, statement, cursor)(found)
+        return None
+
+    def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
+        """The rows of a statement as they come."""
+        cursor = self._execute(statement, bindings)
+        try:
+            return map(self._maker(row, statement, cursor), cursor)
+        except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
+            return iter(())
 
     def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
         """The one row of the statement that a transaction was begun with: here it is asked now."""
