@@ -14,7 +14,7 @@ from holdfast.core.holds import standing
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.provenance import descendants, recycle_together
-from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
+from holdfast.lifecycle.restore import read_bundle, restore_error, restore_move
 from holdfast.memory.records import DurableRecords, held_error
 from holdfast.ports.records import Written
 
