@@ -12,6 +12,7 @@ import datetime as dates
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,8 +45,7 @@ class Launcher:
     """A process that forks commands, and the folder in which shells find them: ``holdfast``, and ``script``."""
 
     def __init__(self, *, clocks: bool = False) -> None:
-        self._made = tempfile.TemporaryDirectory(prefix="launcher-")
-        self.folder = Path(self._made.name)
+        self.folder = Path(tempfile.mkdtemp(prefix="launcher-"))  # the launcher removes it when it ends
         address = str(self.folder / "socket")
         for name in ("holdfast", "script"):
             path = self.folder / name
@@ -58,7 +58,6 @@ class Launcher:
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
-        self._made.cleanup()
 
     def __enter__(self) -> Launcher:
         return self
@@ -140,6 +139,7 @@ def _serve(address: str) -> None:
         print("ready", flush=True)  # noqa: T201 - it is what the test waits for
         while True:
             if sys.stdin in select.select([sys.stdin, door], [], [])[0]:
+                shutil.rmtree(Path(address).parent)
                 return
             asked, _ = door.accept()
             if os.fork() == 0:
