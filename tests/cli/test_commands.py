@@ -196,7 +196,7 @@ def test_reembed_catches_up_with_what_was_added_while_the_embedder_did_not_answe
     monkeypatch.setitem(ModelService.__init__.__kwdefaults__ or {}, "sleep", lambda _seconds: None)  # between its tries
     added = shell("add", "Likes tea", "-u", "alice")
     assert added.exit_code == 0
-    assert added.stderr.startswith("warning: no vectors")
+    assert added.stderr.startswith("warning: The embedder fails.")
     code, error = shell.error("reembed")
     assert (code, error["code"], error["retryable"]) == (75, "embedder_unavailable", True)
     monkeypatch.delenv("HOLDFAST_EMBEDDER")

@@ -66,7 +66,7 @@ def test_doctor_knows_a_store_that_was_lost(lost: Shell) -> None:
     assert "held memories" in checks["store"]["detail"]
     lost.ok("backup", "list")
     code, checks = examine("--home", str(lost.home))
-    assert (code, checks["identity"]["status"]) == (3, "failed")
+    assert (code, checks["store"]["status"]) == (3, "failed"), "a look at the backups made no store"
 
 
 def test_doctor_knows_a_home_with_another_keyring(shell: Shell, tmp_path: Path) -> None:

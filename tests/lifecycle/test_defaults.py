@@ -15,6 +15,7 @@ from holdfast.core import rules, version
 from holdfast.core.records import Terms
 from holdfast.core.rules import DEFAULTS, HISTORY
 from holdfast.core.times import DAY
+from holdfast.storage.relational import profiles
 from holdfast.storage.relational import rules as stored_rules
 
 SHORTER = {"episodic": Terms(archive_after=30 * DAY, delete_after=60 * DAY)}
@@ -26,9 +27,9 @@ def defaults(changed: dict[str, Terms], number: str = version.VERSION) -> Iterat
     """A version of Holdfast that has other defaults."""
     with pytest.MonkeyPatch.context() as patch:
         changes = MappingProxyType({**DEFAULTS, **changed})
-        for module in (rules, stored_rules):
+        for module in (rules, profiles):
             patch.setattr(module, "DEFAULTS", changes)
-        for module in (version, stored_rules):
+        for module in (version, profiles, stored_rules):
             patch.setattr(module, "VERSION", number)
         yield
 

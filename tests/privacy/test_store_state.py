@@ -229,7 +229,7 @@ def test_no_empty_store_takes_the_place_of_one_that_was_lost(home: Path, clock: 
     made = kept(home, clock)
     drop(home)
 
-    with pytest.raises(StoreLostError, match=f"last backup .{made} of .*, 1 memories. .*--new-store"):
+    with pytest.raises(StoreLostError, match=f"last backup .{made} of .*, 1 memor.* new_store=True"):
         Holdfast.open(home=home, clock=clock)
 
     with pytest.raises(StoreLostError):

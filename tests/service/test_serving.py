@@ -236,4 +236,5 @@ def test_without_its_extra_it_says_what_to_install(home: Path) -> None:
         [SCRIPT.with_name("python"), "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "holdfast[server]" in done.stderr
+    assert "install it with: pip install" in done.stderr
+    assert "[server]" in done.stderr

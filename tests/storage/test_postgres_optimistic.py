@@ -107,7 +107,7 @@ def test_an_add_that_waited_for_another_sees_what_that_one_did(stage: Stage) -> 
     with stage.opened() as (ours, _), psycopg.connect(stage.direct) as other:
         whose = f"{ours.tenant}/ann"
         other.execute("SET search_path = holdfast")
-        other.execute("SELECT take_turn(0, %s)", (whose,))
+        other.execute("SELECT subject_lock(0, %s)", (whose,))
         other.execute(
             "UPDATE scopes SET seq = seq + 1, next = next + 1 WHERE subject = (SELECT no FROM subjects WHERE subject = %s)",
             (whose,),

@@ -124,6 +124,8 @@ def command(
                     found = function(call, **{key: values[key] for key in names})
                 except ExpiredError as problem:
                     raise call.explain_wait() or problem from problem
+            if found is None:  # it has printed what there was to print
+                return
             output = found if isinstance(found, Output) else Output(found)
             write(output, render, as_json=call.as_json)
             if output.code:

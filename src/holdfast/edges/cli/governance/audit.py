@@ -29,7 +29,7 @@ def _to_row(entry: Mapping[str, Any]) -> list[Cell]:
 @command(
     audit,
     "tail",
-    render=list_of("at!, action!, by, id!, why", _to_row, empty="The audit chain is empty."),
+    render=list_of("at!, action!, by!, id!, why", _to_row, empty="The audit chain is empty."),
     examples=("holdfast audit tail -n 10", "holdfast audit tail --user alice --json"),
 )
 def tail(call: Call, *, limit: Limit = 20, user: OfUser = None) -> Any:

@@ -61,7 +61,7 @@ def serve(
     check: Annotated[
         bool, flag("--check", "Open everything that serving needs, say where it would be, and end.")
     ] = False,
-) -> Any:
+) -> None:
     """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
 
     Without API keys it serves this machine only, and asks nobody who they are. Once a key was made (holdfast access
@@ -88,7 +88,6 @@ def serve(
     form = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
     options = Options(host, port, not no_schedule, form, stop_seconds, keyless, call.home, call.url)
     run(options, announce=announce, check=check)
-    return Output(None, text="")
 
 
 def _show_places(said: Mapping[str, Any], *, check: bool, keyless: bool) -> Iterator[Part]:

@@ -125,4 +125,4 @@ class SqlSubjectReader:
 def _summarize(subject: Subject, rows: list[UserRow]) -> UserSummary:
     kinds = {KINDS[row.kind].name: row.live for row in sorted(rows) if row.kind}
     sessions = sum(row.live for row in rows if not row.kind)
-    return UserSummary(subject.partition("/")[2], kinds, sessions, max(row.latest or 0 for row in rows))
+    return UserSummary(subject.user_id, kinds, sessions, max(row.latest or 0 for row in rows))
