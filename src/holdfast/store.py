@@ -49,7 +49,7 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificates import Certificates, Engines, find_erasure
 from holdfast.privacy.erasure import Beside, Eraser, Erasure
 from holdfast.privacy.keys.keyring import open_keyring
-from holdfast.privacy.keys.signing import SigningKeys
+from holdfast.privacy.keys.signatures import SigningKeys
 from holdfast.privacy.ledger import KeysAndLedger, Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.privacy.store_state import Purpose, StoreState

@@ -21,7 +21,7 @@ from holdfast.edges.reference import render_rest
 from holdfast.edges.rest.app import build_app
 from holdfast.edges.rest.docs_page import example_of, meaning_of, render, render_marks, type_of
 from holdfast.edges.rest.routes import route_table
-from holdfast.edges.rest.streaming import NDJSON
+from holdfast.edges.rest.streams import NDJSON
 
 
 @pytest.fixture(scope="module")

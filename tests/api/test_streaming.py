@@ -15,8 +15,8 @@ from api.client import Client
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StaleError
-from holdfast.edges.rest import streaming
-from holdfast.edges.rest.streaming import ClientGoneError, Sink, StreamedResponse, stream_file, stream_progress
+from holdfast.edges.rest import streams
+from holdfast.edges.rest.streams import ClientGoneError, Sink, StreamedResponse, stream_file, stream_progress
 
 Message = MutableMapping[str, Any]
 LONG = 30.0
@@ -277,7 +277,7 @@ def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does
 
 
 def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "_SEND_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(streams, "_SEND_TIMEOUT_SECONDS", 0.05)
     ended = threading.Event()
 
     def write(file: Any) -> None:

@@ -12,7 +12,7 @@ from cli.shell import Shell, run
 from holdfast import Holdfast
 from holdfast.privacy.keys.keyring import open_keyring
 from holdfast.privacy.keys.master import new_master_text
-from holdfast.privacy.keys.signing import read_public
+from holdfast.privacy.keys.signatures import read_public
 from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000

@@ -35,7 +35,7 @@ from holdfast.privacy.certificates.certificate import (
 from holdfast.privacy.certificates.certificates import Certificates, Engines, remarks_on
 from holdfast.privacy.erasure import PlaceCount
 from holdfast.privacy.keys.keyring import open_keyring
-from holdfast.privacy.keys.signing import SigningKey, SigningKeys, public_id, public_pem
+from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, public_id, public_pem
 from holdfast.privacy.ledger import Erased
 from holdfast.storage.objects import open_objects
 from homes import ENGINES

@@ -18,9 +18,9 @@ from holdfast.core.errors import (
     ObjectDamagedError,
     ObjectMissingError,
 )
+from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.master import MasterKey, make_master, read_master
-from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, new_key, seal, sealed_under, unseal
 from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.storage.objects import open_objects
 

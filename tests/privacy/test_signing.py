@@ -14,7 +14,7 @@ from holdfast.core.errors import InvalidInputError, MasterKeyError, ObjectDamage
 from holdfast.privacy.keys.keyring import Keyring, open_keyring
 from holdfast.privacy.keys.master import MasterKey, begin_change, end_change, master_file, read_master
 from holdfast.privacy.keys.rotation import rotate_master
-from holdfast.privacy.keys.signing import SigningKeys, is_signature, public_id, public_pem, read_public
+from holdfast.privacy.keys.signatures import SigningKeys, is_signature, public_id, public_pem, read_public
 from holdfast.storage.objects import open_objects
 
 NOW = 1_768_478_400_000_000

@@ -32,7 +32,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.times import DAY, SECOND, without_deadline
 from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
-from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, seal, unseal
+from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, seal, unseal
 
 #: How long a reply is kept.
 KEPT: Final = DAY

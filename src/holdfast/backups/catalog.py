@@ -40,8 +40,8 @@ from holdfast.core.errors import (
 from holdfast.core.records import MemoryType, Rhythm, kind_of
 from holdfast.core.times import DAY, SKEW, iso
 from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.encryption import OtherKeyError, SealBrokenError, unseal
 from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring
-from holdfast.privacy.keys.sealing import OtherKeyError, SealBrokenError, unseal
 from holdfast.privacy.ledger import KeysAndLedger
 
 

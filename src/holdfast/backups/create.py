@@ -34,7 +34,7 @@ from holdfast.core.records import MemoryType, Subject
 from holdfast.core.version import SOFTWARE
 from holdfast.ports.backups import RowStore
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.sealing import DataKey, seal
+from holdfast.privacy.keys.encryption import DataKey, seal
 
 _log = logging.getLogger("holdfast.backups")
 #: A segment of which less than this part is still in use is not referred to by new backups.

@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, NamedTuple
 from holdfast.core.content import to_json
 from holdfast.core.errors import ObjectDamagedError, OtherKeyringError, StoreTooNewError
 from holdfast.core.times import iso, when
-from holdfast.privacy.keys.signing import SigningKey, SigningKeys, is_signature
+from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, is_signature
 
 FORMAT: Final = 1
 FOLDER: Final = "backups/"

@@ -22,7 +22,7 @@ from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring
-from holdfast.privacy.keys.signing import SigningKeys
+from holdfast.privacy.keys.signatures import SigningKeys
 
 FOLDER: Final = "ledger/"
 DEFERRED: Final = "deferred/"

@@ -14,8 +14,8 @@ from holdfast.core.errors import (
     OtherKeyringError,
 )
 from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.encryption import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 from holdfast.privacy.keys.keyring import Keyring, explain_abandoned, explain_other_keyring
-from holdfast.privacy.keys.sealing import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 
 #: The name of an object has the pseudonym of its user: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast, MemoryManager
     from holdfast.ports.objects import ObjectStore
     from holdfast.privacy.keys.keyring import Keyring
-    from holdfast.privacy.keys.signing import SigningKeys
+    from holdfast.privacy.keys.signatures import SigningKeys
     from holdfast.privacy.store_state import Purpose
     from holdfast.settings import Settings
 
@@ -115,7 +115,7 @@ class Call:
     @cached_property
     def signing(self) -> SigningKeys:
         """The keys that certificates are signed with."""
-        from holdfast.privacy.keys.signing import SigningKeys  # noqa: PLC0415 - see above
+        from holdfast.privacy.keys.signatures import SigningKeys  # noqa: PLC0415 - see above
 
         return SigningKeys(self.state, self.keyring)
 

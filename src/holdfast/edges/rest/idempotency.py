@@ -18,7 +18,7 @@ from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.rest.errors import failed
-from holdfast.edges.rest.streaming import StreamedResponse
+from holdfast.edges.rest.streams import StreamedResponse
 from holdfast.ports.access import REQUEST
 
 HEADER: Final = "Idempotency-Key"

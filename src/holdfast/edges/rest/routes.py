@@ -32,7 +32,7 @@ from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Form, Operation
 from holdfast.edges.rest.errors import document_errors
 from holdfast.edges.rest.idempotency import WRITES, Caller, answer_once, key_of
-from holdfast.edges.rest.streaming import NDJSON, stream_file, stream_progress
+from holdfast.edges.rest.streams import NDJSON, stream_file, stream_progress
 
 PREFIX: Final = "/v1"
 #: Under these names the description of a route says what it needs.

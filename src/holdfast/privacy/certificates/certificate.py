@@ -20,7 +20,7 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.core.times import iso
 from holdfast.core.version import SOFTWARE
 from holdfast.privacy.erasure import PlaceCount
-from holdfast.privacy.keys.signing import SigningKey, is_signature, public_id
+from holdfast.privacy.keys.signatures import SigningKey, is_signature, public_id
 from holdfast.privacy.ledger import Erased
 
 _CONTENT: Final = re.compile(r'<pre id="certificate">(.*?)</pre>', re.DOTALL)

@@ -31,7 +31,7 @@ from holdfast.privacy.certificates.certificate import (
     verify_certificate,
 )
 from holdfast.privacy.erasure import Erasure, PlaceCount
-from holdfast.privacy.keys.signing import SigningKeys
+from holdfast.privacy.keys.signatures import SigningKeys
 from holdfast.privacy.ledger import Erased
 
 _log = logging.getLogger("holdfast.certificates")

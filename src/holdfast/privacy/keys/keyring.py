@@ -29,8 +29,8 @@ from holdfast.core.errors import (
 )
 from holdfast.core.times import iso
 from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, new_key, seal, unseal
 from holdfast.privacy.keys.master import MasterKey, make_master, master_reader, read_previous
-from holdfast.privacy.keys.sealing import DataKey, SealBrokenError, new_key, seal, unseal
 
 FOLDER: Final = "keys/"
 SIGNING: Final = f"{FOLDER}signing/"

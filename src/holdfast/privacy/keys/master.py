@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdfast.core.errors import InvalidSettingsError, MasterKeyError, StoreFullError
-from holdfast.privacy.keys.sealing import KEY_BYTES
+from holdfast.privacy.keys.encryption import KEY_BYTES
 from holdfast.storage.objects.disk import NO_ROOM, sync_folder
 from holdfast.storage.objects.locks import locked
 

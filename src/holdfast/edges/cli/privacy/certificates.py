@@ -84,7 +84,7 @@ def _verify(call: Call, text: bytes, public_key: str | None) -> Verdict:
     says whom to trust.
     """
     from holdfast.privacy.certificates.certificate import verify_certificate  # noqa: PLC0415 - not needed for --help
-    from holdfast.privacy.keys.signing import read_public  # noqa: PLC0415
+    from holdfast.privacy.keys.signatures import read_public  # noqa: PLC0415
 
     if public_key is not None:
         return verify_certificate(text, public_key=read_public(read_bytes(public_key)))

@@ -203,7 +203,7 @@ def public_key(
     key_id: Annotated[str | None, argument("[ID]", "A key that was signed with; the one in use, if not given.")] = None,
 ) -> Any:
     """Print the public half of the key that certificates are signed with, for those who are to verify them."""
-    from holdfast.privacy.keys.signing import public_pem  # noqa: PLC0415 - not needed for --help
+    from holdfast.privacy.keys.signatures import public_pem  # noqa: PLC0415 - not needed for --help
 
     wanted = key_id or (call.signing.current_id() if call.has_keys else None)
     if wanted is None:

@@ -24,8 +24,8 @@ from holdfast.core.errors import (
     ObjectMissingError,
 )
 from holdfast.ports.objects import ObjectStore
+from holdfast.privacy.keys.encryption import KEY_BYTES, DataKey
 from holdfast.privacy.keys.keyring import SIGNING, Keyring
-from holdfast.privacy.keys.sealing import KEY_BYTES, DataKey
 
 
 def public_id(public: bytes) -> str:
